@@ -63,6 +63,7 @@ impl Counters {
             running: fresh((index % 5) as f32),
             kv_use: fresh((index % 11) as f32 / 11.0),
             gpu_use: fresh((index % 19) as f32 / 19.0),
+            gpu_memory_use: fresh((index % 23) as f32 / 23.0),
             pending: fresh((index % 7) as f32),
             in_flight_at_report: (index % 4) as u32,
             bucket_tokens: 10.0 + (index % 6) as f32,

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub use asker::Asker;
 pub use degraded::Degraded;
 pub use drain_meter::DrainMeter;
-pub use expected::{Turnover, expected_rate};
+pub use expected::{Turnover, expected_rate, guessed_rate};
 use fair_ahead::{Backlog, Backlogs};
 use foresight::Foresight;
 pub use hold_time::HoldTime;

@@ -34,6 +34,8 @@ pub enum Reason {
     Soonest,
     /// The replica has the longest part of the prompt in its cache.
     Cached,
+    /// The replica has the adapter that the request names in memory.
+    Adapter,
     /// The request's key prefers the replica to all others.
     Preferred,
     /// Earlier requests of the same session went there.
@@ -42,6 +44,8 @@ pub enum Reason {
     WarmingUp,
     /// The candidates that the policy looked at first were busy or tried before.
     Substitute,
+    /// No replica of one's own could serve the request in time: a hosted API did.
+    Overflow,
 }
 
 impl Reason {
@@ -56,10 +60,12 @@ impl Reason {
             Self::Lightest => "lightest",
             Self::Soonest => "soonest",
             Self::Cached => "cached",
+            Self::Adapter => "adapter",
             Self::Preferred => "preferred",
             Self::Session => "session",
             Self::WarmingUp => "warming_up",
             Self::Substitute => "substitute",
+            Self::Overflow => "overflow",
         }
     }
 }

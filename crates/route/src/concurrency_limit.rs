@@ -17,6 +17,8 @@ use standing_queue::StandingQueue;
 use step::LimitStep;
 use trial::{Remedy, Trial};
 
+use crate::spill::GuestLack;
+
 /// Concurrency limit of a replica: the number of requests in flight at which it is busy and hardly
 /// anything waits in it.
 ///
@@ -52,6 +54,8 @@ pub struct ConcurrencyLimit {
     updated_at: Option<Instant>,
     baseline: Baseline,
     trial: Trial,
+    /// Requests of this node without a first token at which the replica takes no guests.
+    guests_unbegun_max: f32,
     /// Limit before the trial that is under way.
     before_trial: f32,
 }
@@ -103,6 +107,7 @@ impl ConcurrencyLimit {
             updated_at: None,
             baseline: Baseline::default(),
             trial: Trial::default(),
+            guests_unbegun_max: GUESTS_UNBEGUN_START,
             before_trial: limit,
         }
     }
@@ -121,6 +126,17 @@ impl ConcurrencyLimit {
         !self.step.is_search()
     }
 
+    /// Returns the requests of this node without a first token at which the replica takes no more
+    /// guests; `None` once the limit is found, which bounds guests well enough.
+    ///
+    /// A guess can be many times what the replica works on at once. A flood of guests would fill it
+    /// within one round trip, and own clients would wait behind them in the replica. What waits there
+    /// has no first token yet, so guests come as fast as those before them begin.
+    #[must_use]
+    pub fn guests_unbegun_max(&self) -> Option<u32> {
+        (!self.is_found()).then_some(self.guests_unbegun_max as u32)
+    }
+
     /// Updates the limit by what was seen since the last call, and returns it.
     ///
     /// Call it several times a second. A call within 50 ms of the last one changes nothing: keep
@@ -132,6 +148,7 @@ impl ConcurrencyLimit {
         }
         self.updated_at = Some(now);
         self.count_begun(seen.began, since.unwrap_or(RATE_OVER));
+        self.pace_guests(seen);
         match seen.queue {
             QueueSample::New { queued, running } => {
                 // A reported queue says more than delays: what these taught is dropped.
@@ -150,6 +167,19 @@ impl ConcurrencyLimit {
         let (min, max) = (self.tuning.min.max(1) as f32, self.tuning.max.max(1) as f32);
         self.limit = self.limit.clamp(min, max.max(min));
         self.limit()
+    }
+
+    /// Paces guests as TCP's slow start does: each reply that begins makes room for one more. After
+    /// a pause it begins anew, since the replica may have other work then.
+    fn pace_guests(&mut self, seen: &LoadSample) {
+        let start = GUESTS_UNBEGUN_START;
+        let more = if seen.guest_lack == Some(GuestLack::Pace) {
+            seen.began as f32
+        } else {
+            (start - self.guests_unbegun_max) * PACE_LOST
+        };
+        let most = self.tuning.max.max(1) as f32;
+        self.guests_unbegun_max = (self.guests_unbegun_max + more).clamp(start.min(most), most);
     }
 
     /// Adjusts the limit by the queue that the replica reports.
@@ -269,7 +299,9 @@ impl ConcurrencyLimit {
 
     /// Returns true if the limit keeps requests away from the replica.
     fn keeps_away(&self, seen: &LoadSample) -> bool {
-        seen.in_flight >= seen.allowed.min(self.limit())
+        // Guests stop at the reserve, which is below the limit.
+        seen.guest_lack == Some(GuestLack::Reserve)
+            || seen.in_flight >= seen.allowed.min(self.limit())
     }
 
     /// Raises the limit as TCP's slow start does: each reply that begins makes room for one more,
@@ -306,6 +338,14 @@ impl ConcurrencyLimit {
 
 /// Least time between updates: sooner, the reports are still the same.
 const UPDATE_MIN: Duration = Duration::from_millis(50);
+
+/// Requests without a first token that a replica may have when the first guests come: enough to keep
+/// an engine busy that reads one prompt after the other.
+const GUESTS_UNBEGUN_START: f32 = 8.0;
+
+/// Part of what guests have gained that each look without a refused guest takes: most of it within
+/// five seconds.
+const PACE_LOST: f32 = 0.02;
 
 /// Time over which the rate of beginning replies is smoothed.
 const RATE_OVER: Duration = Duration::from_secs(1);

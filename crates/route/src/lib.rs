@@ -46,7 +46,7 @@ mod work;
 
 pub use admission::{
     Admission, Asker, BUSY_AFTER_SHED, Degraded, DrainMeter, HoldTime, Outage, Promise, Promises,
-    Refusal, RetryAfter, Turnover, expected_rate, retry_after_s,
+    Refusal, RetryAfter, Turnover, expected_rate, guessed_rate, retry_after_s,
 };
 pub use admitted::{Admitted, admitted};
 pub use attempt::{Attempt, Reason};
@@ -71,9 +71,9 @@ pub use retry_budget::{RetryBudget, RetryBudgetConfig};
 pub use shed_reason::ShedReason;
 pub use slo_probes::SloProbes;
 pub use spill::{
-    Access, ByRegion, CountHistory, Guest, HOPS_MAX, Judged, Objection, OwnRegion, RegionCandidate,
-    RegionReport, SpillCost, SpillPlan, SpillReason, SpillTerms, SpillVerdict, TrafficHistory,
-    Waiting, admit_guest, ramp_permille, shed_state, spill,
+    Access, ByRegion, CountHistory, Guest, GuestLack, HOPS_MAX, Judged, Objection, OwnRegion,
+    RegionCandidate, RegionReport, SpillCost, SpillPlan, SpillReason, SpillTerms, SpillVerdict,
+    TrafficHistory, Waiting, admit_guest, ramp_permille, shed_state, spill,
 };
 pub use split::{ArmChoice, ArmKey, ArmReason, ArmWeight, Split, SplitError};
 pub use tenant_share::{KeptShare, TenantShare, TenantShares, TenantUse};

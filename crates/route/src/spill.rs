@@ -20,7 +20,7 @@ use spillway_types::Inquiry;
 
 pub use cost::SpillCost;
 pub use count_history::{CountHistory, TrafficHistory};
-pub use guests::{Guest, admit_guest, shed_state};
+pub use guests::{Guest, GuestLack, admit_guest, shed_state};
 pub use ramp::ramp_permille;
 pub use region::{Access, OwnRegion, RegionCandidate, RegionReport, Waiting};
 pub use terms::SpillTerms;

@@ -295,6 +295,7 @@ impl Gateway {
             running: fresh(report.running),
             kv_use: fresh((requests / 20.0).min(1.0)),
             gpu_use: fresh(report.running / SLOTS as f32),
+            gpu_memory_use: Reading::UNKNOWN,
             pending: fresh(requests),
             in_flight_at_report: report.in_flight.get(number).copied().unwrap_or_default(),
             bucket_tokens: refill(level, elapsed, requests, &self.bucket),

@@ -277,6 +277,7 @@ pub(crate) fn any_signals() -> impl Strategy<Value = Signals> {
             running,
             kv_use: shares.0,
             gpu_use: shares.1,
+            gpu_memory_use: Reading::UNKNOWN,
             pending,
             in_flight_at_report,
             bucket_tokens: bucket.0,

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use spillway_types::{Inquiry, Worked};
+use spillway_types::{Inquiry, Worked, WorkedPart};
 
 use crate::Attempt;
 
 /// Prompt tokens that are read in the time of one generated token: 50 to 300 by published figures
 /// of servers; only the order of magnitude matters here.
 const READ_PER_STEP: f32 = 150.0;
+
+/// Tokens behind the first one from which on the pace of a stream says something: a few come in one
+/// piece, or in one step of speculative decoding.
+const NEXT_TOKENS_MIN: u64 = 8;
 
 /// Bytes of prompt per token, where nothing is predicted.
 const BYTES_PER_TOKEN: f32 = 4.0;
@@ -43,21 +47,26 @@ impl Work {
             Some(_) => return None,
             None => 0.0,
         };
-        Some(Worked { after, steps: 1.0 + read, is_stream })
+        let part = if is_stream { WorkedPart::FirstToken } else { WorkedPart::Whole };
+        Some(Worked { after, steps: 1.0 + read, part })
+    }
+
+    /// Returns the work of a complete stream behind its first token, which took `after`. `None` for
+    /// a stream that is too short to be judged.
+    #[must_use]
+    pub fn streamed(self, after: Duration, tokens: u64) -> Option<Worked> {
+        let next = tokens.saturating_sub(1);
+        let is_text = self.uncached.is_some() && next >= NEXT_TOKENS_MIN;
+        is_text.then_some(Worked { after, steps: next as f32, part: WorkedPart::NextTokens })
     }
 
     /// Returns the work of a complete text in one piece that took `after`. `None` for any other
     /// reply, and where the replica does not report the number of tokens.
     #[must_use]
-    pub fn finished(
-        self,
-        after: Duration,
-        is_stream: bool,
-        completion_tokens: Option<u64>,
-    ) -> Option<Worked> {
-        let (uncached, written) = (self.uncached.filter(|_| !is_stream)?, completion_tokens?);
+    pub fn finished(self, after: Duration, completion_tokens: Option<u64>) -> Option<Worked> {
+        let (uncached, written) = (self.uncached?, completion_tokens?);
         let steps = 1.0 + uncached / READ_PER_STEP + written as f32;
-        Some(Worked { after, steps, is_stream })
+        Some(Worked { after, steps, part: WorkedPart::Whole })
     }
 }
 
@@ -73,19 +82,21 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_judged_by_its_first_word_and_a_text_in_one_piece_by_all_of_it() {
+    fn a_stream_is_judged_by_its_first_token_and_the_next_and_a_text_in_one_piece_by_all_of_it() {
         let chat = Work { uncached: Some(1_500.0) };
         assert_eq!(steps(chat.begun(AFTER, true)), Some(11.0));
-        assert_eq!(steps(chat.finished(AFTER, true, WRITTEN)), None, "once is enough");
+        assert_eq!(steps(chat.streamed(AFTER, 40)), Some(39.0));
+        assert_eq!(steps(chat.streamed(AFTER, 8)), None, "too few to be judged");
         assert_eq!(steps(chat.begun(AFTER, false)), None);
-        assert_eq!(steps(chat.finished(AFTER, false, WRITTEN)), Some(51.0));
-        assert_eq!(steps(chat.finished(AFTER, false, None)), None, "it may be as long as it likes");
+        assert_eq!(steps(chat.finished(AFTER, WRITTEN)), Some(51.0));
+        assert_eq!(steps(chat.finished(AFTER, None)), None, "it may be as long as it likes");
     }
 
     #[test]
     fn without_a_prompt_every_answer_is_one_step() {
         let inference = Work { uncached: None };
         assert_eq!(steps(inference.begun(AFTER, false)), Some(1.0));
-        assert_eq!(steps(inference.finished(AFTER, false, WRITTEN)), None);
+        assert_eq!(steps(inference.finished(AFTER, WRITTEN)), None);
+        assert_eq!(steps(inference.streamed(AFTER, 40)), None);
     }
 }

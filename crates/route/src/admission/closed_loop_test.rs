@@ -143,6 +143,32 @@ fn who_is_turned_away_in_a_sudden_burst_is_spread_over_the_time_that_it_takes() 
     }
 }
 
+/// Returns many requests at once at a node that has served none.
+fn fresh(requests: usize, expected: Expected) -> Scenario {
+    let burst = crowd(Source::Burst { second: 0, requests });
+    Scenario { seconds: [0, 60], queue_max: 20, expected, ..scenario(vec![burst]) }
+}
+
+#[test]
+fn who_is_turned_away_by_a_fresh_node_comes_back_as_similar_replicas_can_serve() {
+    // A guess that is too high costs a large burst some places: 128 clients come in beyond the queue.
+    let guesses: [(usize, &[f64]); 3] =
+        [(100, &[0.25, 1.0, 4.0]), (200, &[0.25, 0.5, 1.0, 2.0, 4.0]), (400, &[0.25, 0.5, 1.0])];
+    for (requests, guesses) in guesses {
+        for &guess in guesses {
+            for seed in [1, 2] {
+                let burst = fresh(requests, Expected::Guessed(guess));
+                let report = run(&Scenario { seed, ..burst });
+                let burst = &report.crowds[0];
+                let name = format!("{requests} at once, guess {guess}: {}", row("", &report));
+                assert!(burst.second_attempts >= requests as u64 - 60, "{name}");
+                assert!(burst.second_share() >= 0.9, "{name}");
+                assert!(burst.served_share() > 0.999, "{name}");
+            }
+        }
+    }
+}
+
 #[test]
 fn replicas_stay_busy_under_any_overload_whether_clients_come_back_or_not() {
     let shorter = |scenario: Scenario| Scenario { seconds: [40, 120], ..scenario };
@@ -234,6 +260,10 @@ fn table() {
         ("neighbour 0.5", neighbours(0.5)),
         ("neighbour 5", neighbours(5.0)),
         ("classes 4 x 0.45", classes()),
+        ("200 at once, fresh node", fresh(200, Expected::Unknown)),
+        ("200 at once, fresh, guessed", fresh(200, Expected::Guessed(1.0))),
+        ("200 at once, fresh, guess x 4", fresh(200, Expected::Guessed(4.0))),
+        ("200 at once, fresh, guess / 4", fresh(200, Expected::Guessed(0.25))),
         ("200 at once, unexpected", sudden(200, Expected::Unknown)),
         ("200 mixed at once after short", sized([8, 8], [4, 64])),
         ("200 long at once after mixed", sized([4, 64], [96, 96])),

@@ -33,6 +33,24 @@ pub fn expected_rate(replicas: impl Iterator<Item = Turnover> + Clone, tokens: f
     Some(replicas.map(rate).sum::<f32>()).filter(|rate| *rate > 0.0)
 }
 
+/// Returns the requests per second that replicas with so many places serve if each request keeps its
+/// place for so many milliseconds, by the speed of similar replicas. `None` if no replica has a place.
+///
+/// Use it only for the time after which refused clients come again, while [`expected_rate()`] knows
+/// nothing. Without it all clients of a burst at a fresh node would come again at once. A guess that
+/// is too low costs them time. A guess that is too high lets them come early, and the places that they
+/// were promised still let most of them in.
+#[must_use]
+pub fn guessed_rate(replicas: impl Iterator<Item = (u32, f32)>) -> Option<f32> {
+    let rate = |(places, held_ms): (u32, f32)| {
+        places as f32 * 1_000.0 / (held_ms.max(HELD_MS_MIN) * SLOWER)
+    };
+    Some(replicas.map(rate).sum::<f32>()).filter(|rate| rate.is_finite() && *rate > 0.0)
+}
+
+/// Least time in milliseconds that a request is guessed to keep its place.
+const HELD_MS_MIN: f32 = 1.0;
+
 /// Factor by which requests take longer when all places are taken.
 const SLOWER: f32 = 1.25;
 
@@ -57,6 +75,17 @@ mod tests {
     #[test]
     fn an_unknown_replica_is_as_fast_as_the_others() {
         assert_eq!(rate(&[(10, Some(1_000.0)), (10, None)]), Some(16.0));
+    }
+
+    #[test]
+    fn a_guess_is_places_over_the_time_that_similar_replicas_need() {
+        assert_eq!(guessed_rate([(10, 1_000.0), (5, 500.0)].into_iter()), Some(16.0));
+        assert_eq!(guessed_rate([].into_iter()), None);
+        assert_eq!(guessed_rate([(0, 1_000.0)].into_iter()), None);
+        for held_ms in [0.0, -1.0, f32::NAN] {
+            assert_eq!(guessed_rate([(1, held_ms)].into_iter()), Some(800.0));
+        }
+        assert_eq!(guessed_rate([(1, f32::INFINITY)].into_iter()), None);
     }
 
     #[test]

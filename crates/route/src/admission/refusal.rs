@@ -33,7 +33,9 @@ impl Refusal {
         if self.is_by_objective() { OBJECTIVE_LONGEST_S } else { f32::INFINITY }
     }
 
-    fn is_by_objective(&self) -> bool {
+    /// Returns true if the first token would come too late for the route's objective.
+    #[must_use]
+    pub fn is_by_objective(&self) -> bool {
         self.reason == ShedReason::Slo
     }
 }

@@ -64,6 +64,8 @@ pub(super) enum Expected {
     PerSecond(f64),
     /// Rate learned from the time that requests took.
     Learned,
+    /// Guess until a rate was learned: this multiple of the capacity.
+    Guessed(f64),
 }
 
 #[derive(Clone, Debug)]
@@ -390,6 +392,10 @@ impl World<'_> {
             Expected::Unknown => None,
             Expected::PerSecond(rate) => Some(rate as f32),
             Expected::Learned => expected_rate(places.into_iter(), tokens),
+            Expected::Guessed(factor) => {
+                let known = expected_rate(places.into_iter(), tokens);
+                known.or(Some((factor * CAPACITY) as f32))
+            }
         });
     }
 

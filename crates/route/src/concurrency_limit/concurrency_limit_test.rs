@@ -1,7 +1,7 @@
 //! Concurrency limit against a model of an engine.
 
 use super::test_engine::{Engine, at, best, chat, large, run, small};
-use super::{ConcurrencyLimit, ConcurrencyTuning, LoadSample, QueueSample};
+use super::{ConcurrencyLimit, ConcurrencyTuning, GuestLack, LoadSample, QueueSample};
 
 fn silent(engine: Engine) -> Engine {
     Engine { report_every_ms: None, ..engine }
@@ -307,6 +307,47 @@ fn those_that_were_given_up_are_not_waited_for() {
 }
 
 #[test]
+fn guests_come_as_fast_as_replies_begin_while_the_limit_is_a_guess() {
+    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let begin = limit.guests_unbegun_max().unwrap();
+    assert!(begin < limit.limit(), "a guess is no promise");
+    let lacks = |guest_lack, began| LoadSample {
+        allowed: 64,
+        guest_lack,
+        began,
+        queue: QueueSample::New { queued: 0.0, running: Some(8.0) },
+        ..LoadSample::default()
+    };
+    let mut tick = 0;
+    let mut look = |limit: &mut ConcurrencyLimit, seen: &LoadSample| {
+        tick += 100;
+        limit.update(seen, at(tick));
+        limit.guests_unbegun_max().unwrap()
+    };
+    assert_eq!(look(&mut limit, &lacks(Some(GuestLack::Pace), 0)), begin, "nothing has begun");
+    assert_eq!(look(&mut limit, &lacks(Some(GuestLack::Pace), 6)), begin + 6);
+    // Without refused guests it goes back, in seconds.
+    let after = (0..100).map(|_| look(&mut limit, &lacks(None, 6))).last().unwrap();
+    assert!(after <= begin + 1, "{after}");
+    assert_eq!(limit.limit(), 64, "the limit itself was not needed");
+}
+
+#[test]
+fn a_guess_grows_while_guests_fill_it_up_to_the_reserve() {
+    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let sample = |guest_lack| LoadSample {
+        in_flight: 57,
+        allowed: 64,
+        guest_lack,
+        began: 20,
+        queue: QueueSample::New { queued: 0.0, running: Some(57.0) },
+        ..LoadSample::default()
+    };
+    assert_eq!(limit.update(&sample(None), at(100)), 64);
+    assert!(limit.update(&sample(Some(GuestLack::Reserve)), at(200)) >= 84);
+}
+
+#[test]
 fn it_stays_within_its_bounds_whatever_is_reported() {
     let tuning = ConcurrencyTuning { min: 3, max: 20, ..ConcurrencyTuning::default() };
     let mut limit = ConcurrencyLimit::new(tuning);
@@ -321,6 +362,7 @@ fn it_stays_within_its_bounds_whatever_is_reported() {
             wanted_elsewhere: number() as u32,
             allowed: number() as u32,
             unbegun: number() as u32,
+            guest_lack: [None, Some(GuestLack::Reserve), Some(GuestLack::Pace)][step as usize % 3],
             queue: match step % 3 {
                 0 => QueueSample::Untold,
                 1 => QueueSample::Old,

@@ -1,5 +1,7 @@
 //! Inputs of a concurrency limit.
 
+use crate::spill::GuestLack;
+
 /// Load of a replica since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoadSample {
@@ -13,6 +15,8 @@ pub struct LoadSample {
     pub allowed: u32,
     /// Requests of this node in flight there whose reply has not begun, now.
     pub unbegun: u32,
+    /// What guests lacked since the last look; `None` if none was refused.
+    pub guest_lack: Option<GuestLack>,
     /// Queue that the replica reports.
     pub queue: QueueSample,
     /// Replies to this node that began.

@@ -238,6 +238,7 @@ impl World<'_> {
             wanted_elsewhere: node.others.iter().map(|other| other.wanted).sum(),
             allowed: node.part(),
             unbegun: node.unbegun,
+            guest_lack: None,
             queue,
             began: come.len() as u32,
             first_token: (!come.is_empty()).then_some(mean),

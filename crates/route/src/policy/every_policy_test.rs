@@ -50,6 +50,7 @@ fn at_work() -> Signals {
         running: fresh(4.0),
         kv_use: fresh(0.3),
         gpu_use: fresh(0.5),
+        gpu_memory_use: Reading::UNKNOWN,
         pending: fresh(5.0),
         in_flight_at_report: 2,
         bucket_tokens: 100_000.0,
@@ -67,6 +68,7 @@ fn overloaded() -> Signals {
         running: fresh(8.0),
         kv_use: fresh(1.0),
         gpu_use: fresh(1.0),
+        gpu_memory_use: Reading::UNKNOWN,
         pending: fresh(28.0),
         in_flight_at_report: 2,
         bucket_tokens: 0.5,
@@ -84,6 +86,7 @@ fn stale(signals: Signals) -> Signals {
         running: aged(signals.running),
         kv_use: aged(signals.kv_use),
         gpu_use: aged(signals.gpu_use),
+        gpu_memory_use: aged(signals.gpu_memory_use),
         pending: aged(signals.pending),
         bucket_tokens: 10.0,
         ..signals

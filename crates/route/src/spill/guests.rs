@@ -16,7 +16,19 @@ pub enum Guest {
     Refused {
         /// Milliseconds after which a guest is predicted to be welcome, if nothing else comes in.
         wait_ms: f32,
+        /// What the guest lacks; `None` if it is refused for another reason than the replicas' limits.
+        lack: Option<GuestLack>,
     },
+}
+
+/// What a guest lacks where nothing waits. A limit that is a guess grows by it
+/// ([`LoadSample::guest_lack`](crate::LoadSample::guest_lack)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuestLack {
+    /// A place beyond the reserve of the region's own clients.
+    Reserve,
+    /// A place at a replica that answers what it has: too many requests wait there for their first token.
+    Pace,
 }
 
 /// Decides about a guest, by what this node knows when the guest arrives.
@@ -27,10 +39,16 @@ pub enum Guest {
 /// capacity is known, guests are welcome while nothing waits.
 #[must_use]
 pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
-    let reserve = reserve(own.report.load.capacity, terms);
     let is_serving = own.replicas > 0 && own.weight_permille > 0;
-    let has_place = own.places.is_none_or(|places| places > 0) && own.report.has_room(reserve);
-    if is_serving && own.waiting.all == 0 && has_place && has_guest_share(own, terms) {
+    let is_entitled = is_serving && own.waiting.all == 0 && has_guest_share(own, terms);
+    let lack = if !own.report.has_room(reserve(own.report.load.capacity, terms)) {
+        Some(GuestLack::Reserve)
+    } else if own.places == Some(0) {
+        Some(GuestLack::Pace)
+    } else {
+        None
+    };
+    if is_entitled && lack.is_none() {
         return Guest::Welcome;
     }
     // Other regions say nothing about a wait in this one.
@@ -38,7 +56,7 @@ pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
     let turn_ms = usual.turn_ms(&own.report);
     let more = own.report.change() + own.waiting.all as f32;
     let ahead = usual.guests_ahead(&own.report, turn_ms, terms) + more;
-    Guest::Refused { wait_ms: ahead.max(1.0) * turn_ms }
+    Guest::Refused { wait_ms: ahead.max(1.0) * turn_ms, lack: lack.filter(|_| is_entitled) }
 }
 
 impl OwnRegion {
@@ -63,12 +81,13 @@ impl OwnRegion {
 /// Returns the state that this node reports to other regions, so that they need not ask in vain.
 #[must_use]
 pub fn shed_state(own: &OwnRegion, terms: &SpillTerms) -> ShedState {
-    if !own.waiting.has_room {
-        ShedState::Shedding
-    } else if admit_guest(own, terms) == Guest::Welcome {
+    // First: a region without a queue has places like any other.
+    if admit_guest(own, terms) == Guest::Welcome {
         ShedState::Open
-    } else {
+    } else if own.waiting.has_room {
         ShedState::Reserved
+    } else {
+        ShedState::Shedding
     }
 }
 

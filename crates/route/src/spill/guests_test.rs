@@ -88,15 +88,20 @@ fn a_cap_counts_guests_only_where_it_is_set() {
 fn a_refusal_says_when_a_place_beside_the_reserve_comes_free() {
     // 61 requests with the guest, less 36, at 25 ms each.
     let full = OwnRegion { places: None, ..busy() };
-    assert_eq!(admit_guest(&full, &SpillTerms::default()), Guest::Refused { wait_ms: 625.0 });
+    let refused = |own: &OwnRegion, expected: f32, lacks: Option<GuestLack>| {
+        let answer = admit_guest(own, &SpillTerms::default());
+        assert_eq!(answer, Guest::Refused { wait_ms: expected, lack: lacks });
+    };
+    refused(&full, 625.0, Some(GuestLack::Reserve));
     let mut joined = full;
     joined.waiting.all = 4;
-    assert_eq!(admit_guest(&joined, &SpillTerms::default()), Guest::Refused { wait_ms: 725.0 });
+    refused(&joined, 725.0, None);
     // No request is predicted before it, so one turn.
     let drained = OwnRegion { weight_permille: 0, ..at(40.0) };
     let mut drained = drained;
     drained.report.ended = 30;
-    assert_eq!(admit_guest(&drained, &SpillTerms::default()), Guest::Refused { wait_ms: 25.0 });
+    refused(&drained, 25.0, None);
+    refused(&OwnRegion { places: Some(0), ..at(10.0) }, 25.0, Some(GuestLack::Pace));
 }
 
 /// Returns a region with four of ten places taken by the last report, and two requests more since.
@@ -132,4 +137,11 @@ fn those_that_come_at_once_leave_the_reserve_free_together() {
     };
     // Four run, two more were added since, and one place of ten is reserved.
     assert_eq!([0, 1, 2, 3, 9].map(welcomed), [true, true, true, false, false]);
+}
+
+#[test]
+fn a_region_without_a_queue_takes_guests_while_it_has_places() {
+    let waiting = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: false };
+    let said = |running| shed_state(&OwnRegion { waiting, ..at(running) }, &SpillTerms::default());
+    assert_eq!([said(5.0), said(36.0)], [ShedState::Open, ShedState::Shedding]);
 }
