@@ -7,13 +7,15 @@ use std::time::{Duration, Instant, SystemTime};
 use spillway_cluster_state::{Actor, Command, LEASE_MS, Outcome, PLACE_MS, State};
 use spillway_control_plane::ControlPlane;
 use spillway_quota::{
-    AgreedLimits, Before, Fate, Holder, LimitKind, LimitTerms, Quotas, Statement, Units,
+    AgreedLimits, Before, Fate, Holder, LimitKind, LimitTerms, Quotas, Scope, Statement, Units,
 };
 use spillway_raft::saved::{load, save};
 use spillway_raft::{ProposeError, Proposed};
 use spillway_request::gateway::Gateway;
 use spillway_types::{NodeName, RegionName, unix_ms};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -25,12 +27,17 @@ use super::uptime::Uptime;
 
 /// Period of looking at requests' demand and at the agreed state.
 const LOOK: Duration = Duration::from_millis(250);
+/// Period of noticing that a request was refused, after which a look comes at once. The next such
+/// look comes after [`LOOK`] at the soonest: a flood of refusals must not make looks more frequent.
+const NOTICE: Duration = Duration::from_millis(50);
 /// Time limit of a statement. Units that it gave up stay given up until its fate is known.
 const SAY_LIMIT: Duration = Duration::from_secs(5);
 /// Time that a node waits for its shares before it reports ready. A node that is cut off has its
 /// floors then.
 const READY_LIMIT: Duration = Duration::from_secs(5);
-/// Time after which a restarted process knows what was agreed on while it was away.
+/// Time for which the start waits until the files of the process before are read.
+const FILES_LIMIT: Duration = Duration::from_secs(5);
+/// Time after which a node that was away knows what was agreed on meanwhile.
 const CAUGHT_UP: Duration = Duration::from_secs(10);
 /// Time limit of the last statement of a process.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
@@ -69,6 +76,9 @@ struct Divider {
     holder: Holder,
     /// State that the agreed limits were taken from.
     seen: Arc<State>,
+    /// Time of the last look, and of the last one for a refused request.
+    looked: Instant,
+    hurried: Instant,
     agreed_limits: Arc<AgreedLimits>,
     path: PathBuf,
     saved: SavedQuota,
@@ -79,23 +89,43 @@ struct Divider {
     /// Terms of the agreed limits.
     terms: Vec<LimitTerms>,
     born: Instant,
+    /// Last time at which this node had no log that ran.
+    apart: Instant,
     /// True if this node has had no process before.
     is_first: bool,
     answers: (mpsc::Sender<Answer>, mpsc::Receiver<Answer>),
 }
 
 impl Division {
-    /// Applies the present agreed state at once, before the first request comes, and follows it in
-    /// the returned future.
-    pub fn start(
+    /// Applies the present agreed state before the first request comes, and follows it in the
+    /// returned future. Works on a thread of its own, as it waits for the disk now and then. While
+    /// the disk hangs, requests that a limit applies to are refused, and the node is not ready.
+    pub async fn start(
         parts: DivisionParts,
-        state: &Arc<State>,
+        state: Arc<State>,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let (leaving, orders) = mpsc::channel(1);
-        let mut divider = Divider::new(parts);
-        divider.take_agreed_limits(state);
-        divider.await_shares(state);
-        (Self { leaving }, divider.run(orders))
+        let (gateway, region) = (Arc::clone(&parts.gateway), parts.region.clone());
+        // No limit is known without a log, and its disk may be the reason.
+        let limit = if parts.control_plane.is_stopped() { Duration::ZERO } else { FILES_LIMIT };
+        let (begun, has_begun) = oneshot::channel();
+        let runtime = Handle::current();
+        let known = Arc::clone(&state);
+        let dividing = spawn_blocking(move || {
+            let mut divider = Divider::new(parts);
+            divider.take_agreed_limits(&known);
+            divider.await_shares(&known);
+            // An error means that the start waits no more.
+            let _: Result<(), ()> = begun.send(());
+            runtime.block_on(divider.run(orders));
+        });
+        let is_late = tokio::time::timeout(limit, has_begun).await.is_err();
+        if is_late && state.cluster().is_some() {
+            gateway.quotas().set_limits(&terms(&state.agreed_limits(&region)));
+            gateway.quotas().set_ready(false);
+        }
+        // An error is a panic, which was reported.
+        (Self { leaving }, async move { drop(dividing.await) })
     }
 
     /// Gives back the leases and writes down the charges. To be called when no request is let in
@@ -125,14 +155,17 @@ impl Divider {
             Some(_) if is_counted => Before::Counted(kept.clone()),
             Some(_) => Before::Unknown(kept.clone()),
         };
-        // A node that starts for the first time holds nothing that it would have to wait for.
-        parts.gateway.quotas().set_ready(before.is_none());
+        // A node that starts for the first time holds nothing that it would have to wait for, and
+        // one whose log has stopped hears of no shares.
+        parts.gateway.quotas().set_ready(before.is_none() || parts.control_plane.is_stopped());
         let incarnation = unix_ms(SystemTime::now()).max(1);
         let dice = fastrand::Rng::with_seed(incarnation ^ parts.gateway.seed());
         let holder = Holder::new(parts.node.clone(), incarnation, known, dice);
         let divider = Self {
             holder,
             seen: Arc::new(State::new()),
+            looked: Instant::now(),
+            hurried: Instant::now(),
             agreed_limits: Arc::default(),
             path,
             saved: SavedQuota { lowered: kept, stopped: None },
@@ -142,6 +175,7 @@ impl Divider {
             journal,
             terms: Vec::new(),
             born: Instant::now(),
+            apart: Instant::now(),
             is_first: before.is_none(),
             answers: mpsc::channel(4),
             parts,
@@ -153,11 +187,19 @@ impl Divider {
 
     async fn run(mut self, mut orders: mpsc::Receiver<oneshot::Sender<()>>) {
         let mut removal = self.parts.control_plane.removal();
-        let mut looks = interval(LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut publications = self.parts.control_plane.publications();
+        let mut notices = interval(NOTICE);
+        notices.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = looks.tick() => self.look(),
+                _ = notices.tick() => self.notice(),
+                Ok(()) = publications.changed() => {
+                    let published = self.parts.control_plane.published();
+                    // Another node may wait for what this one can give.
+                    if published.shares().runs() != self.seen.shares().runs() {
+                        self.look();
+                    }
+                }
                 Some((serial, fate)) = self.answers.1.recv() => {
                     let now_ns = self.quotas().clock_ns(Instant::now());
                     self.holder.answered(serial, fate, now_ns);
@@ -167,19 +209,38 @@ impl Divider {
                 Some(done) = orders.recv() => {
                     self.leave().await;
                     let _: Result<(), ()> = done.send(());
-                    return;
+                    break;
                 }
                 true = is_removed(&mut removal) => {
                     // Other nodes have this node's shares now.
                     self.drop_all();
-                    return;
+                    break;
                 }
                 () = self.parts.stop.cancelled() => return,
             }
         }
+        // To end before the node does would be a fault of this task.
+        self.parts.stop.cancelled().await;
+    }
+
+    /// Looks if it is time for it, or if a request was refused.
+    fn notice(&mut self) {
+        let now = Instant::now();
+        let is_regular = now.duration_since(self.looked) >= LOOK;
+        let may_hurry = now.duration_since(self.hurried) >= LOOK;
+        if may_hurry && self.quotas().take_refused() {
+            self.hurried = now;
+            self.look();
+        } else if is_regular {
+            self.look();
+        }
     }
 
     fn look(&mut self) {
+        self.looked = Instant::now();
+        if self.parts.control_plane.is_stopped() {
+            self.apart = self.looked;
+        }
         let state = self.parts.control_plane.published();
         self.await_shares(&state);
         if state.cluster().is_none() {
@@ -211,7 +272,8 @@ impl Divider {
         });
     }
 
-    /// Sets the node ready when it holds its shares, or has waited long enough.
+    /// Sets the node ready when it knows what the cluster agrees on now and holds its shares, or has
+    /// waited long enough.
     fn await_shares(&self, state: &State) {
         let quotas = self.quotas();
         if quotas.is_ready() {
@@ -219,7 +281,11 @@ impl Divider {
         }
         let now_ns = quotas.clock_ns(Instant::now());
         let holds = || self.holder.holds_shares(now_ns, state.shares(), &self.agreed_limits);
-        if self.born.elapsed() >= READY_LIMIT || state.cluster().is_some() && holds() {
+        // Before that, keys may be good here that were revoked while this node was down.
+        let is_up_to_date = || self.parts.control_plane.status().age.is_some();
+        let is_sure = || state.cluster().is_some() && is_up_to_date() && holds();
+        let is_stopped = self.parts.control_plane.is_stopped();
+        if is_stopped || self.born.elapsed() >= READY_LIMIT || is_sure() {
             quotas.set_ready(true);
         }
     }
@@ -241,17 +307,19 @@ impl Divider {
         if state.cluster().is_none() {
             agreed_limits.terms.clear();
         }
+        // Nodes that joined earlier may use all of a limit that has a pool.
+        let is_new = |scope: &&Scope| !self.agreed_limits.terms.contains_key(*scope);
+        let is_divided = |scope: &Scope| state.shares().pool(scope).is_some();
+        let is_undivided = !agreed_limits.terms.keys().filter(is_new).any(is_divided);
         self.agreed_limits = Arc::new(agreed_limits);
-        let terms = self.agreed_limits.terms.iter().map(|(scope, terms)| LimitTerms {
-            scope: scope.clone(),
-            whole: terms.whole,
-            requests: terms.requests,
-        });
-        self.terms = terms.collect();
+        self.terms = terms(&self.agreed_limits);
         let quotas = self.parts.gateway.quotas();
         // A limit that is new while this process serves is not divided by any node yet. A limit
-        // that is new to a starting process may be in use by others already.
-        match quotas.is_ready() && (self.is_first || self.born.elapsed() >= CAUGHT_UP) {
+        // that is new to a starting process may be in use by others already, and so may one that
+        // a log has which this node follows from its beginning.
+        let is_member = || now.nodes.iter().any(|(_, node)| node.spec.name == self.parts.node);
+        let has_seen_all = self.is_first && is_member() || self.apart.elapsed() >= CAUGHT_UP;
+        match quotas.is_ready() && is_undivided && has_seen_all {
             true => quotas.open_limits(&self.terms, Instant::now()),
             false => quotas.set_limits(&self.terms),
         }
@@ -341,6 +409,15 @@ impl Divider {
     fn quotas(&self) -> &Quotas {
         self.parts.gateway.quotas()
     }
+}
+
+fn terms(limits: &AgreedLimits) -> Vec<LimitTerms> {
+    let terms = limits.terms.iter().map(|(scope, terms)| LimitTerms {
+        scope: scope.clone(),
+        whole: terms.whole,
+        requests: terms.requests,
+    });
+    terms.collect()
 }
 
 /// Waits until the cluster has removed this node; false if the control plane ends before.

@@ -25,6 +25,10 @@ const STATEMENT_BYTES_MAX: usize = 24 << 10;
 const INTRODUCE_AGAIN_MS: u64 = 60_000;
 /// Extra time after a window: the process before may have charged just after it was last counted.
 const MARGIN_NS: u64 = 100_000_000;
+/// Least time between two ticks, with which needs shrink.
+const TICK_NS: u64 = 200_000_000;
+/// Time that a statement is taken to need before the first one was answered.
+const SAYS_NS: u64 = 150_000_000;
 /// Statements of unknown outcome that are kept one by one; older ones are merged.
 const PENDING_MAX: usize = 4;
 
@@ -41,6 +45,13 @@ pub struct Holder {
     ends_ns: u64,
     pending: Vec<Pending>,
     is_waiting: bool,
+    /// Serial and time of the last statement.
+    said_ns: Option<(u64, u64)>,
+    /// Time from a statement to the answer that it is applied, about.
+    says_ns: u64,
+    /// Time of the last tick, and true if this look is one.
+    ticked_ns: u64,
+    is_tick: bool,
     pace: Pace,
     watch: StatementWatch,
     rows: Rows,
@@ -79,6 +90,10 @@ impl Holder {
             ends_ns: 0,
             pending: Vec::new(),
             is_waiting: false,
+            said_ns: None,
+            says_ns: SAYS_NS,
+            ticked_ns: 0,
+            is_tick: false,
             pace: Pace::new(dice),
             rows: Rows::default(),
             known: [[false; 3]; 2],
@@ -102,8 +117,23 @@ impl Holder {
         agreed_limits: &Arc<AgreedLimits>,
         quotas: &Quotas,
     ) -> Option<Statement> {
-        let now_ns = quotas.clock_ns(now);
+        let said = self.look_at(quotas.clock_ns(now), shares, agreed_limits, quotas);
+        quotas.reach_wait().set(self.may_say_ns(), self.reach_takes_ns());
+        said
+    }
+
+    fn look_at(
+        &mut self,
+        now_ns: u64,
+        shares: &Shares,
+        agreed_limits: &Arc<AgreedLimits>,
+        quotas: &Quotas,
+    ) -> Option<Statement> {
         self.born_ns.get_or_insert(now_ns);
+        self.is_tick = now_ns >= self.ticked_ns + TICK_NS;
+        if self.is_tick {
+            self.ticked_ns = now_ns;
+        }
         self.rows.take(agreed_limits, quotas);
         self.observe(now_ns, shares, agreed_limits);
         let turn = if self.is_waiting { StatementTurn::No } else { self.pace.turn(now_ns) };
@@ -173,7 +203,12 @@ impl Holder {
         match fate {
             // A statement that may still be applied binds this process until the agreed state shows
             // it.
-            Fate::TakenIn | Fate::Unknown => {}
+            Fate::Unknown => {}
+            Fate::TakenIn => {
+                let sent = self.said_ns.filter(|(said, _)| *said == serial);
+                let took_ns = sent.map_or(self.says_ns, |(_, at_ns)| now_ns.saturating_sub(at_ns));
+                self.says_ns = (3 * self.says_ns + took_ns) / 4;
+            }
             Fate::Never => {
                 let is_over =
                     |pending: &mut Pending| pending.serial == serial && !pending.has_earlier;
@@ -207,6 +242,13 @@ impl Holder {
         self.ends_ns
     }
 
+    /// Returns when this process can make its next statement that a request waits for, about.
+    fn may_say_ns(&self) -> u64 {
+        let answered_ns = self.said_ns.filter(|_| self.is_waiting);
+        let answered_ns = answered_ns.map_or(0, |(_, at_ns)| at_ns + self.says_ns);
+        self.pace.urgent_at_ns().max(answered_ns)
+    }
+
     fn observe(&mut self, now_ns: u64, shares: &Shares, agreed_limits: &AgreedLimits) {
         match shares.runs().get(&self.run) {
             Some(row) if row.serial > self.applied => {
@@ -236,7 +278,7 @@ impl Holder {
         let was_sibling = self.watch.observe(now_ns, &self.run, shares, &agreed_limits.siblings);
         // The region's pace is shared: one statement in two seconds, whichever node makes it.
         if was_sibling {
-            self.pace.wait(now_ns);
+            self.pace.wait_for_turn(now_ns);
         }
     }
 
@@ -336,6 +378,7 @@ impl Holder {
         // A line keeps no less than its visit let requests use, so no limit has to be visited again.
         self.pending.push(pending);
         self.is_waiting = true;
+        self.said_ns = Some((serial, now_ns));
         Statement {
             run: self.run.clone(),
             serial: self.serial,

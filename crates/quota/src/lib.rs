@@ -25,6 +25,7 @@ mod pool;
 mod quota_table;
 mod quotas;
 mod rates;
+mod reach;
 mod request;
 mod rows;
 mod scope;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::marks::{MarkPlace, Marks};
 use crate::meter::{Charge, Meter};
+use crate::reach::ReachWait;
 use crate::{LimitKind, LimitTerms, RequestWindow, Scope, Units};
 
 /// Units of a limit that a node holds.
@@ -19,6 +20,8 @@ pub struct Holding {
     /// True if this is the node's share that the cluster agreed on. Until the first such share, a
     /// new limit may be used as a whole for a short time, see [`crate::Quotas::open_limits`].
     pub is_share: bool,
+    /// Units that the node would hold soon if it needed all there is.
+    pub reach: Units,
 }
 
 /// Room that a rate limit leaves on this node.
@@ -62,6 +65,8 @@ pub(crate) struct Limiter {
     meters: [Option<Arc<Meter>>; 3],
     /// Mark to set after each change by a request.
     mark: (Arc<Marks>, MarkPlace),
+    /// Time until units arrive that other nodes don't need.
+    reach_wait: Arc<ReachWait>,
 }
 
 /// Charges of one request to one limit.
@@ -88,7 +93,7 @@ impl Limiter {
     pub(crate) fn new(
         terms: &LimitTerms,
         before: Option<&Self>,
-        (open_until_ns, marks): (u64, &Arc<Marks>),
+        (open_until_ns, marks, reach_wait): (u64, &Arc<Marks>, &Arc<ReachWait>),
     ) -> Self {
         let meters = LimitKind::ALL.map(|kind| {
             terms.whole[kind as usize].map(|whole| {
@@ -107,7 +112,8 @@ impl Limiter {
             })
         });
         let mark = (Arc::clone(marks), MarkPlace::of(&terms.scope));
-        Self { scope: terms.scope.clone(), requests: terms.requests, is_own: false, meters, mark }
+        let (scope, requests) = (terms.scope.clone(), terms.requests);
+        Self { scope, requests, is_own: false, meters, mark, reach_wait: Arc::clone(reach_wait) }
     }
 
     /// Turns the limit into one that this node alone enforces: all of it is held, for ever.
@@ -140,11 +146,12 @@ impl Limiter {
             match meter.charge(now_ns, units) {
                 Ok(charge) => charges.0[kind as usize] = Some(charge),
                 Err(wait_ns) => {
+                    let promised = meter.promise(now_ns, units, &self.reach_wait);
                     // Sets the mark, too.
                     self.undo(charges);
                     return Err(Full {
                         kind,
-                        wait_ns,
+                        wait_ns: promised.unwrap_or(wait_ns),
                         asked: units,
                         used: meter.counted(),
                         held: meter.held(now_ns),
@@ -173,6 +180,7 @@ impl Limiter {
         for kind in LimitKind::ALL {
             if let Some(meter) = self.meter(kind) {
                 meter.hold(holding.floor[kind], holding.lease[kind], holding.lease_ends_ns);
+                meter.expect(holding.reach[kind]);
                 if holding.is_share {
                     meter.divided();
                 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::UNITS_MAX;
+use crate::reach::ReachWait;
 use crate::window::{Window, WindowStep};
 
 /// Steps of a window of a minute: half a second each. A charge may count one step too long, which
@@ -16,8 +17,8 @@ const SECOND_STEPS: u64 = 64;
 const DRIFT: u64 = 1_000;
 /// Delay before the next try for a concurrency slot, since run times of requests are unknown.
 const PLACE_WAIT_NS: u64 = 1_000_000_000;
-/// Delay before the next try where a request needs more than this node holds: the node may hold
-/// more by then.
+/// Delay before the next try where a request needs more than this node holds, and other nodes need
+/// what they hold: this node may hold more by then.
 const SHARE_WAIT_NS: u64 = 3_000_000_000;
 /// Time by which the use of the whole limit ends earlier once this node has its share. The rest is
 /// for its needs to become known.
@@ -47,6 +48,12 @@ pub(crate) struct Meter {
     open_until_ns: AtomicU64,
     /// True if this node has been told its share.
     is_divided: AtomicBool,
+    /// Units that this node would hold soon if it needed all there is, see [`ReachWait`].
+    reach: AtomicU64,
+    /// Units beyond those held that refused requests were told to come again for, and the time until
+    /// which that counts.
+    promised: AtomicU64,
+    promised_until_ns: AtomicU64,
     /// Units refused since the last [`Self::take_asked`].
     refused: AtomicU64,
     /// Most units in use since the last [`Self::take_asked`].
@@ -86,6 +93,9 @@ impl Meter {
             lease_ends_ns: AtomicU64::new(0),
             open_until_ns: AtomicU64::new(0),
             is_divided: AtomicBool::new(false),
+            reach: AtomicU64::new(0),
+            promised: AtomicU64::new(0),
+            promised_until_ns: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             peak: AtomicU64::new(0),
         }
@@ -155,6 +165,32 @@ impl Meter {
         self.lease_ends_ns.store(lease_ends_ns, Ordering::SeqCst);
         self.lease.store(lease, Ordering::SeqCst);
         self.floor.store(floor, Ordering::SeqCst);
+    }
+
+    /// Sets the units that this node would hold soon if it needed all there is.
+    pub(crate) fn expect(&self, reach: u64) {
+        self.reach.store(reach, Ordering::Relaxed);
+    }
+
+    /// Returns the nanoseconds until units arrive here that other nodes don't need, and notes that a
+    /// refused request comes again for `units` of them; None if they will have no room for it.
+    /// Threads that do so at a time may note too little: it is an estimate.
+    pub(crate) fn promise(&self, now_ns: u64, units: u64, wait: &ReachWait) -> Option<u64> {
+        let is_over = now_ns >= self.promised_until_ns.load(Ordering::Relaxed);
+        let promised = if is_over { 0 } else { self.promised.load(Ordering::Relaxed) };
+        let held = self.held(now_ns);
+        let coming = self.reach(now_ns).saturating_sub(held).saturating_sub(promised);
+        let taken = self.counted().saturating_add(self.debt()).saturating_add(units);
+        if !self.is_divided() || coming == 0 || taken > held.saturating_add(coming) {
+            return None;
+        }
+        let wait_ns = wait.wait_ns(now_ns);
+        if is_over {
+            self.promised.store(0, Ordering::Relaxed);
+            self.promised_until_ns.store(now_ns.saturating_add(wait_ns), Ordering::Relaxed);
+        }
+        self.promised.fetch_add(units, Ordering::Relaxed);
+        Some(wait_ns)
     }
 
     /// Lets the whole limit be used here until `until_ns`, or until three seconds before that if
@@ -325,12 +361,18 @@ impl Meter {
         self.in_use.fetch_sub(counted, Ordering::SeqCst);
     }
 
+    /// Returns the units that this node would hold soon if it needed all there is.
+    fn reach(&self, now_ns: u64) -> u64 {
+        // A node without leases has no contact to those that would give it more.
+        let has_lease = now_ns < self.lease_ends_ns.load(Ordering::Relaxed);
+        if has_lease { self.reach.load(Ordering::Relaxed) } else { 0 }
+    }
+
     /// Returns the nanoseconds until there is room for `units` beside all debt, if no other request
     /// comes.
     ///
-    /// A node that holds less than the limit may hold more by then, so the wait is the shortest
-    /// possible one. Charges that leave the window make room. Debt that takes this room leaves one
-    /// window later, so each further window makes as much room as is held.
+    /// Charges that leave the window make room. Debt that takes this room leaves one window later,
+    /// so each further window makes as much room as is held, or will be soon.
     fn wait_ns(&self, now_ns: u64, units: u64, held: u64) -> u64 {
         // The share comes within a moment, and no other number is known before.
         if !self.is_divided() && !self.is_open(now_ns) {
@@ -340,6 +382,7 @@ impl Meter {
         let Some(window) = &self.window else { return PLACE_WAIT_NS };
         let debt = self.debt();
         let needed = debt.saturating_add(units);
+        let held = held.max(self.reach(now_ns));
         // Only a larger share helps, or debt that leaves the window.
         if held == 0 || units > held || (needed > held && held < self.whole()) {
             let windows = if debt == 0 { 0 } else { debt / self.whole().max(1) };

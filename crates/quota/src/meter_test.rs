@@ -301,3 +301,34 @@ fn nobody_is_told_to_come_again_later_than_in_a_day() {
         assert_eq!(meter.charge(S, 1).unwrap_err(), DAY, "{held} held");
     }
 }
+
+#[test]
+fn units_that_others_do_not_need_are_promised_once() {
+    let (meter, wait) = (tokens(0), ReachWait::default());
+    meter.hold(10, 40, 90 * S);
+    meter.charge(0, 50).unwrap();
+    wait.set(0, S);
+    assert_eq!(meter.promise(0, 10, &wait), None, "others need what they hold");
+    meter.expect(80);
+    assert_eq!(meter.promise(0, 31, &wait), None, "more than will come");
+    // A second, and half of one until the node can ask.
+    wait.set(S / 2, S);
+    for _ in 0..3 {
+        assert_eq!(meter.promise(0, 10, &wait), Some(3 * S / 2));
+    }
+    assert_eq!(meter.promise(0, 1, &wait), None, "all of it is promised");
+    assert_eq!(meter.promise(3 * S / 2, 30, &wait), Some(S), "it may not have come");
+    assert_eq!(meter.promise(90 * S, 1, &wait), None, "a node without a lease hears of none");
+}
+
+#[test]
+fn who_wants_more_than_will_come_waits_for_the_window_too() {
+    let meter = tokens(0);
+    meter.hold(10, 40, 90 * S);
+    meter.expect(80);
+    meter.charge(0, 20).unwrap();
+    meter.charge(20 * S, 30).unwrap();
+    // 20 have to leave of those charged, and 30 come.
+    let wait_ns = meter.charge(30 * S, 50).unwrap_err();
+    assert!((30 * S..32 * S).contains(&wait_ns), "{wait_ns}");
+}

@@ -199,15 +199,35 @@ impl Pool {
     /// Returns the units that each process should have in the end, in the order of the leases: its
     /// need as far as that is fair, and an even part of the units that no process needs.
     pub(crate) fn targets(&self, terms: &PoolTerms, kind: LimitKind) -> Vec<u64> {
-        let owned = |node: &NodeName| terms.floors.get(node).map_or(0, |floor| floor[kind]);
-        // Floors that are still to be raised are not divided among leases.
-        let floors = self.floors.iter().map(|(node, floor)| floor[kind].max(owned(node)));
+        self.targets_if(terms, kind, |_, lease| lease.need[kind])
+    }
+
+    /// Returns the units that a process should have in the end if it needs so many.
+    pub(crate) fn target(
+        &self,
+        terms: &PoolTerms,
+        kind: LimitKind,
+        (run, need): (&Run, u64),
+    ) -> u64 {
+        let need_of = |other: &Run, lease: &PoolLease| {
+            if other == run { need } else { lease.need[kind] }
+        };
+        let targets = self.targets_if(terms, kind, need_of);
+        let mut parts = self.leases.keys().zip(targets);
+        parts.find(|(other, _)| *other == run).map_or(0, |(_, part)| part)
+    }
+
+    fn targets_if(
+        &self,
+        terms: &PoolTerms,
+        kind: LimitKind,
+        need_of: impl Fn(&Run, &PoolLease) -> u64,
+    ) -> Vec<u64> {
         let ending = self.leases.values().filter(|lease| lease.is_ending);
-        let kept = floors.chain(ending.map(|lease| lease.held[kind])).fold(0, u64::saturating_add);
-        let whole = terms.whole[kind as usize].unwrap_or(0);
-        let surplus = whole.saturating_sub(kept);
-        let going_on = || self.leases.values().filter(|lease| !lease.is_ending);
-        let needs: Vec<u64> = going_on().map(|lease| lease.need[kind]).collect();
+        let kept = ending.map(|lease| lease.held[kind]).fold(0, u64::saturating_add);
+        let surplus = self.surplus(terms, kind).saturating_sub(kept);
+        let going_on = self.leases.iter().filter(|(_, lease)| !lease.is_ending);
+        let needs: Vec<u64> = going_on.map(|(run, lease)| need_of(run, lease)).collect();
         let parts = fair(surplus, &needs);
         let more = even(surplus - parts.iter().sum::<u64>(), parts.len().max(terms.nodes));
         let mut parts = parts.into_iter().enumerate().map(|(place, part)| part + more(place));
@@ -218,13 +238,36 @@ impl Pool {
         self.leases.values().map(target).collect()
     }
 
+    /// Returns the units that may be leased: all but the floors, also those that are still to be
+    /// raised.
+    pub(crate) fn surplus(&self, terms: &PoolTerms, kind: LimitKind) -> u64 {
+        let owned = |node: &NodeName| terms.floors.get(node).map_or(0, |floor| floor[kind]);
+        let floors = self.floors.iter().map(|(node, floor)| floor[kind].max(owned(node)));
+        let whole = terms.whole[kind as usize].unwrap_or(0);
+        whole.saturating_sub(floors.fold(0, u64::saturating_add))
+    }
+
+    /// Returns the units that a process would hold soon if it needed all there is: those it holds,
+    /// those that are free, and those that others hold and don't need, as far as that is fair.
+    pub(crate) fn reach(&self, run: &Run, terms: &PoolTerms, kind: LimitKind) -> u64 {
+        let Some(own) = self.leases.get(run) else { return 0 };
+        let others =
+            || self.leases.iter().filter(|(other, lease)| *other != run && !lease.is_ending);
+        let idle = others().map(|(_, lease)| lease.held[kind].saturating_sub(lease.need[kind]));
+        let free = terms.whole[kind as usize].unwrap_or(0).saturating_sub(self.taken()[kind]);
+        let soon = idle.fold(own.held[kind].saturating_add(free), u64::saturating_add);
+        let fair = self.target(terms, kind, (run, u64::MAX));
+        self.floor(&run.node)[kind].saturating_add(own.held[kind].max(soon.min(fair)))
+    }
+
     /// Returns true if a process waits for others to give back units: for a floor, for its need, or
     /// for half of an even part. Less is not worth an entry of the log.
     pub(crate) fn is_short(&self, terms: &PoolTerms, kind: LimitKind, targets: &[u64]) -> bool {
         let lacks_floor =
             terms.floors.iter().any(|(node, should)| self.floor(node)[kind] < should[kind]);
         let lacks = |(lease, target): (&PoolLease, &u64)| {
-            lease.held[kind] < lease.need[kind].min(*target) || lease.held[kind] < *target / 2
+            lease.held[kind] < lease.need[kind].min(*target)
+                || lease.held[kind] < target.div_ceil(2)
         };
         lacks_floor
             || self.taken()[kind] > terms.whole[kind as usize].unwrap_or(0)

@@ -10,6 +10,7 @@ use crate::limiter::Limiter;
 use crate::marks::Marks;
 use crate::outputs::Outputs;
 use crate::quota_table::QuotaTable;
+use crate::reach::ReachWait;
 use crate::{
     Holding, LimitKind, LimitTerms, LimitUsage, QuotaAsk, QuotaError, QuotaHold, Rates, Scope,
     UNITS_MAX, Units,
@@ -33,9 +34,13 @@ pub struct Quotas {
     agreed_marks: Arc<Marks>,
     /// Marks of limits of this node alone that were used since debt was paid.
     own_marks: Arc<Marks>,
+    /// Time until units of limits of the cluster arrive that other nodes don't need.
+    reach_wait: Arc<ReachWait>,
     outputs: Outputs,
     /// True if this node has its shares of the limits that it began with.
     is_ready: AtomicBool,
+    /// True if a limit of the cluster refused a request that other nodes may have room for.
+    has_refused: AtomicBool,
 }
 
 /// Terms of all limits, by their origin.
@@ -57,8 +62,10 @@ impl Quotas {
             terms: ArcSwap::default(),
             agreed_marks: Arc::default(),
             own_marks: Arc::default(),
+            reach_wait: Arc::default(),
             outputs: Outputs::default(),
             is_ready: AtomicBool::new(true),
+            has_refused: AtomicBool::new(false),
         }
     }
 
@@ -91,6 +98,9 @@ impl Quotas {
                 Ok(charges) => hold.add(Arc::clone(limiter), charges),
                 Err(full) => {
                     hold.undo();
+                    if full.held < full.whole && !limiter.is_own {
+                        self.has_refused.store(true, Ordering::Relaxed);
+                    }
                     return Err(QuotaError {
                         scope: limiter.scope.clone(),
                         kind: full.kind,
@@ -106,6 +116,12 @@ impl Quotas {
             }
         }
         Ok(hold)
+    }
+
+    /// Returns true if, since the last call, a limit refused a request that other nodes may have room
+    /// for.
+    pub fn take_refused(&self) -> bool {
+        self.has_refused.load(Ordering::Relaxed) && self.has_refused.swap(false, Ordering::Relaxed)
     }
 
     /// Returns true if any limit on tokens applies to the request.
@@ -211,7 +227,8 @@ impl Quotas {
             // Charges don't carry over between a limit of the cluster and one of this node.
             let before = before.filter(|before| before.is_own == is_own);
             let marks = if is_own { &self.own_marks } else { &self.agreed_marks };
-            let limiter = Limiter::new(&bounded(terms), before, (open_until_ns, marks));
+            let shared = (open_until_ns, marks, &self.reach_wait);
+            let limiter = Limiter::new(&bounded(terms), before, shared);
             table.put(Arc::new(if is_own { limiter.owned() } else { limiter }));
         }
         table.numbered()
@@ -316,6 +333,11 @@ impl Quotas {
     /// Returns the limits that requests meet now. Others take their place as a whole.
     pub(crate) fn table(&self) -> Arc<QuotaTable> {
         self.table.load_full()
+    }
+
+    /// Returns the time until units of limits of the cluster arrive that other nodes don't need.
+    pub(crate) fn reach_wait(&self) -> &ReachWait {
+        &self.reach_wait
     }
 
     /// Returns the marks of limits of the cluster.

@@ -11,7 +11,8 @@ use crate::marks::MarkedLimits;
 use crate::quota_table::QuotaTable;
 use crate::seen::LimitView;
 use crate::{
-    LimitTerms, Pool, PoolLease, Quotas, RequestWindow, Run, RunRow, Scope, Shares, Units,
+    LimitKind, LimitTerms, Pool, PoolLease, Quotas, RequestWindow, Run, RunRow, Scope, Shares,
+    Units,
 };
 
 /// Limits visited in one look at most. If there are more, later looks visit the rest.
@@ -50,6 +51,11 @@ pub(crate) struct Rows {
 pub(crate) struct Row {
     pub(crate) scope: Scope,
     pub(crate) need: Units,
+    /// Most units in use of late.
+    pub(crate) recent: Units,
+    /// Time since which this process has waited for more than the units that stand beside it; None
+    /// if there is nothing to wait for.
+    pub(crate) waiting: Option<(u64, Units)>,
     /// Serial and time of the statement that named the limit for the first time.
     pub(crate) introduced: Option<(u64, u64)>,
     known: Option<Known>,
@@ -214,6 +220,19 @@ impl Rows {
         self.rows.binary_search_by(|row| row.scope.cmp(scope)).ok()
     }
 
+    /// Returns the lease that is fair for a process of which only this need of a kind is known.
+    pub(crate) fn target(
+        &self,
+        place: usize,
+        run: &Run,
+        shares: &Shares,
+        (kind, need): (LimitKind, u64),
+    ) -> u64 {
+        let scope = &self.rows[place].scope;
+        let known = shares.pool(scope).zip(self.agreed.terms.get(scope));
+        known.map_or(u64::MAX, |(pool, terms)| pool.target(terms, kind, (run, need)))
+    }
+
     /// Returns the limits that may have charges or debt, with their terms.
     pub(crate) fn used(&self) -> impl Iterator<Item = LimitTerms> {
         self.used.iter().filter_map(|place| {
@@ -273,6 +292,7 @@ impl Known {
 
 impl Row {
     fn new(scope: Scope) -> Self {
-        Self { scope, need: Units::NONE, introduced: None, known: None }
+        let (need, recent) = (Units::NONE, Units::NONE);
+        Self { scope, need, recent, waiting: None, introduced: None, known: None }
     }
 }

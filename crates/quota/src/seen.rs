@@ -20,6 +20,11 @@ pub(crate) struct LimitView {
     /// Highest floor and lease that are fair while others wait for units.
     pub(crate) floor_most: Units,
     pub(crate) lease_most: Units,
+    /// Units that this process would hold soon if it needed all there is: those it has, and those
+    /// that no other process needs.
+    pub(crate) reach: Units,
+    /// The most that this process may ever hold while other nodes keep their floors.
+    pub(crate) most: Units,
     /// Kinds of which another process needs more than it has.
     pub(crate) is_wanted: [bool; 3],
     /// True if the units that this process has are its share by the present terms.
@@ -50,11 +55,22 @@ impl LimitView {
             need: lease.map(|lease| lease.need),
             floor_most: terms.floors.get(&run.node).copied().unwrap_or_default(),
             lease_most: Units([u64::MAX; 3]),
+            reach: Units::NONE,
+            most: Units::each(whole),
             is_wanted: [false; 3],
             is_divided: lease.is_some() && pool.is_some_and(is_of_terms),
             is_settled: pool.is_none_or(|pool| pool.is_settled(terms)),
         };
         if let Some(pool) = pool {
+            let is_limited = |kind| terms.whole[kind as usize].is_some();
+            seen.most = Units::each(|kind| match is_limited(kind) {
+                true => pool.surplus(terms, kind).saturating_add(seen.floor[kind]),
+                false => 0,
+            });
+            seen.reach = Units::each(|kind| match is_limited(kind) {
+                true => pool.reach(run, terms, kind),
+                false => 0,
+            });
             let place = pool.leases().keys().position(|holder| holder == run);
             let taken = pool.taken();
             let others = || pool.leases().iter().filter(|(holder, _)| *holder != run);

@@ -21,7 +21,11 @@ pub(crate) fn worth(seen: &LimitView, lease_need: Units, in_use: Units, is_renew
     let is_urgent = |kind| {
         lease_need[kind] > seen.lease[kind] && lease_need[kind] > told[kind] + told[kind] / 8
     };
-    let has_changed = |kind| lease_need[kind].abs_diff(told[kind]) > 1 + told[kind] / 8;
+    // A process that needs more than it has, and said so, gets no more by another number. Needs that
+    // change with each refusal would fill the log.
+    let counts = |kind| lease_need[kind].min(told[kind]) <= seen.lease[kind];
+    let has_changed =
+        |kind| counts(kind) && lease_need[kind].abs_diff(told[kind]) > 1 + told[kind] / 8;
     // Nodes that wait for units can't know that this node no longer needs them.
     let is_awaited = |kind| {
         seen.is_wanted[kind as usize] && has_changed(kind) && lease_need[kind] < told[kind] / 2
@@ -31,10 +35,16 @@ pub(crate) fn worth(seen: &LimitView, lease_need: Units, in_use: Units, is_renew
     {
         return Worth::Urgent;
     }
+    // A large part that is said to be needed and is not: others count on less than they could have.
+    let has_fallen = |kind| {
+        let most = seen.whole[kind as usize].unwrap_or(0) / 8;
+        counts(kind) && told[kind].saturating_sub(lease_need[kind]) > most
+    };
+    let has_fallen = LimitKind::ALL.into_iter().any(has_fallen);
     let has_changed = LimitKind::ALL.into_iter().any(has_changed);
     match (seen.is_settled, has_changed) {
         (true, false) => Worth::Nothing,
-        (true, true) if !is_renewal => Worth::AtRenewal,
+        (true, true) if !is_renewal && !has_fallen => Worth::AtRenewal,
         _ if seen.is_divided => Worth::Line,
         _ => Worth::Urgent,
     }

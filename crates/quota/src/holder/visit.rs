@@ -2,13 +2,20 @@
 //! and whether a statement has to name it.
 
 use super::{Holder, INTRODUCE_AGAIN_MS, STATEMENT_BYTES_MAX};
-use crate::need::needed;
+use crate::need::{Felt, busy, needed, recent};
 use crate::pace::StatementTurn;
 use crate::rows::{Judged, Known, Visits};
 use crate::seen::{LimitView, least};
 use crate::statement::LINES_MAX;
 use crate::worth::{Worth, can_give, worth};
 use crate::{Holding, LimitKind, ShareLine, Shares, Units};
+
+/// Time beside that of the statements of the node that needs units and of the one that gives them:
+/// for looks at both, and for a statement that the other one makes just then.
+const NOTICE_NS: u64 = 500_000_000;
+/// Bounds of the time for which clients are told to wait for units of other nodes. HTTP has whole
+/// seconds, and the other node may be further from the leader than this one.
+const REACH_WAIT_NS: (u64, u64) = (1_000_000_000, 10_000_000_000);
 
 impl Holder {
     /// Visits the limits of this look that may have changed. Returns lines for the next statement,
@@ -29,10 +36,10 @@ impl Holder {
         while let Some(place) = self.rows.next(round.clone(), visits) {
             round.start = place + 1;
             let known = self.rows.begin(place, &self.run, shares);
-            let seen = self.bounded(&known.seen);
+            let is_steady = self.feel(place, &known);
+            let seen = self.bounded(place, &known.seen, shares);
             // Before the line is made: what a statement gives up must not be charged any more.
             self.follow(place, (&seen, &known), now_ns);
-            let is_steady = self.feel(place, &seen, &known);
             let mut judged = None;
             if visits != Visits::Due {
                 let in_use = known.in_use();
@@ -45,6 +52,8 @@ impl Holder {
                     lines.push(line);
                 }
             }
+            // How long this process waits in vain depends on the time.
+            let is_steady = is_steady && self.rows.row(place).waiting.is_none();
             self.rows.end(place, known, (is_steady, judged));
             if lines.len() >= LINES_MAX || bytes >= STATEMENT_BYTES_MAX {
                 break;
@@ -54,8 +63,17 @@ impl Holder {
     }
 
     /// Returns the view of a limit, bounded by what this process is about to do and knows.
-    fn bounded(&self, seen: &LimitView) -> LimitView {
+    fn bounded(&self, place: usize, seen: &LimitView, shares: &Shares) -> LimitView {
         let mut seen = *seen;
+        // Others wait, and this process needs less than it said last: it gives up the difference
+        // with the statement that says so, and not with a later one.
+        let (need, told) = (self.lease_need(place, &seen), seen.need.unwrap_or_default());
+        for kind in LimitKind::ALL {
+            if seen.is_wanted[kind as usize] && need[kind] < told[kind] {
+                let fair = self.rows.target(place, &self.run, shares, (kind, need[kind]));
+                seen.lease_most[kind] = seen.lease_most[kind].min(fair);
+            }
+        }
         if self.is_leaving {
             seen.lease_most = Units::NONE;
         }
@@ -69,7 +87,8 @@ impl Holder {
     }
 
     /// Lets requests use what this process holds of a limit.
-    fn follow(&self, place: usize, (seen, known): (&LimitView, &Known), now_ns: u64) {
+    fn follow(&mut self, place: usize, (seen, known): (&LimitView, &Known), now_ns: u64) {
+        let reach = self.reach(place, seen, now_ns);
         let Some(limiter) = &known.limiter else { return };
         let scope = &self.rows.row(place).scope;
         let (mut floor, mut lease) = seen.kept();
@@ -84,24 +103,60 @@ impl Holder {
         let is_known = &self.known[seen.requests as usize];
         let floor = Units::each(|kind| if is_known[kind as usize] { floor[kind] } else { 0 });
         let is_share = seen.is_divided && now_ns < self.ends_ns;
-        limiter.hold(&Holding { floor, lease, lease_ends_ns: self.ends_ns, is_share });
+        // Nothing comes soon to a process that waits until charges of the one before are known.
+        let reach = Units::each(|kind| if is_known[kind as usize] { reach[kind] } else { 0 });
+        limiter.hold(&Holding { floor, lease, lease_ends_ns: self.ends_ns, is_share, reach });
         limiter.pay(now_ns);
     }
 
     /// Updates the need of a limit by what requests asked for. Returns false if the next look will
     /// find another need or demand even without a request.
-    fn feel(&mut self, place: usize, seen: &LimitView, known: &Known) -> bool {
+    fn feel(&mut self, place: usize, known: &Known) -> bool {
+        let (seen, is_tick) = (&known.seen, self.is_tick);
         let demand = known.limiter.as_ref().map(|limiter| limiter.take_demand());
         let demand = demand.unwrap_or_default();
         let row = self.rows.row_mut(place);
-        let held = |kind| seen.floor[kind] + seen.lease[kind];
+        row.recent = Units::each(|kind| recent(row.recent[kind], demand.peak[kind], is_tick));
         let need = Units::each(|kind| {
-            let whole = seen.whole[kind as usize].unwrap_or(0);
-            let is_wanted = seen.is_wanted[kind as usize];
-            needed(row.need[kind], &demand, kind, held(kind), is_wanted).min(whole)
+            let felt = Felt {
+                before: row.need[kind],
+                recent: row.recent[kind],
+                refused: demand.refused[kind],
+                is_wanted: seen.is_wanted[kind as usize],
+                is_tick,
+            };
+            needed(&felt).min(seen.most[kind])
         });
         let before = std::mem::replace(&mut row.need, need);
-        need == before && known.limiter.as_ref().is_none_or(|limiter| limiter.is_steady(&demand))
+        let is_least = LimitKind::ALL.into_iter().all(|kind| need[kind] <= busy(row.recent[kind]));
+        need == before
+            && row.recent == demand.peak
+            && (is_tick || is_least)
+            && known.limiter.as_ref().is_none_or(|limiter| limiter.is_steady(&demand))
+    }
+
+    /// Returns the units that this process would hold soon if it needed all there is. If it has
+    /// waited for them in vain, that is what it holds.
+    fn reach(&mut self, place: usize, seen: &LimitView, now_ns: u64) -> Units {
+        let held = Units::each(|kind| seen.floor[kind].saturating_add(seen.lease[kind]));
+        let patience_ns = 3 * self.reach_takes_ns();
+        let row = self.rows.row_mut(place);
+        let waits = |kind| row.need[kind] > held[kind] && seen.reach[kind] > held[kind];
+        if !LimitKind::ALL.into_iter().any(waits) {
+            row.waiting = None;
+            return seen.reach;
+        }
+        let (since_ns, had) = *row.waiting.get_or_insert((now_ns, held));
+        if had != held {
+            row.waiting = Some((now_ns, held));
+        }
+        if had == held && now_ns > since_ns + patience_ns { held } else { seen.reach }
+    }
+
+    /// Returns the time in which another node hears of a need by the log, and this one of what the
+    /// other gives up.
+    pub(super) fn reach_takes_ns(&self) -> u64 {
+        (2 * self.says_ns + NOTICE_NS).clamp(REACH_WAIT_NS.0, REACH_WAIT_NS.1)
     }
 
     fn worth(

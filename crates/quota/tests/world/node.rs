@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_quota::{
-    Before, Fate, Holder, Holding, LimitTerms, LimitUsage, Overdue, QuotaAsk, QuotaHold, Quotas,
-    RequestWindow, Run, RunRow, Scope, Statement, Units,
+    Before, Fate, Holder, Holding, LimitTerms, LimitUsage, Overdue, QuotaAsk, QuotaError,
+    QuotaHold, Quotas, RequestWindow, Run, RunRow, Scope, Statement, Units,
 };
 use spillway_types::{NodeName, RegionName};
 
@@ -44,6 +44,9 @@ pub(crate) struct Node {
     quotas: Quotas,
     holder: Holder,
     asked: Option<(u64, u64)>,
+    /// Entries that the last look knew, and the time of the last look for a refused request.
+    looked: usize,
+    hurried_ms: u64,
     /// Requests in flight: the end in milliseconds, and true if the request counts. A request does
     /// not count if the limit was not divided yet.
     requests: Vec<(u64, bool, QuotaHold)>,
@@ -71,6 +74,8 @@ impl Node {
             quotas: Quotas::new(clock.0),
             holder: Holder::new(name.into(), 1, Before::Nothing, dice.fork()),
             asked: None,
+            looked: 0,
+            hurried_ms: 0,
             requests: Vec::new(),
             born_ms: 0,
             is_ready: true,
@@ -118,7 +123,23 @@ impl Node {
         }
     }
 
+    /// Returns true if entries have arrived since the last look.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.looked != self.applied
+    }
+
+    /// Returns true if a request was refused since the last look for one, `after_ms` after that at
+    /// the soonest.
+    pub(crate) fn hurries(&mut self, now_ms: u64, after_ms: u64) -> bool {
+        let hurries = now_ms >= self.hurried_ms + after_ms && self.quotas.take_refused();
+        if hurries {
+            self.hurried_ms = now_ms;
+        }
+        hurries
+    }
+
     pub(crate) fn look(&mut self, now_ms: u64, sabotage: Sabotage) -> Option<Statement> {
+        self.looked = self.applied;
         let now = self.now(now_ms);
         let now_ns = self.quotas.clock_ns(now);
         if let Some((serial, asked_ms)) = self.asked {
@@ -176,20 +197,31 @@ impl Node {
         while self.owed >= 1.0 {
             self.owed -= 1.0;
             let tokens = 1 + dice.u64(..20);
-            let ask = QuotaAsk { key: None, tenant: None, model: None, tokens, said: tokens, now };
             let is_open = self.quotas.is_open(&SCOPE, now);
-            let Ok(hold) = self.quotas.admit(&ask) else {
+            let Ok(hold) = self.ask(now_ms, tokens) else {
                 self.refused += 1;
                 continue;
             };
             self.admitted += 1;
             let run_ms = if dice.u8(..50) == 0 { RUN_MS_MAX } else { 50 + dice.u64(..500) };
-            self.requests.push((now_ms + run_ms, !is_open, hold));
+            self.begin(now_ms + run_ms, !is_open, hold);
             if !is_open {
                 checker.charge(now_ms, tokens, allowed)?;
             }
         }
         Ok(())
+    }
+
+    /// Asks for admission of a request.
+    pub(crate) fn ask(&self, now_ms: u64, tokens: u64) -> Result<QuotaHold, QuotaError> {
+        let now = self.now(now_ms);
+        let ask = QuotaAsk { key: None, tenant: None, model: None, tokens, said: tokens, now };
+        self.quotas.admit(&ask)
+    }
+
+    /// Begins a request that was admitted.
+    pub(crate) fn begin(&mut self, ends_ms: u64, counts: bool, hold: QuotaHold) {
+        self.requests.push((ends_ms, counts, hold));
     }
 
     pub(crate) fn run(&self) -> &Run {
@@ -214,7 +246,8 @@ impl Node {
         let Some(pool) = self.state.shares.pool(&SCOPE) else { return };
         let lease = pool.lease(self.holder.run()).map(|lease| lease.held).unwrap_or_default();
         let floor = pool.floor(&self.name);
-        self.quotas.hold(&SCOPE, &Holding { floor, lease, lease_ends_ns, is_share: false });
+        let holding = Holding { floor, lease, lease_ends_ns, ..Holding::default() };
+        self.quotas.hold(&SCOPE, &holding);
     }
 
     fn now(&self, now_ms: u64) -> Instant {

@@ -2,14 +2,16 @@
 
 use std::collections::VecDeque;
 
-use spillway_quota::{LimitKind, Statement, Units};
+use spillway_quota::{LimitKind, QuotaError, Statement, Units};
 
 use crate::checker::Checker;
 use crate::node::Node;
-use crate::state::{Entry, Permille, SCOPE, State, Whole};
+use crate::state::{Entry, Permille, RUN_MS_MAX, SCOPE, State, Whole};
 
 pub(crate) const STEP_MS: u64 = 10;
 const LOOK_MS: u64 = 250;
+/// Time in which a node notices that a request was refused.
+const NOTICE_MS: u64 = 50;
 
 /// Rule that is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +103,16 @@ impl World {
         self.nodes[place].restart(self.now_ms, &mut self.checker, self.sabotage);
     }
 
+    /// Has a client ask a node once.
+    pub(crate) fn ask(&mut self, place: usize, tokens: u64) -> Result<(), QuotaError> {
+        let (allowed, now_ms) = (self.allowed(), self.now_ms);
+        let hold = self.nodes[place].ask(now_ms, tokens)?;
+        self.nodes[place].begin(now_ms + RUN_MS_MAX, true, hold);
+        let charged = self.checker.charge(now_ms, tokens, allowed);
+        assert_eq!(charged, Ok(()), "at {now_ms} ms");
+        Ok(())
+    }
+
     /// Returns the units that the nodes of a region may use now.
     pub(crate) fn held(&self, region: &str, kind: LimitKind) -> u64 {
         let nodes = self.nodes.iter().filter(|node| node.region.as_str() == region);
@@ -149,17 +161,25 @@ impl World {
         if self.saves && self.dice.u32(..500) == 0 {
             node.save();
         }
-        if now_ms / STEP_MS % (LOOK_MS / STEP_MS) == place as u64 % (LOOK_MS / STEP_MS)
+        let is_time = |period_ms: u64| {
+            now_ms / STEP_MS % (period_ms / STEP_MS) == place as u64 % (period_ms / STEP_MS)
+        };
+        let hurries = is_time(NOTICE_MS) && node.hurries(now_ms, LOOK_MS);
+        if (is_time(LOOK_MS) || node.has_heard() || hurries)
             && let Some(said) = node.look(now_ms, self.sabotage)
             && node.way.says
             && !(self.loses && self.dice.u8(..30) == 0)
         {
-            // Some statements are lost, and some arrive long after.
-            let is_late = self.loses && self.dice.u8(..20) == 0;
-            let late_ms = if is_late { self.dice.u64(..30_000) } else { 0 };
-            let at_ms = now_ms + node.delay_ms + late_ms;
-            let before = self.arriving.partition_point(|(other, _)| *other <= at_ms);
-            self.arriving.insert(before, (at_ms, said));
+            let delay_ms = node.delay_ms;
+            // Some statements are lost, some arrive long after, and some twice.
+            let is_double = self.loses && self.dice.u8(..20) == 0;
+            for said in std::iter::repeat_n(said, 1 + usize::from(is_double)) {
+                let is_late = self.loses && self.dice.u8(..20) == 0;
+                let late_ms = if is_late { self.dice.u64(..30_000) } else { 0 };
+                let at_ms = now_ms + delay_ms + late_ms;
+                let before = self.arriving.partition_point(|(other, _)| *other <= at_ms);
+                self.arriving.insert(before, (at_ms, said));
+            }
             self.said += 1;
         }
         Ok(())
