@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use spillway_raft::private;
 use spillway_raft::saved::{load, save};
 use spillway_types::{Outcome, unix_ms};
 use spillway_usage::{Day, Money, NodeSpending, UsageLines, UsageQuery, UsageTable};
@@ -18,7 +19,7 @@ const FOLDER: &str = "usage";
 /// Name of the file with what nodes told of their spending.
 const SPENDING: &str = "spending";
 /// Days that are kept where there is no folder.
-const DAYS_IN_MEMORY: u32 = 7;
+const DAYS_IN_MEMORY: usize = 7;
 
 /// Place and length of what is kept.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ pub struct StoreConfig {
 pub struct UsageStore {
     config: StoreConfig,
     days: Mutex<BTreeMap<Day, OpenDay>>,
-    /// Held while files are written, so that an older state never replaces a newer one.
+    /// Held while files are read and written, so that an older state never replaces a newer one.
     saving: Mutex<()>,
 }
 
@@ -44,43 +45,46 @@ struct OpenDay {
     lines: UsageLines,
     /// True if the file of the day has less.
     is_changed: bool,
+    /// True if `lines` have what the file had before.
+    is_complete: bool,
 }
 
 impl UsageStore {
-    /// Opens the folder, and makes it if it is not there.
-    ///
-    /// # Errors
-    /// Returns an error if the folder can't be made.
-    pub fn open(config: StoreConfig) -> io::Result<Self> {
-        let folder = config.folder.map(|folder| folder.join(FOLDER));
-        if let Some(folder) = &folder {
-            std::fs::create_dir_all(folder)?;
+    /// Opens the folder, and makes it if it is not there. One that can't be made is tried again
+    /// whenever something is to be written: until then usage is kept in memory.
+    #[must_use]
+    pub fn open(config: StoreConfig) -> Self {
+        let folder = config.folder.as_ref().map(|data| data.join(FOLDER));
+        if let Some(Err(error)) = folder.as_deref().map(make) {
+            tracing::error!(%error, "usage is kept in memory alone until its folder can be made");
         }
         let config = StoreConfig { folder, days_max: config.days_max.max(1) };
-        Ok(Self { config, days: Mutex::default(), saving: Mutex::default() })
+        Self { config, days: Mutex::default(), saving: Mutex::default() }
     }
 
-    /// Counts a request of this node's own clients that ended at `at`, with its cost.
+    /// Counts a request of this node's own clients that ended at `at`, with its cost. Never waits for
+    /// the disk.
     pub fn record(&self, outcome: &Outcome, cost: Money, at: SystemTime) {
         if outcome.is_guest {
             return;
         }
         let mut days = self.days();
         let day = Day::of_ms(unix_ms(at));
-        let open = days.entry(day).or_insert_with(|| OpenDay {
-            lines: self.load(day).unwrap_or_default(),
-            is_changed: false,
-        });
+        let open = days.entry(day).or_default();
         open.lines.record(outcome, cost);
         open.is_changed = true;
         if self.config.folder.is_none() {
-            days.retain(|kept, _| *kept > day.before(DAYS_IN_MEMORY));
+            // By their number, not by their dates: a clock may be wrong for a while.
+            while days.len() > DAYS_IN_MEMORY {
+                days.pop_first();
+            }
         }
     }
 
     /// Answers a question about the usage that this node has counted. Reads files.
     #[must_use]
     pub fn read(&self, query: &UsageQuery) -> UsageTable {
+        let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         let mut table = UsageTable::default();
         let mut add = |day: Day, lines: &UsageLines| {
             lines.iter().for_each(|(key, used)| table.add_line(query, day, key, used));
@@ -89,7 +93,9 @@ impl UsageStore {
         let mut in_memory = Vec::new();
         for (day, open) in self.days().iter() {
             add(*day, &open.lines);
-            in_memory.push(*day);
+            if open.is_complete {
+                in_memory.push(*day);
+            }
         }
         let asked = |day: &Day| query.has_day(*day) && !in_memory.contains(day);
         for day in self.days_on_disk().into_iter().filter(asked) {
@@ -103,6 +109,11 @@ impl UsageStore {
     pub fn save(&self, now: SystemTime) {
         let Some(folder) = &self.config.folder else { return };
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
+        if make(folder).is_err() {
+            // Logged at the start; what is counted stays in memory.
+            return;
+        }
+        self.complete();
         for (day, saved) in self.changed() {
             if let Err(error) = save(&folder.join(day.to_string()), &saved) {
                 tracing::warn!(%error, %day, folder = %folder.display(),
@@ -115,7 +126,10 @@ impl UsageStore {
         let today = Day::of_ms(unix_ms(now));
         self.days().retain(|day, open| open.is_changed || *day >= today);
         let oldest = today.before(self.config.days_max - 1);
-        for day in self.days_on_disk().into_iter().filter(|day| *day < oldest) {
+        let kept = self.days_on_disk();
+        // A clock that is wrong for a while must not remove what is kept: there have to be newer files.
+        let spare = kept.len().saturating_sub(self.config.days_max as usize);
+        for day in kept.into_iter().take(spare).filter(|day| *day < oldest) {
             if let Err(error) = std::fs::remove_file(folder.join(day.to_string())) {
                 tracing::warn!(%error, %day, "old usage can't be removed");
             }
@@ -143,10 +157,23 @@ impl UsageStore {
         }
     }
 
+    /// Adds what files have of days in memory. `saving` is held.
+    fn complete(&self) {
+        let lacks = |(day, open): (&Day, &OpenDay)| (!open.is_complete).then_some(*day);
+        let lacking: Vec<Day> = self.days().iter().filter_map(lacks).collect();
+        for day in lacking {
+            let kept = self.load(day).unwrap_or_default();
+            if let Some(open) = self.days().get_mut(&day) {
+                kept.iter().for_each(|(key, used)| open.lines.add(key.clone(), used));
+                open.is_complete = true;
+            }
+        }
+    }
+
     /// Takes what is to be written, and marks it as written.
     fn changed(&self) -> Vec<(Day, SavedDay)> {
         let mut days = self.days();
-        let changed = days.iter_mut().filter(|(_, open)| open.is_changed);
+        let changed = days.iter_mut().filter(|(_, open)| open.is_changed && open.is_complete);
         let taken = changed.map(|(day, open)| {
             open.is_changed = false;
             (*day, SavedDay::of(&open.lines))
@@ -182,6 +209,14 @@ impl UsageStore {
     }
 }
 
+/// Makes the folder, and the data folder around it: this part may be the first that keeps something.
+fn make(folder: &Path) -> io::Result<()> {
+    if let Some(data) = folder.parent() {
+        private::make_folder(data)?;
+    }
+    private::make_folder(folder)
+}
+
 /// Returns the days that a folder has files of.
 fn days_in(folder: &Path) -> io::Result<Vec<Day>> {
     let mut days = Vec::new();
@@ -195,6 +230,7 @@ fn days_in(folder: &Path) -> io::Result<Vec<Day>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
     use std::time::{Duration, UNIX_EPOCH};
 
     use spillway_types::TokenCounts;
@@ -216,7 +252,7 @@ mod tests {
     }
 
     fn store(folder: &Path, days_max: u32) -> UsageStore {
-        UsageStore::open(StoreConfig { folder: Some(folder.to_owned()), days_max }).unwrap()
+        UsageStore::open(StoreConfig { folder: Some(folder.to_owned()), days_max })
     }
 
     fn requests(store: &UsageStore, since: &str, until: &str) -> u64 {
@@ -224,6 +260,16 @@ mod tests {
     }
 
     const COST: Money = Money::of_millionths(3);
+
+    #[test]
+    fn folders_are_for_their_owner_alone_from_the_beginning() {
+        let around = tempfile::tempdir().unwrap();
+        let data = around.path().join("data");
+        store(&data, 1);
+        for folder in [data.clone(), data.join(FOLDER)] {
+            assert_eq!(std::fs::metadata(&folder).unwrap().mode() & 0o777, 0o700, "{folder:?}");
+        }
+    }
 
     #[test]
     fn the_next_process_goes_on_from_what_was_saved() {
@@ -261,6 +307,25 @@ mod tests {
         store.record(&outcome("a"), COST, noon("2026-11-27"));
         assert_eq!(requests(&store, "2026-11-27", "2026-11-27"), 2);
         assert_eq!(requests(&store, "2026-11-28", "2026-11-30"), 1);
+    }
+
+    #[test]
+    fn to_count_a_request_needs_no_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = store(folder.path(), 62);
+        first.record(&outcome("a"), COST, noon("2026-11-27"));
+        first.save(noon("2026-11-27"));
+        let second = store(folder.path(), 62);
+        let path = folder.path().join("usage/2026-11-27");
+        let aside = folder.path().join("aside");
+        // What is not there can't be read.
+        std::fs::rename(&path, &aside).unwrap();
+        second.record(&outcome("a"), COST, noon("2026-11-27"));
+        std::fs::rename(&aside, &path).unwrap();
+        assert_eq!(requests(&second, "2026-11-27", "2026-11-27"), 2, "in memory and on disk");
+        second.save(noon("2026-11-27"));
+        assert_eq!(requests(&second, "2026-11-27", "2026-11-27"), 2);
+        assert_eq!(requests(&store(folder.path(), 62), "2026-11-27", "2026-11-27"), 2);
     }
 
     #[test]
@@ -325,17 +390,30 @@ mod tests {
 
     #[test]
     fn without_a_folder_a_week_is_kept() {
-        let store = UsageStore::open(StoreConfig { folder: None, days_max: 62 }).unwrap();
-        for date in ["2026-11-01", "2026-11-02", "2026-11-08"] {
-            store.record(&outcome("a"), COST, noon(date));
+        let store = UsageStore::open(StoreConfig { folder: None, days_max: 62 });
+        for date in 1..10 {
+            store.record(&outcome("a"), COST, noon(&format!("2026-11-0{date}")));
         }
-        store.save(noon("2026-11-08"));
-        assert_eq!(requests(&store, "2026-11-01", "2026-11-30"), 2);
+        store.save(noon("2026-11-09"));
+        assert_eq!(requests(&store, "2026-11-01", "2026-11-30"), 7);
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_for_a_while_removes_nothing() {
+        let around = tempfile::tempdir().unwrap();
+        for folder in [Some(around.path().to_owned()), None] {
+            let store = UsageStore::open(StoreConfig { folder, days_max: 3 });
+            for date in ["2026-11-28", "2026-11-29", "2027-11-29", "2026-11-29"] {
+                store.record(&outcome("a"), COST, noon(date));
+                store.save(noon(date));
+            }
+            assert_eq!(requests(&store, "2026-11-28", "2026-11-29"), 3);
+        }
     }
 
     #[test]
     fn guests_are_counted_where_their_client_asked() {
-        let store = UsageStore::open(StoreConfig { folder: None, days_max: 62 }).unwrap();
+        let store = UsageStore::open(StoreConfig { folder: None, days_max: 62 });
         let guest = Outcome { is_guest: true, ..outcome("a") };
         store.record(&guest, COST, noon("2026-11-01"));
         assert_eq!(requests(&store, "2026-11-01", "2026-11-30"), 0);

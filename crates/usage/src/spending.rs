@@ -1,8 +1,9 @@
 //! What tenants spent, as each node tells of itself.
 //!
-//! Each node counts for itself, and tells the others its sums. A sum of a node only grows within a
-//! month, so the largest one heard is the newest, whoever tells it and however often. So what a
-//! node spent is known as long as any node has heard of it.
+//! Each node counts for itself, and tells the others its sums of days and of months. Such a sum of a node
+//! only grows, so the largest one heard is the newest, whoever tells it and however often. So what a node
+//! spent is known as long as any node has heard of it. A clock that is wrong for a while adds to the sums of
+//! another day, and leaves those of today as they are.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,10 @@ use spillway_types::{NodeName, TenantName};
 use crate::day::Day;
 use crate::money::Money;
 
-/// Most entries of a book; what others tell beyond it is left out.
-const ENTRIES_MAX: usize = 65_536;
+/// Most pairs of a tenant and a node in a book; what others tell beyond it is left out.
+const ENTRIES_MAX: usize = 8_192;
+/// Most days and months of one tenant at one node; those that changed last stay.
+const KEPT: usize = 8;
 
 /// Money that was spent on a day and in its month up to that day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,9 +48,18 @@ pub struct SpendingBook {
     changes: u64,
 }
 
+/// What a tenant spent at a node.
 #[derive(Debug, Default)]
 struct Entry {
-    spending: Spending,
+    /// Sums by day.
+    days: BTreeMap<Day, Sum>,
+    /// Sums by the first day of their month.
+    months: BTreeMap<Day, Sum>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    money: Money,
     /// Number of the change that made it so.
     changed: u64,
 }
@@ -75,24 +87,53 @@ impl Spending {
             self.month += cost;
         }
     }
+}
 
-    /// Returns the newer of two states of the same sums.
-    fn newer(self, other: Self) -> Self {
-        let day = self.day.max(other.day);
-        let (one, other) = (self.on(day), other.on(day));
-        Self { day, today: one.today.max(other.today), month: one.month.max(other.month) }
+impl Entry {
+    fn on(&self, day: Day) -> Spending {
+        let of = |sums: &BTreeMap<Day, Sum>, day| sums.get(&day).map_or(Money::ZERO, |it| it.money);
+        Spending { day, today: of(&self.days, day), month: of(&self.months, day.month()) }
+    }
+
+    /// Sets the sums of a day and its month, and returns true if they were others.
+    fn set(&mut self, spending: Spending, changed: u64) -> bool {
+        if self.on(spending.day) == spending {
+            return false;
+        }
+        let Spending { day, today, month } = spending;
+        set(&mut self.days, day, Sum { money: today, changed });
+        set(&mut self.months, day.month(), Sum { money: month, changed });
+        true
+    }
+}
+
+/// Sets a sum. Of more than [`KEPT`] the one goes that has been as it is for the longest time.
+fn set(sums: &mut BTreeMap<Day, Sum>, day: Day, sum: Sum) {
+    sums.insert(day, sum);
+    if sums.len() > KEPT {
+        let oldest = sums.iter().min_by_key(|(_, sum)| sum.changed).map(|(day, _)| *day);
+        oldest.map(|day| sums.remove(&day));
     }
 }
 
 impl SpendingBook {
     /// Adds money that clients of a node spent.
     pub fn spend(&mut self, tenant: &TenantName, node: &NodeName, day: Day, cost: Money) {
-        self.change(tenant, node, |spending| spending.add(day, cost));
+        self.change(tenant, node, day, |known| Spending {
+            today: known.today + cost,
+            month: known.month + cost,
+            ..known
+        });
     }
 
     /// Takes in what is told of a node's spending; older states change nothing.
     pub fn hear(&mut self, told: &NodeSpending) {
-        self.change(&told.tenant, &told.node, |spending| *spending = spending.newer(told.spending));
+        let Spending { day, today, month } = told.spending;
+        self.change(&told.tenant, &told.node, day, |known| Spending {
+            today: known.today.max(today),
+            month: known.month.max(month),
+            ..known
+        });
     }
 
     /// Forgets tenants that have no budget any more.
@@ -106,7 +147,7 @@ impl SpendingBook {
         let all = self.entries.range((tenant.clone(), NodeName::from(""))..);
         let own = all.take_while(|((of, _), _)| of == tenant);
         own.fold(Spending { day, ..Spending::default() }, |sum, (_, entry)| {
-            let counted = entry.spending.on(day);
+            let counted = entry.on(day);
             Spending { today: sum.today + counted.today, month: sum.month + counted.month, ..sum }
         })
     }
@@ -120,26 +161,31 @@ impl SpendingBook {
     /// Returns what has changed since the change of that number, and the number of the last change.
     #[must_use]
     pub fn changed_since(&self, change: u64) -> (Vec<NodeSpending>, u64) {
-        let changed = self.entries.iter().filter(|(_, entry)| entry.changed > change);
-        let told = changed.map(|((tenant, node), entry)| NodeSpending {
-            tenant: tenant.clone(),
-            node: node.clone(),
-            spending: entry.spending,
+        let changed = self.entries.iter().flat_map(|((tenant, node), entry)| {
+            let days = entry.days.iter().filter(move |(_, sum)| sum.changed > change);
+            days.map(|(day, _)| NodeSpending {
+                tenant: tenant.clone(),
+                node: node.clone(),
+                spending: entry.on(*day),
+            })
         });
-        (told.collect(), self.changes)
+        (changed.collect(), self.changes)
     }
 
-    fn change(&mut self, tenant: &TenantName, node: &NodeName, change: impl FnOnce(&mut Spending)) {
+    fn change(
+        &mut self,
+        tenant: &TenantName,
+        node: &NodeName,
+        day: Day,
+        change: impl FnOnce(Spending) -> Spending,
+    ) {
         let key = (tenant.clone(), node.clone());
-        if self.entries.len() >= ENTRIES_MAX && !self.entries.contains_key(&key) {
+        if !self.entries.contains_key(&key) && self.entries.len() >= ENTRIES_MAX {
             return;
         }
         let entry = self.entries.entry(key).or_default();
-        let before = entry.spending;
-        change(&mut entry.spending);
-        if entry.spending != before {
+        if entry.set(change(entry.on(day)), self.changes + 1) {
             self.changes += 1;
-            entry.changed = self.changes;
         }
     }
 }
@@ -182,6 +228,35 @@ mod tests {
         book.spend(&acme, &node, day("2026-12-01"), money(2));
         book.spend(&acme, &node, day("2026-11-30"), money(50));
         assert_eq!(sums(&book, "2026-12-02"), (money(1), money(10)));
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_for_a_while_changes_nothing_of_today() {
+        for wrong in ["2026-11-28", "2027-01-08", "2027-11-29", "2026-11-30", "2025-11-29"] {
+            let (mut own, mut heard) = (SpendingBook::default(), SpendingBook::default());
+            let (acme, node) = ("acme".into(), "a".into());
+            own.spend(&acme, &node, day("2026-11-29"), money(5));
+            tell(&own, &mut heard);
+            own.spend(&acme, &node, day(wrong), money(100));
+            tell(&own, &mut heard);
+            own.spend(&acme, &node, day("2026-11-29"), money(2));
+            tell(&own, &mut heard);
+            for book in [&own, &heard] {
+                let month = if wrong.starts_with("2026-11") { 107 } else { 7 };
+                assert_eq!(sums(book, "2026-11-29"), (money(7), money(month)), "{wrong}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_wanders_takes_no_more_than_a_few_days_of_memory() {
+        let mut book = SpendingBook::default();
+        let mut on = day("2026-11-29");
+        for _ in 0..1_000 {
+            book.spend(&"acme".into(), &"a".into(), on, money(1));
+            on = (0..40).fold(on, |day, _| day.next());
+        }
+        assert_eq!(book.changed_since(0).0.len(), KEPT);
     }
 
     #[test]
