@@ -3,6 +3,7 @@
 use spillway_codec::{FrameHeader, HEADER_BYTES, Wire};
 
 use crate::datagram::Datagram;
+use crate::revocations::RevocationWord;
 use crate::sharing::PROMPTS_KIND;
 use crate::speeds::SpeedsTelling;
 use crate::steering::SteeringWord;
@@ -18,6 +19,8 @@ pub enum Content {
     Prompts,
     /// Steering of clients, for [`crate::SteeringGossip`].
     Steering,
+    /// Revocations that the CA has signed, for [`crate::RevocationGossip`].
+    Revocations,
 }
 
 impl Content {
@@ -30,6 +33,7 @@ impl Content {
             SpeedsTelling::KIND => Some(Self::Speeds),
             PROMPTS_KIND => Some(Self::Prompts),
             SteeringWord::KIND => Some(Self::Steering),
+            RevocationWord::KIND => Some(Self::Revocations),
             _ => None,
         }
     }
@@ -43,7 +47,7 @@ mod tests {
 
     use super::*;
     use crate::fuzz::some_moment;
-    use crate::{NameId, Sharing, SharingConfig, Speeds, SteeringGossip};
+    use crate::{NameId, RevocationGossip, Sharing, SharingConfig, Speeds, SteeringGossip};
 
     #[test]
     fn each_kind_is_told_from_the_others() {
@@ -55,6 +59,9 @@ mod tests {
         let now = some_moment();
         let word = SteeringGossip::new("eu".into(), 1).tell_inside(Steering::Send, now).unwrap();
         assert_eq!(Content::of(&word), Some(Content::Steering));
+        let list = bytes::Bytes::from_static(b"list");
+        let word = RevocationGossip::default().tell(&[list], now).unwrap();
+        assert_eq!(Content::of(&word), Some(Content::Revocations));
         assert_eq!(Content::of(b"SW"), None);
         assert_eq!(Content::of(&[0; 40]), None);
     }

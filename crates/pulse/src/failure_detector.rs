@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::PulseMember;
 use crate::datagram::Datagram;
 use crate::name_id::NameId;
-use crate::time::{ms, ms_since};
+use crate::time::{is_forgotten, ms, ms_since};
 use crate::window::{Arrival, Window};
 
 /// Questions for the changes since a version, some of which are lost, before everything is asked
@@ -43,7 +43,7 @@ impl FailureDetector {
 
     /// Notes a datagram, and returns its place among those before it.
     pub(crate) fn hear(&mut self, now: Instant, datagram: &Datagram) -> Arrival {
-        let arrival = self.arrival(datagram);
+        let arrival = self.arrival(now, datagram);
         // The word of a datagram that was overtaken is outdated.
         if matches!(arrival, Arrival::Reborn | Arrival::Newest) {
             self.heard_at = Some(now);
@@ -52,10 +52,11 @@ impl FailureDetector {
         arrival
     }
 
-    fn arrival(&mut self, datagram: &Datagram) -> Arrival {
+    fn arrival(&mut self, now: Instant, datagram: &Datagram) -> Arrival {
         let Datagram { incarnation, seq, .. } = *datagram;
+        let is_forgotten = self.heard_at.is_some_and(|at| is_forgotten(at, now));
         match &mut self.window {
-            Some(window) if incarnation < window.incarnation() => Arrival::Old,
+            Some(window) if incarnation < window.incarnation() && !is_forgotten => Arrival::Old,
             Some(window) if incarnation == window.incarnation() => window.enter(seq),
             // First contact, or the node has started again and counts from the beginning.
             window => {
@@ -131,11 +132,29 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::datagram::Body;
+    use crate::fuzz::some_moment;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
+    fn a_node_that_starts_again_with_its_clock_set_back_is_heard_after_some_silence() {
+        let start = some_moment();
+        let member = PulseMember::new("a", "r");
+        let mut detector = FailureDetector::new(&member, start);
+        let origin = NameId::of_node(&member.region, &member.node);
+        let mut hear = |at_ms, incarnation, seq| {
+            let body = Body::Ask { incarnation: 0, have: 0 };
+            let datagram = Datagram { origin, incarnation, seq, heard: 0, body };
+            detector.hear(start + Duration::from_millis(at_ms), &datagram)
+        };
+        assert!(matches!(hear(0, 9_000, 1), Arrival::Reborn));
+        assert!(matches!(hear(9_000, 5, 1), Arrival::Old), "it may have been under way");
+        assert!(matches!(hear(10_001, 5, 2), Arrival::Reborn));
+        assert!(matches!(hear(10_050, 5, 3), Arrival::Newest));
+    }
+
+    #[test]
     fn after_many_questions_in_vain_all_is_asked_for() {
-        let start = Instant::now();
+        let start = some_moment();
         let mut detector = FailureDetector::new(&PulseMember::new("a", "r"), start);
         let ask = |detector: &mut FailureDetector, at_ms| {
             detector.question(start + Duration::from_millis(at_ms), 7, 50)

@@ -7,6 +7,7 @@ use spillway_codec::{decode, encode};
 use spillway_types::{ModelName, NodeName, RegionName};
 
 use crate::datagram::Datagram;
+use crate::revocations::RevocationWord;
 use crate::sharing::Frame;
 use crate::speeds::SpeedsTelling;
 use crate::steering::SteeringWord;
@@ -24,6 +25,7 @@ pub const TARGETS: &[Target] = &[
     ("speed_datagram", speed_datagram),
     ("prompt_datagram", prompt_datagram),
     ("steering_datagram", steering_datagram),
+    ("revocation_datagram", revocation_datagram),
 ];
 
 /// The nodes that a datagram may come from: a sibling, and a node elsewhere.
@@ -33,6 +35,13 @@ const SENDERS: [(&str, &str); 2] = [("b", "eu"), ("c", "us")];
 #[expect(clippy::disallowed_methods, reason = "there is no other way to have an instant")]
 pub(crate) fn some_moment() -> Instant {
     Instant::now()
+}
+
+/// Checks that a list is read as it was written, whoever wrote it.
+fn revocation_datagram(input: &[u8]) {
+    let Some(word) = check_message::<RevocationWord>(input) else { return };
+    let Ok(datagram) = encode(&word) else { return };
+    assert_eq!(crate::RevocationGossip::read(&datagram).ok(), Some(word.list));
 }
 
 /// Checks that any datagram leaves views with numbers that make sense, and the gossip running.

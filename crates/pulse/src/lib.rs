@@ -34,6 +34,7 @@ mod reading;
 mod receive;
 mod region;
 mod reported_models;
+mod revocations;
 mod scale;
 mod send;
 mod sharing;
@@ -54,8 +55,9 @@ pub use own_load::{ModelShare, OwnLoad, ReplicaCounts, ReplicaLoad, ReplicaSigna
 pub use pulse::Pulse;
 pub use region::Reach;
 pub use reported_models::ReportedModels;
+pub use revocations::RevocationGossip;
 pub use sharing::{ShareError, Sharing, SharingConfig, SharingCounters, SiblingNews, To};
 pub use speeds::Speeds;
 pub use start_up::StartUp;
 pub use steering::{SteeringGossip, steering_of_region};
-pub use view::{Elsewhere, ModelReport, PeerView, RegionView, ReplicaReport};
+pub use view::{Elsewhere, ModelReport, PeerView, RegionView, ReplicaReport, WHOLE_REGION};

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use spillway_types::{NodeName, RegionName, ReplicaName};
+use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 
 use crate::counters::PulseCounters;
 use crate::entry::SiblingEntry;
@@ -10,7 +10,9 @@ use crate::name_id::NameId;
 use crate::node::{Foreigner, NodeStanding, Sibling};
 use crate::region::{Reach, RegionContact};
 use crate::time::ms_since;
-use crate::{Elsewhere, ModelReport, PeerView, Pulse, PulseMember, RegionView, ReplicaReport};
+use crate::{
+    Elsewhere, ModelReport, PeerView, Pulse, PulseMember, RegionView, ReplicaReport, WHOLE_REGION,
+};
 
 impl Pulse {
     /// Returns this node.
@@ -78,13 +80,15 @@ impl Pulse {
             .filter_map(|(node, foreigner)| Some((foreigner.told_at()?, node, foreigner)))
             .max_by_key(|(told_at, _, _)| *told_at);
         let reach = region.reach(now, self.config.silence_ms);
+        let mut models = speaker.map(|(_, _, foreigner)| foreigner.models(now)).unwrap_or_default();
         RegionView {
             region: name.clone(),
             reach,
             age_ms: region.age_ms(now),
             reachable_since: region.since().filter(|_| reach == Reach::Both),
             speaker: speaker.map(|(_, node, _)| node.clone()),
-            models: speaker.map(|(_, _, foreigner)| foreigner.models(now)).unwrap_or_default(),
+            whole: models.remove(&NameId::of_model(&ModelName::from(WHOLE_REGION))),
+            models,
         }
     }
 

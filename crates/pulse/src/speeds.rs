@@ -14,7 +14,7 @@ use spillway_types::{ModelName, NodeName, RegionName, Speed};
 
 use crate::name_id::NameId;
 use crate::scale::{FINE, RATE, SHARE};
-use crate::time::ms_since;
+use crate::time::{is_forgotten, ms_since};
 use crate::{PulseError, config};
 
 /// Age from which a speed is not used any more, milliseconds: fifteen tellings are lost by then.
@@ -36,8 +36,8 @@ pub struct Speeds {
 
 #[derive(Debug, Default)]
 struct RegionSpeeds {
-    /// Newest incarnation and number of each node that told something.
-    newest: BTreeMap<NodeName, (u64, u64)>,
+    /// Newest incarnation and number of each node that told something, and when it did.
+    newest: BTreeMap<NodeName, ((u64, u64), Instant)>,
     models: BTreeMap<NameId, (Speed, Instant)>,
 }
 
@@ -82,12 +82,12 @@ impl Speeds {
     ) -> Result<(), PulseError> {
         let SpeedsTelling { incarnation, seq, lines } = decode(bytes)?;
         let known = self.heard.entry(region.clone()).or_default();
-        let newest = known.newest.entry(from.clone()).or_default();
+        let newest = known.newest.entry(from.clone()).or_insert(((0, 0), now));
         // Datagrams overtake each other: an older one tells nothing new.
-        if (incarnation, seq) <= *newest {
+        if (incarnation, seq) <= newest.0 && !is_forgotten(newest.1, now) {
             return Err(PulseError::Old(from.clone()));
         }
-        *newest = (incarnation, seq);
+        *newest = ((incarnation, seq), now);
         for line in lines {
             // A full table still updates the models that it has.
             let is_room = known.models.len() < MODELS_MAX;

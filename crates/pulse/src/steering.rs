@@ -14,7 +14,7 @@ use spillway_codec::{Wire, decode, encode};
 use spillway_types::{NodeName, RegionName, Steering};
 
 use crate::PulseError;
-use crate::time::ms_since;
+use crate::time::{is_forgotten, ms_since};
 
 /// Time after which an unchanged word is told again, milliseconds.
 const REPEAT_MS: u32 = 500;
@@ -83,7 +83,8 @@ impl SteeringGossip {
     ) -> Result<(), PulseError> {
         let SteeringWord { incarnation, seq, code } = decode(bytes)?;
         let newest = (incarnation, seq);
-        if self.heard.get(from).is_some_and(|heard| newest <= heard.newest) {
+        let is_known = |heard: &Heard| newest <= heard.newest && !is_forgotten(heard.at, now);
+        if self.heard.get(from).is_some_and(is_known) {
             return Err(PulseError::Old(from.clone()));
         }
         let steering = Steering::of_code(code);

@@ -23,7 +23,14 @@ pub struct RegionView {
     pub speaker: Option<NodeName>,
     /// Load of each of its models, by [`NameId::of_model`].
     pub models: BTreeMap<NameId, ModelReport>,
+    /// Load of all its replicas together: a replica of several models is part of the load of each.
+    /// `None` if the speaker does not report it.
+    pub whole: Option<ModelReport>,
 }
+
+/// Name under which [`OwnLoad::models`](crate::OwnLoad::models) has the load of all replicas of the
+/// region together. No model has this name.
+pub const WHOLE_REGION: &str = "";
 
 impl RegionView {
     /// Returns the region's report on a model; `None` if it does not serve the model, as far as we
