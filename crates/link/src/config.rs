@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spillway_resolver::Resolver;
+use spillway_tasks::TaskWatch;
+
 use crate::delayed::Paths;
 use crate::identity::Identity;
 
@@ -17,6 +20,8 @@ pub struct LinkConfig {
     pub listen: SocketAddr,
     /// Paths of the certificates.
     pub certificates: CertificateFiles,
+    /// Path of the lists of revoked certificates that the CA signed, PEM; the file may be missing.
+    pub revoked: Option<PathBuf>,
     /// Behaviour of the connections.
     pub transport: Transport,
     /// Limits in number and time.
@@ -24,6 +29,10 @@ pub struct LinkConfig {
     /// Delay, loss and cuts for all that this node sends, for tests, demos and benchmarks. `None`
     /// leaves the network as it is.
     pub paths: Option<Arc<Paths>>,
+    /// Looks the names of peers up.
+    pub resolver: Resolver,
+    /// Record of lost tasks, for the link's own.
+    pub watch: TaskWatch,
 }
 
 impl LinkConfig {
@@ -31,7 +40,17 @@ impl LinkConfig {
     #[must_use]
     pub fn new(me: Identity, listen: SocketAddr, certificates: CertificateFiles) -> Self {
         let (transport, limits) = (Transport::default(), LinkLimits::default());
-        Self { me, listen, certificates, transport, limits, paths: None }
+        Self {
+            me,
+            listen,
+            certificates,
+            revoked: None,
+            transport,
+            limits,
+            paths: None,
+            resolver: Resolver::default(),
+            watch: TaskWatch::default(),
+        }
     }
 }
 

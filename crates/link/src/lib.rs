@@ -19,6 +19,7 @@ mod join;
 mod kind;
 mod link;
 mod peer;
+mod revoked;
 mod rpc;
 mod serve;
 mod shared;
@@ -46,5 +47,5 @@ pub use link::{DatagramError, Link, LinkStatus, ReloadError};
 pub use peer::{ConnectionStatus, DialStatus, PeerStatus};
 pub use rpc::{OpenError, Served, StreamError, StreamHandler, StreamReceiver, StreamSender};
 pub use tls::{
-    CredentialError, HandshakeError, TlsSetupError, UsedCertificates, check_certificates,
+    CredentialError, HandshakeError, TlsSetupError, Untimely, UsedCertificates, check_certificates,
 };

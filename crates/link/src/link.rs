@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::accept;
+use crate::certs::RevocationError;
 use crate::code::CloseCode;
 use crate::config::{LinkConfig, PeerConfig, ms};
 use crate::counters::{LinkCounters, Totals, add};
@@ -29,6 +30,7 @@ use crate::identity::Identity;
 use crate::join::{self, JoinError, JoinHandler, JoinPermits};
 use crate::kind::Kind;
 use crate::peer::{self, OpenStream, PeerStatus};
+use crate::revoked::RevokedCertificates;
 use crate::rpc::{self, OpenError, StreamHandler, StreamReceiver, StreamSender};
 use crate::shared::LinkShared;
 use crate::tls::{
@@ -113,10 +115,12 @@ impl Link {
             process: getrandom::u64()
                 .map_err(|error| LinkStartError::NoRandomness(error.to_string()))?,
             endpoint,
+            resolver: config.resolver,
             accepting: ArcSwap::from_pointee(accepting),
             sessions,
             members,
             refusals,
+            revoked: RevokedCertificates::new(config.revoked),
             revocations: watch::Sender::new(0),
             peers: ArcSwap::default(),
             handler,
@@ -128,11 +132,16 @@ impl Link {
             counters: Arc::new(LinkCounters::default()),
             open: Arc::default(),
             tracker,
+            watch: config.watch.clone(),
             runtime: tokio::runtime::Handle::current(),
             stop: CancellationToken::new(),
         });
-        shared.tracker.spawn(accept::run(Arc::clone(&shared)));
-        shared.tracker.spawn(watch_certificates(Arc::clone(&shared)));
+        shared.revoked.reload(&shared.sessions.used().authorities);
+        shared.apply_revoked();
+        let (accepting, watching) =
+            (accept::run(Arc::clone(&shared)), watch_certificates(Arc::clone(&shared)));
+        shared.tracker.spawn(config.watch.clone().vital("link", accepting));
+        shared.tracker.spawn(config.watch.vital("certificates of the link", watching));
         Ok(Self { shared, changes: Mutex::new(()) })
     }
 
@@ -161,6 +170,7 @@ impl Link {
                 }
             }
         }
+        self.shared.revoked.keep(|node| kept.contains_key(node));
         self.shared.peers.store(Arc::new(kept));
         old.values().for_each(|peer| peer.stop());
     }
@@ -171,13 +181,39 @@ impl Link {
         self.shared.members.set_leaving(leaving);
     }
 
-    /// Refuses certificates with these serial numbers from now on, and closes connections with them
-    /// at once. The numbers are lower-case hexadecimal digits without leading zeros.
+    /// Refuses certificates with these serial numbers, which the cluster has recorded, from now on
+    /// and closes connections with them at once. The numbers are lower-case hexadecimal digits
+    /// without leading zeros. Certificates that the CA itself has revoked are refused, too.
     pub fn set_revoked(&self, serials: BTreeSet<String>) {
-        // Keepers check their connections only after a change.
-        if self.shared.members.set_revoked(serials) {
-            self.shared.revocations.send_modify(|count| *count += 1);
+        self.shared.revoked.set_recorded(serials);
+        self.shared.apply_revoked();
+    }
+
+    /// Takes in a certificate revocation list in DER form that `from` sent. It counts at once if the
+    /// CA has signed it, whoever sends it. Returns true if it was unknown.
+    ///
+    /// # Errors
+    /// Returns an error if the list does not count, or `from` has sent another one just before.
+    pub fn hear_revoked(&self, from: &NodeName, list: &[u8]) -> Result<bool, RevocationError> {
+        let authorities = self.shared.sessions.used().authorities;
+        let is_new = self.shared.revoked.hear(from, list, &authorities, Instant::now())?;
+        if is_new {
+            self.shared.apply_revoked();
         }
+        Ok(is_new)
+    }
+
+    /// Returns the revocation lists of the CA that other nodes have to know, in DER form. Lists that
+    /// the cluster has recorded are left out.
+    #[must_use]
+    pub fn revocation_lists(&self) -> Vec<Bytes> {
+        self.shared.revoked.to_send()
+    }
+
+    /// Returns the serial numbers that the CA has revoked and the cluster has not recorded.
+    #[must_use]
+    pub fn unrecorded_revocations(&self) -> BTreeSet<String> {
+        self.shared.revoked.unrecorded()
     }
 
     /// Sends a datagram on the control connection; never waits. The datagram may be lost. If the
@@ -452,7 +488,13 @@ async fn watch_certificates(shared: Arc<LinkShared>) {
 async fn reload(shared: &Arc<LinkShared>) -> Result<bool, ReloadError> {
     let reading = Arc::clone(shared);
     // The disk may be slow, and connections must not wait for it.
-    let read = shared.runtime.spawn_blocking(move || reading.sessions.reload()).await;
+    let read = shared.runtime.spawn_blocking(move || {
+        let outcome = reading.sessions.reload();
+        reading.revoked.reload(&reading.sessions.used().authorities);
+        reading.apply_revoked();
+        outcome
+    });
+    let read = read.await;
     let outcome = match read {
         Err(_) => Err(ReloadError::Ends),
         Ok(Ok(false)) => return Ok(false),

@@ -3,8 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, PublicKeyData, SanType, SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData,
+    RevokedCertParams, SanType, SerialNumber, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -13,6 +14,7 @@ use thiserror::Error;
 use super::facts::is_key_of;
 use super::pem_blocks::certificate_blocks;
 use super::request::{SigningRequest, names_of};
+use super::revocation::since_1970;
 use crate::identity::{Identity, NameError, authority_uri, check_label, cluster_of_authority};
 
 /// Time that a certificate's validity begins in the past, because the clocks of nodes differ.
@@ -45,6 +47,9 @@ pub enum CertsError {
         /// The cluster of the CA.
         expected: String,
     },
+    /// The serial number is not in hexadecimal digits.
+    #[error("{0:?} is no serial number in hexadecimal digits")]
+    Serial(String),
     /// The system clock is before 1970.
     #[error("the system clock is before 1970")]
     Clock,
@@ -206,6 +211,32 @@ impl Authority {
     ) -> Result<(String, String), CertsError> {
         let key = KeyPair::generate()?;
         Ok((self.certify(identity, &key, validity)?, key.serialize_pem()))
+    }
+
+    /// Makes a certificate revocation list with one certificate, as PEM. Any number of such lists
+    /// may stand in one file.
+    ///
+    /// # Errors
+    /// Returns an error if the serial number is not hexadecimal digits, or signing fails.
+    pub fn revoke(&self, serial: &str, now: SystemTime) -> Result<String, CertsError> {
+        let digits = format!("{}{serial}", if serial.len().is_multiple_of(2) { "" } else { "0" });
+        let bytes = hex::decode(digits).map_err(|_| CertsError::Serial(serial.to_owned()))?;
+        let now = date_time_ymd(1970, 1, 1) + since_1970(now);
+        let list = CertificateRevocationListParams {
+            this_update: now,
+            // A revocation is for good.
+            next_update: date_time_ymd(9999, 12, 31),
+            crl_number: serial_number()?,
+            issuing_distribution_point: None,
+            revoked_certs: vec![RevokedCertParams {
+                serial_number: SerialNumber::from(bytes),
+                revocation_time: now,
+                reason_code: None,
+                invalidity_date: None,
+            }],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        Ok(list.signed_by(&self.issuer)?.pem()?)
     }
 
     fn certify(

@@ -1,5 +1,7 @@
 //! Check of a node's files before they replace those in use.
 
+use rustls::pki_types::UnixTime;
+
 use crate::config::CertificateFiles;
 use crate::identity::Identity;
 use crate::tls::{CredentialError, FileContents, Material};
@@ -15,5 +17,5 @@ pub fn check_node(
     [authority, certificate, key]: [&[u8]; 3],
 ) -> Result<(), CredentialError> {
     let contents = FileContents::of([authority, certificate, key]);
-    Material::parse(files, &contents, me).map(drop)
+    Material::parse(files, &contents, me, UnixTime::now()).map(drop)
 }

@@ -7,6 +7,7 @@ mod facts;
 mod files;
 mod pem_blocks;
 mod request;
+mod revocation;
 mod rotation;
 mod secret;
 mod serial;
@@ -15,6 +16,8 @@ mod serial;
 mod certs_test;
 #[cfg(test)]
 mod request_test;
+#[cfg(test)]
+mod revocation_test;
 #[cfg(test)]
 mod rotation_test;
 
@@ -27,6 +30,7 @@ pub use files::{
     AuthorityFiles, CertificateWriteError, IfExists, NodeFiles, write_public, write_secret,
 };
 pub use request::{RequestError, SigningRequest};
+pub use revocation::{RevocationError, RevocationList, revocation_lists};
 pub use rotation::{Rotation, RotationError, RotationPhase};
 pub use rustls::pki_types::CertificateDer;
 pub use secret::{PrefixKey, PrefixKeyError};

@@ -4,8 +4,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-/// Most headers of a message; usual servers stop at about 100.
-pub(super) const HEADERS_MAX: usize = 256;
+/// Most headers of a message: as many as [`REPLY_FIELDS_BYTES_MAX`] of HTTP/2 can have.
+pub(super) const HEADERS_MAX: usize = 16 << 10;
+/// Most bytes of the headers of a reply, or of its trailers: the 512 KiB that a replica may send, and
+/// a reserve for lengths.
+pub(super) const REPLY_FIELDS_BYTES_MAX: usize = 640 << 10;
+/// Room for headers that the receiver adds, so that the map does not grow for them.
+const ADDED: usize = 8;
 
 /// Header names and values in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +30,7 @@ impl HeaderList {
         if self.0.len() > HEADERS_MAX {
             return Err("too many headers");
         }
-        let mut headers = HeaderMap::with_capacity(self.0.len());
+        let mut headers = HeaderMap::with_capacity(self.0.len() + ADDED);
         for (name, value) in self.0 {
             let name = HeaderName::from_bytes(&name).or(Err("no header name"))?;
             let value = HeaderValue::from_maybe_shared(value).or(Err("no header value"))?;

@@ -81,7 +81,13 @@ fn the_longest_of_each_fits_its_limit() {
     head.headers = longest.clone();
     head.prefix = vec![u64::MAX; 16 << 10];
     encode(&HeadMessage::of(head).unwrap()).unwrap();
+    // 512 KiB, as replicas may send.
+    for number in 128..1_000 {
+        let name = http::HeaderName::from_bytes(format!("x-{number}").as_bytes()).unwrap();
+        longest.insert(name, HeaderValue::from_bytes(&[b'x'; 500]).unwrap());
+    }
     encode(&ReplyHead::of(StatusCode::OK, &longest).unwrap()).unwrap();
+    encode(&Trailers::of(&longest).unwrap()).unwrap();
     let word = Refused { reason: RefusedReason::Deadline, wait_ms: Some(u32::MAX) };
     encode(&ForwardWord::Refused(word)).unwrap();
 }

@@ -8,6 +8,7 @@ use http::HeaderMap;
 use spillway_codec::{DecodeError, EncodeError, HEADER_BYTES};
 use thiserror::Error;
 
+use super::headers::REPLY_FIELDS_BYTES_MAX;
 use super::word::Trailers;
 
 /// Length of a piece's head: kind, and length in little endian.
@@ -16,7 +17,7 @@ pub(super) const PIECE_HEAD_BYTES: usize = 5;
 /// data is passed on as it comes.
 pub(super) const DATA_BYTES_MAX: u32 = 1 << 20;
 
-const TRAILERS_BYTES_MAX: u32 = ((64 << 10) + HEADER_BYTES) as u32;
+const TRAILERS_BYTES_MAX: u32 = (REPLY_FIELDS_BYTES_MAX + HEADER_BYTES) as u32;
 const DATA: u8 = 1;
 const TRAILERS: u8 = 2;
 const END: u8 = 3;

@@ -4,7 +4,7 @@ use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 
-use super::headers::{HEADERS_MAX, HeaderList};
+use super::headers::{HEADERS_MAX, HeaderList, REPLY_FIELDS_BYTES_MAX};
 
 /// Decision of a node on a request from another node, sent before any work on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ pub(super) struct ReplyHead {
 impl Wire for ReplyHead {
     const KIND: u16 = 0x0203;
     const VERSION: u16 = 1;
-    const BYTES_MAX: usize = 128 << 10;
+    const BYTES_MAX: usize = REPLY_FIELDS_BYTES_MAX;
 }
 
 impl ReplyHead {
@@ -105,7 +105,7 @@ pub(super) struct Trailers {
 impl Wire for Trailers {
     const KIND: u16 = 0x0204;
     const VERSION: u16 = 1;
-    const BYTES_MAX: usize = 64 << 10;
+    const BYTES_MAX: usize = REPLY_FIELDS_BYTES_MAX;
 }
 
 impl Trailers {

@@ -1,12 +1,15 @@
 //! Certificates that were revoked, and peers that are leaving.
 
 use std::collections::BTreeSet;
+use std::time::SystemTime;
 
 use bytes::Bytes;
+use rustls::pki_types::CertificateRevocationListDer;
+use rustls::pki_types::pem::PemObject;
 
 use super::raw::RawServer;
-use super::world::{World, identity, until};
-use crate::certs::serial_of_pem;
+use super::world::{TestNode, World, days, identity, meet, until};
+use crate::certs::{Authority, RevocationError, serial_of_pem};
 use crate::{DatagramError, ForwardHead, HandshakeError, PeerConfig, PeerRoom};
 
 fn serial(world: &World, region: &str, node: &str) -> String {
@@ -31,6 +34,63 @@ async fn a_revoked_certificate_ends_its_connections_and_makes_no_new_ones() {
     until("it is disconnected", || !b.link.peers()[0].is_connected()).await;
     world.issue(&b.me, &world.authority);
     b.link.reload().await.unwrap();
+    a.connected(&b).await;
+}
+
+/// Returns a revocation list of `authority` in DER form.
+fn list(authority: &Authority, serial: &str) -> Vec<u8> {
+    let pem = authority.revoke(serial, SystemTime::now()).unwrap();
+    CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
+}
+
+#[tokio::test]
+async fn a_list_of_the_authority_counts_at_once_whoever_sends_it() {
+    let world = World::new();
+    let (a, b) = world.pair().await;
+    let (serial, sender) = (serial(&world, "us", "b"), "any".into());
+    let other = Authority::new("test", days(1)).unwrap();
+    let forged = a.link.hear_revoked(&sender, &list(&other, &serial));
+    assert_eq!(forged, Err(RevocationError::NotSigned));
+    let signed = list(&world.authority, &serial);
+    assert!(a.link.peers()[0].is_connected());
+    assert_eq!(a.link.hear_revoked(b.me.node(), &signed), Ok(true));
+    until("it is disconnected", || !b.link.peers()[0].is_connected()).await;
+    until("new connections are refused", || a.refusals(HandshakeError::Revoked) > 2).await;
+    assert_eq!(a.link.hear_revoked(&sender, &signed), Ok(false), "known");
+    assert_eq!(a.link.revocation_lists(), [Bytes::from(signed.clone())]);
+    assert_eq!(a.link.unrecorded_revocations(), [serial.clone()].into());
+    // The cluster's records take its place.
+    a.link.set_revoked([serial].into());
+    assert!(a.link.revocation_lists().is_empty() && a.link.unrecorded_revocations().is_empty());
+    assert!(!a.link.peers()[0].is_connected());
+    a.link.set_revoked(BTreeSet::new());
+    a.connected(&b).await;
+}
+
+#[tokio::test]
+async fn the_file_of_revoked_certificates_is_read_again() {
+    let world = World::new();
+    let file = world.path().join("revoked.pem");
+    let mut config = world.config("eu", "a");
+    config.revoked = Some(file.clone());
+    let (a, b) = (TestNode::start(config), world.start("us", "b"));
+    meet(&a, &b);
+    a.connected(&b).await;
+    let revoke = |serial: &str| world.authority.revoke(serial, SystemTime::now()).unwrap();
+    let revoked = revoke(&serial(&world, "us", "b"));
+    std::fs::write(&file, &revoked).unwrap();
+    a.link.reload().await.unwrap();
+    until("it is disconnected", || !b.link.peers()[0].is_connected()).await;
+    // Half a file takes nothing back.
+    std::fs::write(&file, &revoked[..revoked.len() / 2]).unwrap();
+    a.link.reload().await.unwrap();
+    assert_eq!(a.link.unrecorded_revocations().len(), 1);
+    std::fs::write(&file, [revoked, revoke("5c")].concat()).unwrap();
+    a.link.reload().await.unwrap();
+    assert_eq!(a.link.unrecorded_revocations().len(), 2);
+    std::fs::remove_file(&file).unwrap();
+    a.link.reload().await.unwrap();
+    assert!(a.link.unrecorded_revocations().is_empty());
     a.connected(&b).await;
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{ConnectError, ConnectionError};
+use spillway_resolver::LookupError;
 use thiserror::Error;
 
 use super::live::{Arrival, Origin};
@@ -20,7 +21,7 @@ use crate::transport;
 #[derive(Debug, Error)]
 pub(crate) enum DialError {
     #[error("`{0}` can't be looked up: {1}")]
-    LookUp(String, std::io::Error),
+    LookUp(String, LookupError),
     #[error("`{0}` has no address that this node's socket can reach")]
     NoAddress(String),
     #[error(transparent)]
@@ -83,12 +84,22 @@ pub(crate) async fn look_up(
     attempt: u32,
 ) -> Result<SocketAddr, DialError> {
     let name = &target.address;
-    let found = tokio::net::lookup_host(name)
-        .await
-        .map_err(|error| DialError::LookUp(name.clone(), error))?;
+    let unusable = || DialError::NoAddress(name.clone());
+    let (host, port) = name.rsplit_once(':').ok_or_else(unusable)?;
+    let port = port.parse().map_err(|_| unusable())?;
+    let endpoint = shared.resolver.endpoint(host.trim_matches(['[', ']']), port);
+    endpoint.host().ready().await;
+    if attempt > 0 {
+        // For the next attempt: the addresses of the last one may be out of date.
+        endpoint.host().look_up_again();
+    }
+    let found = endpoint.addresses();
+    if let Some(error) = endpoint.host().error().filter(|_| found.is_empty()) {
+        return Err(DialError::LookUp(name.clone(), error));
+    }
     // A socket of IPv6 reaches IPv4 addresses too.
     let both = shared.endpoint.local_addr().is_ok_and(|local| local.is_ipv6());
-    let reachable: Vec<_> = found.filter(|address| both || address.is_ipv4()).collect();
+    let reachable: Vec<_> = found.into_iter().filter(|it| both || it.is_ipv4()).collect();
     // Each attempt takes the next address, because one of them may be dead.
     let chosen = (attempt as usize).checked_rem(reachable.len());
     chosen.map(|at| reachable[at]).ok_or_else(|| DialError::NoAddress(name.clone()))

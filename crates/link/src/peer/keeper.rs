@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use spillway_tasks::restarted;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 
@@ -40,7 +41,8 @@ pub(crate) fn start(shared: &Arc<LinkShared>, config: PeerConfig) -> Arc<Peer> {
     let peer = Arc::new(peer);
     for (kind, arrivals) in Kind::ALL.into_iter().zip(arrivals) {
         let keeper = Keeper::new(Arc::clone(shared), Arc::clone(&peer), kind, arrivals);
-        shared.tracker.spawn_on(keeper.run(), &shared.runtime);
+        let keeping = shared.watch.clone().vital("connections of a peer", keeper.run());
+        shared.tracker.spawn_on(keeping, &shared.runtime);
     }
     peer
 }
@@ -215,14 +217,12 @@ impl Keeper {
         self.close_surplus();
         self.close_dead(live.process);
         self.publish();
-        let ended = self.ended.0.clone();
-        let reading = serve::read(
-            Arc::clone(&self.shared),
-            self.peer.identity.clone(),
-            self.kind,
-            live,
-            ended,
-        );
+        let (shared, from) = (Arc::clone(&self.shared), self.peer.identity.clone());
+        let (kind, ended) = (self.kind, self.ended.0.clone());
+        let reading = restarted("reader of a peer", move || {
+            let (shared, live) = (Arc::clone(&shared), Arc::clone(&live));
+            serve::read(shared, from.clone(), kind, live, ended.clone())
+        });
         self.shared.tracker.spawn_on(reading, &self.shared.runtime);
     }
 

@@ -15,6 +15,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, RootCertStore};
 use thiserror::Error;
+use x509_parser::time::ASN1Time;
 
 use super::verifier::identity_of;
 use crate::config::CertificateFiles;
@@ -53,13 +54,21 @@ pub enum CredentialError {
         /// Identity of this node.
         expected: Identity,
     },
-    /// Peers would refuse the certificate: wrong CA, expired, or for another purpose.
+    /// Peers would refuse the certificate: wrong CA, or for another purpose.
     #[error("{}: the cluster's CA does not vouch for it: {cause}", path.display())]
     NotVouchedFor {
         /// Path of the certificate.
         path: PathBuf,
         /// Error of rustls.
         cause: rustls::Error,
+    },
+    /// Peers would refuse the certificate now: it is not valid yet, has ended, or the clock is wrong.
+    #[error("{}: {validity}", path.display())]
+    Untimely {
+        /// Path of the certificate.
+        path: PathBuf,
+        /// The times that contradict each other.
+        validity: Untimely,
     },
     /// Nodes that dial this one would refuse the certificate: it lacks the DNS name of this node,
     /// or is for clients alone.
@@ -86,13 +95,82 @@ pub enum CredentialError {
     },
 }
 
+/// Validity of a certificate that does not include the time of this machine's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untimely {
+    /// The certificate is not valid yet.
+    Early {
+        /// Begin of the validity, in seconds since 1970.
+        begins: u64,
+        /// Time of the clock, in seconds since 1970.
+        now: u64,
+    },
+    /// The certificate has ended.
+    Late {
+        /// End of the validity, in seconds since 1970.
+        ends: u64,
+        /// Time of the clock, in seconds since 1970.
+        now: u64,
+    },
+}
+
+impl Untimely {
+    /// Returns the times in an error of rustls; `None` if the error is about something else.
+    fn of(cause: &rustls::Error) -> Option<Self> {
+        match cause {
+            rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext {
+                time,
+                not_before,
+            }) => Some(Self::Early { begins: not_before.as_secs(), now: time.as_secs() }),
+            rustls::Error::InvalidCertificate(CertificateError::ExpiredContext {
+                time,
+                not_after,
+            }) => Some(Self::Late { ends: not_after.as_secs(), now: time.as_secs() }),
+            _ => None,
+        }
+    }
+
+    /// Returns the moment of the validity that is nearest to the clock.
+    pub(crate) fn moment_within(self) -> UnixTime {
+        let (Self::Early { begins: at, .. } | Self::Late { ends: at, .. }) = self;
+        UnixTime::since_unix_epoch(Duration::from_secs(at))
+    }
+}
+
+impl fmt::Display for Untimely {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Early { begins, now } => write!(
+                f,
+                "the certificate is valid from {} on, and the clock of this machine shows {}. Set the \
+                 clock (`timedatectl`), or wait",
+                date(*begins),
+                date(*now)
+            ),
+            Self::Late { ends, now } => write!(
+                f,
+                "the certificate expired on {}, and the clock of this machine shows {}. If the clock is \
+                 right, make a new certificate with `spillway certs renew`",
+                date(*ends),
+                date(*now)
+            ),
+        }
+    }
+}
+
+fn date(seconds: u64) -> String {
+    let time = i64::try_from(seconds).ok().and_then(|it| ASN1Time::from_timestamp(it).ok());
+    let text = time.and_then(|time| time.to_rfc2822().ok());
+    text.unwrap_or_else(|| format!("{seconds} s since 1970"))
+}
+
 /// Checks that peers would accept the node `me` with these files.
 ///
 /// # Errors
 /// Returns an error if a file can't be read or used, or if the certificate is another node's.
 pub fn check_certificates(files: &CertificateFiles, me: &Identity) -> Result<(), CredentialError> {
     let contents = FileContents::read(files)?;
-    Material::parse(files, &contents, me).map(drop)
+    Material::parse(files, &contents, me, UnixTime::now()).map(drop)
 }
 
 /// Content of the three files.
@@ -153,11 +231,12 @@ impl fmt::Debug for Material {
 }
 
 impl Material {
-    /// Parses the files' content and checks that peers would accept `me` with it.
+    /// Parses the files' content and checks that peers would accept `me` with it at this time.
     pub(crate) fn parse(
         files: &CertificateFiles,
         contents: &FileContents,
         me: &Identity,
+        now: UnixTime,
     ) -> Result<Self, CredentialError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let authorities = certificates(&files.authority, &contents.authority)?;
@@ -178,8 +257,8 @@ impl Material {
             WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
                 .build()
                 .map_err(|error| malformed(&files.authority, error.to_string()))?;
-        check_own(&files.certificate, &certified.cert, me, &*dialler_verifier)?;
-        check_answer(&files.certificate, &certified.cert, me, &answer_verifier)?;
+        check_own((&files.certificate, now), &certified.cert, me, &*dialler_verifier)?;
+        check_answer((&files.certificate, now), &certified.cert, me, &answer_verifier)?;
         // A wrong key would otherwise show only in handshakes with peers.
         certified.keys_match().map_err(|cause| unusable(&files.key, cause))?;
         let expires_at = expires_at(&certified.cert, &*dialler_verifier);
@@ -212,14 +291,20 @@ fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
 
 /// Verifies the own certificate as peers will do, so that a mistake shows at once.
 fn check_own(
-    path: &Path,
+    (path, now): (&Path, UnixTime),
     chain: &[CertificateDer<'static>],
     me: &Identity,
     verifier: &dyn ClientCertVerifier,
 ) -> Result<(), CredentialError> {
     let (own, intermediates) = split(chain);
-    let vouched = verifier.verify_client_cert(own, intermediates, UnixTime::now());
-    vouched.map_err(|cause| CredentialError::NotVouchedFor { path: path.to_owned(), cause })?;
+    let vouched = verifier.verify_client_cert(own, intermediates, now);
+    vouched.map_err(|cause| {
+        let path = path.to_owned();
+        match Untimely::of(&cause) {
+            Some(validity) => CredentialError::Untimely { path, validity },
+            None => CredentialError::NotVouchedFor { path, cause },
+        }
+    })?;
     let found = match identity_of(own) {
         Ok(found) if found == *me => return Ok(()),
         Ok(found) => found.to_string(),
@@ -232,7 +317,7 @@ fn check_own(
 /// Verifies the own certificate as nodes do that dial this one. A certificate for clients alone, or
 /// without the DNS name, would fail for connections in one direction only.
 fn check_answer(
-    path: &Path,
+    (path, now): (&Path, UnixTime),
     chain: &[CertificateDer<'static>],
     me: &Identity,
     verifier: &WebPkiServerVerifier,
@@ -240,7 +325,7 @@ fn check_answer(
     let (own, intermediates) = split(chain);
     let name =
         ServerName::try_from(me.dns_name()).map_err(|error| malformed(path, error.to_string()))?;
-    let vouched = verifier.verify_server_cert(own, intermediates, &name, &[], UnixTime::now());
+    let vouched = verifier.verify_server_cert(own, intermediates, &name, &[], now);
     vouched.map(drop).map_err(|cause| CredentialError::Unanswerable {
         path: path.to_owned(),
         name: me.dns_name(),

@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use super::{CredentialError, Members, Refusals, Sessions};
+use super::{CredentialError, Members, Refusals, Sessions, check_certificates};
 use crate::certs::{Authority, IfExists, NodeFiles, Validity};
 use crate::{CertificateFiles, Identity};
 
@@ -78,11 +78,31 @@ fn what_the_authority_does_not_vouch_for_is_refused() {
     desk.put(other.issue("eu", "a", days(1)).unwrap());
     let fault = desk.fault();
     assert!(matches!(fault, CredentialError::NotVouchedFor { .. }), "{fault}");
-    let past = SystemTime::now() - Duration::from_secs(10 * 86_400);
-    let expired = Validity::days(past, 1).unwrap();
-    desk.put(desk.authority.issue("eu", "a", expired).unwrap());
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_now_is_used_and_says_to_look_at_the_clock() {
+    let desk = Desk::new();
+    let ten_days = Duration::from_secs(10 * 86_400);
+    let now = SystemTime::now();
+    for (begins, advice) in
+        [(now - ten_days, "make a new certificate"), (now + ten_days, "Set the clock")]
+    {
+        let validity = Validity::days(begins, 1).unwrap();
+        desk.put(desk.authority.issue("eu", "a", validity).unwrap());
+        let me = Identity::new("prod", "eu", "a").unwrap();
+        let fault = check_certificates(&desk.files, &me).unwrap_err();
+        assert!(matches!(fault, CredentialError::Untimely { .. }), "{fault}");
+        let text = fault.to_string();
+        assert!(text.contains(advice) && text.contains("the clock of this machine"), "{text}");
+        assert!(text.contains(", ") && !text.contains("UNIX"), "{text}");
+        desk.open().unwrap();
+    }
+    // All else is checked as ever.
+    let late = Validity::days(now - ten_days, 1).unwrap();
+    desk.put(desk.authority.issue("eu", "b", late).unwrap());
     let fault = desk.fault();
-    assert!(matches!(fault, CredentialError::NotVouchedFor { .. }), "{fault}");
+    assert!(matches!(fault, CredentialError::OtherIdentity { .. }), "{fault}");
 }
 
 #[test]

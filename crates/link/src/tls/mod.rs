@@ -9,11 +9,11 @@ mod verifier;
 #[cfg(test)]
 mod material_test;
 
-pub use material::{CredentialError, check_certificates};
+pub use material::{CredentialError, Untimely, check_certificates};
 pub(crate) use material::{FileContents, Material};
 pub(crate) use members::Members;
 pub use refusal::HandshakeError;
 pub(crate) use refusal::{Refusals, refused_by_peer};
 pub(crate) use session::{Sessions, peer_certificate};
 pub use session::{TlsSetupError, UsedCertificates};
-pub(crate) use verifier::{identity_of, serial_of};
+pub(crate) use verifier::{identity_of, serial_of, serial_text};

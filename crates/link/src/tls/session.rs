@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::client::Resumption;
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use thiserror::Error;
@@ -67,7 +67,8 @@ pub struct UsedCertificates {
 }
 
 impl Sessions {
-    /// Reads the files for the first time; blocks for as long as the disk needs.
+    /// Reads the files for the first time; blocks for as long as the disk needs. A certificate that is
+    /// not valid at this time is used all the same, and logged.
     pub(crate) fn open(
         me: Identity,
         files: CertificateFiles,
@@ -75,7 +76,18 @@ impl Sessions {
         refusals: Arc<Refusals>,
     ) -> Result<Self, CredentialError> {
         let contents = FileContents::read(&files)?;
-        let material = Material::parse(&files, &contents, &me)?;
+        let material = match Material::parse(&files, &contents, &me, UnixTime::now()) {
+            // Peers refuse the node until the certificate is replaced or the clock is right. Its
+            // clients are served meanwhile.
+            Err(fault @ CredentialError::Untimely { validity, .. }) => {
+                tracing::error!(
+                    "other nodes refuse this one: {fault}. Clients are served without the cluster \
+                     meanwhile"
+                );
+                Material::parse(&files, &contents, &me, validity.moment_within())?
+            }
+            parsed => parsed?,
+        };
         let current = ArcSwap::from_pointee(Current::new(contents, material));
         Ok(Self { me, files, members, refusals, current })
     }
@@ -88,7 +100,7 @@ impl Sessions {
         if contents == self.current.load().contents {
             return Ok(false);
         }
-        let material = Material::parse(&self.files, &contents, &self.me)?;
+        let material = Material::parse(&self.files, &contents, &self.me, UnixTime::now())?;
         self.current.store(Arc::new(Current::new(contents, material)));
         Ok(true)
     }

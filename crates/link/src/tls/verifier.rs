@@ -49,9 +49,14 @@ pub(crate) fn identity_of(certificate: &CertificateDer<'_>) -> Result<Identity, 
 /// zeros; `None` if the certificate can't be parsed.
 pub(crate) fn serial_of(certificate: &CertificateDer<'_>) -> Option<String> {
     let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
-    let digits: String = parsed.serial().iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(serial_text(parsed.serial()))
+}
+
+/// Returns a serial number in lower-case hexadecimal digits without leading zeros.
+pub(crate) fn serial_text(serial: &[u8]) -> String {
+    let digits = hex::encode(serial);
     let plain = digits.trim_start_matches('0');
-    Some(if plain.is_empty() { "0".to_owned() } else { plain.to_owned() })
+    if plain.is_empty() { "0".to_owned() } else { plain.to_owned() }
 }
 
 impl ClientCertVerifier for DiallerVerifier {

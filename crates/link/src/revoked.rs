@@ -1,0 +1,243 @@
+//! Revoked certificates by source: the cluster's records, this node's file, and lists that other
+//! nodes sent. Lists count because the CA signed them, wherever they come from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rustls::pki_types::CertificateDer;
+use spillway_types::NodeName;
+
+use crate::certs::{RevocationError, RevocationList, revocation_lists};
+
+/// Maximum number of lists that are kept of other nodes. The cluster's records take their place.
+const HEARD_MAX: usize = 256;
+/// Longest list that is sent to other nodes: what a datagram carries, beside its own header. It has
+/// room for 15 certificates.
+const SENT_BYTES_MAX: usize = 1_100;
+/// Longest file that is read.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Shortest time between two unknown lists of one node: each costs a verification.
+const CHECK_PERIOD: Duration = Duration::from_millis(100);
+
+/// Revoked certificates by source.
+#[derive(Debug, Default)]
+pub(crate) struct RevokedCertificates {
+    file: Option<PathBuf>,
+    sources: Mutex<Sources>,
+}
+
+#[derive(Debug, Default)]
+struct Sources {
+    /// Serial numbers in the cluster's records.
+    recorded: BTreeSet<String>,
+    /// Content of the file when it was read last.
+    content: Vec<u8>,
+    of_file: Vec<RevocationList>,
+    heard: Vec<RevocationList>,
+    /// Time at which an unknown list of each node was checked last.
+    checked: BTreeMap<NodeName, Instant>,
+}
+
+impl RevokedCertificates {
+    /// Makes the revoked certificates of a node with this file.
+    pub(crate) fn new(file: Option<PathBuf>) -> Self {
+        Self { file, sources: Mutex::default() }
+    }
+
+    /// Sets the serial numbers in the cluster's records. Lists of other nodes that are in the
+    /// records completely are not needed any more.
+    pub(crate) fn set_recorded(&self, recorded: BTreeSet<String>) {
+        let mut sources = self.sources();
+        sources.heard.retain(|list| !list.serials().is_subset(&recorded));
+        sources.recorded = recorded;
+    }
+
+    /// Reads the file again and checks all lists against `authorities`, which may have changed.
+    /// A missing file revokes nothing. A file with a fault takes no revocation back. Blocks for as
+    /// long as the disk needs.
+    pub(crate) fn reload(&self, authorities: &[CertificateDer<'_>]) {
+        let content = self.file.as_deref().map(read).transpose();
+        let mut sources = self.sources();
+        let is_signed =
+            |list: &RevocationList| RevocationList::verify(list.der(), authorities).is_ok();
+        sources.of_file.retain(is_signed);
+        sources.heard.retain(is_signed);
+        let content = match content {
+            Ok(content) => content.unwrap_or_default(),
+            Err(error) => {
+                tracing::warn!(%error, "the file of revoked certificates can't be read");
+                return;
+            }
+        };
+        let (mut lists, faults) = revocation_lists(&content, authorities);
+        if !faults.is_empty() {
+            let known = std::mem::take(&mut sources.of_file);
+            lists.extend(known);
+            lists.sort_by(|one, other| one.der().cmp(other.der()));
+            lists.dedup();
+        }
+        sources.of_file = lists;
+        if sources.content != content {
+            for fault in faults {
+                tracing::warn!(%fault, "a list in the file of revoked certificates does not count");
+            }
+            let revoked: BTreeSet<_> =
+                sources.of_file.iter().flat_map(RevocationList::serials).collect();
+            tracing::info!(?revoked, "certificates are revoked by the file");
+            sources.content = content;
+        }
+    }
+
+    /// Takes in a list that a node sent. Returns true if it was unknown.
+    ///
+    /// # Errors
+    /// Returns an error if the list does not count, or its sender has to wait.
+    pub(crate) fn hear(
+        &self,
+        from: &NodeName,
+        der: &[u8],
+        authorities: &[CertificateDer<'_>],
+        now: Instant,
+    ) -> Result<bool, RevocationError> {
+        let mut sources = self.sources();
+        if sources.lists().any(|list| list.der() == der) {
+            return Ok(false);
+        }
+        // For each sender, so that none keeps the others' lists out.
+        let last = sources.checked.get(from);
+        if last.is_some_and(|at| now.duration_since(*at) < CHECK_PERIOD) {
+            return Err(RevocationError::TooOften);
+        }
+        sources.checked.insert(from.clone(), now);
+        let list = RevocationList::verify(der, authorities)?;
+        // One list has several forms with a good signature.
+        let is_known = |serial: &String| {
+            let mut lists = sources.lists();
+            sources.recorded.contains(serial) || lists.any(|list| list.serials().contains(serial))
+        };
+        if list.serials().iter().all(is_known) {
+            return Ok(false);
+        }
+        if sources.heard.len() >= HEARD_MAX {
+            return Err(RevocationError::Full);
+        }
+        tracing::warn!(%from, serials = ?list.serials(), "certificates are revoked by the CA");
+        sources.heard.push(list);
+        Ok(true)
+    }
+
+    /// Forgets the senders that are no members any more.
+    pub(crate) fn keep(&self, is_member: impl Fn(&NodeName) -> bool) {
+        self.sources().checked.retain(|node, _| is_member(node));
+    }
+
+    /// Hands the serial numbers of all sources to `publish`, and returns its result. No source changes
+    /// meanwhile, so that of two callers the later one does not publish what was before.
+    pub(crate) fn publish<R>(&self, publish: impl FnOnce(BTreeSet<String>) -> R) -> R {
+        let sources = self.sources();
+        let listed = sources.lists().flat_map(RevocationList::serials);
+        publish(listed.chain(&sources.recorded).cloned().collect())
+    }
+
+    /// Returns the serial numbers that only lists have.
+    pub(crate) fn unrecorded(&self) -> BTreeSet<String> {
+        let sources = self.sources();
+        let listed = sources.lists().flat_map(RevocationList::serials);
+        listed.filter(|serial| !sources.recorded.contains(*serial)).cloned().collect()
+    }
+
+    /// Returns the lists that other nodes have to know: those that the records do not have.
+    pub(crate) fn to_send(&self) -> Vec<Bytes> {
+        let sources = self.sources();
+        let is_needed = |list: &&RevocationList| {
+            list.der().len() <= SENT_BYTES_MAX && !list.serials().is_subset(&sources.recorded)
+        };
+        let lists = sources.lists().filter(is_needed);
+        lists.map(|list| Bytes::copy_from_slice(list.der())).collect()
+    }
+
+    fn sources(&self) -> MutexGuard<'_, Sources> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sources {
+    fn lists(&self) -> impl Iterator<Item = &RevocationList> {
+        self.of_file.iter().chain(&self.heard)
+    }
+}
+
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let length = match std::fs::metadata(path) {
+        Ok(found) => found.len(),
+        // The file is made when the first certificate is revoked.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    if length > FILE_BYTES_MAX {
+        return Err(std::io::Error::other(format!("{length} bytes are too many for it")));
+    }
+    std::fs::read(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use rustls::pki_types::CertificateRevocationListDer;
+    use rustls::pki_types::pem::PemObject;
+
+    use super::*;
+    use crate::certs::{Authority, Validity, certificates_of_pem};
+
+    fn list(authority: &Authority, serial: &str) -> Vec<u8> {
+        let pem = authority.revoke(serial, SystemTime::now()).unwrap();
+        CertificateRevocationListDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
+    }
+
+    #[test]
+    fn a_sender_of_junk_keeps_no_list_of_others_out_and_fills_nothing() {
+        let validity = Validity::days(SystemTime::now(), 1).unwrap();
+        let [own, other] = [(), ()].map(|()| Authority::new("test", validity).unwrap());
+        let authorities = certificates_of_pem(own.certificate_pem().as_bytes());
+        let (revoked, now) = (RevokedCertificates::default(), Instant::now());
+        let hear = |from: &str, der: &[u8], ms| {
+            let now = now + Duration::from_millis(ms);
+            revoked.hear(&from.into(), der, &authorities, now)
+        };
+        let signed = list(&own, "5c");
+        assert_eq!(hear("a", &list(&other, "1"), 0), Err(RevocationError::NotSigned));
+        assert_eq!(hear("a", b"junk", 99), Err(RevocationError::TooOften));
+        assert_eq!(hear("a", &signed, 99), Err(RevocationError::TooOften));
+        assert_eq!(hear("b", &signed, 99), Ok(true));
+        assert_eq!(hear("a", &list(&own, "6d"), 100), Ok(true), "a refused one takes no turn");
+        assert_eq!(hear("a", &signed, 150), Ok(false), "what is known costs nothing");
+        let expected = ["5c", "6d"].map(str::to_owned).into();
+        assert_eq!(revoked.publish(|all| all), expected);
+        for number in 0..2 * HEARD_MAX {
+            let der = list(&own, &format!("{:x}", number + 0x100));
+            let heard = hear(&format!("n{number}"), &der, 200);
+            assert_eq!(heard.is_ok(), number < HEARD_MAX - 2, "{number}: {heard:?}");
+        }
+    }
+
+    /// Until a node has the next CA, a list of that CA does not count; a list of a CA that is not
+    /// trusted any more ends.
+    #[test]
+    fn lists_are_checked_again_when_the_authorities_change() {
+        let validity = Validity::days(SystemTime::now(), 1).unwrap();
+        let [old, new] = [(), ()].map(|()| Authority::new("test", validity).unwrap());
+        let of =
+            |authority: &Authority| certificates_of_pem(authority.certificate_pem().as_bytes());
+        let revoked = RevokedCertificates::default();
+        let heard = revoked.hear(&"a".into(), &list(&old, "5c"), &of(&old), Instant::now());
+        assert_eq!(heard, Ok(true));
+        revoked.reload(&[of(&old), of(&new)].concat());
+        assert_eq!(revoked.publish(|all| all).len(), 1);
+        revoked.reload(&of(&new));
+        assert!(revoked.publish(|all| all).is_empty());
+    }
+}
