@@ -31,6 +31,28 @@ fn it_says_who_did_what_and_what_came_of_it() {
     assert!(matches!(records[1].1.outcome, Outcome::Refused(_)), "attempts count");
 }
 
+/// A node that drains a replica of its own, or refuses a caller, changes no record of the cluster.
+#[test]
+fn orders_to_one_node_and_refused_attempts_are_in_it() {
+    let mut world = world();
+    let order = |refused: Option<&str>| {
+        let (what, refused) = ("drain replica r of node a1", refused.map(str::to_owned));
+        Command::RecordOrder { what: what.to_owned(), refused }
+    };
+    let digests = world.state.records().digests();
+    world.done(order(None));
+    assert_eq!(last(&world), "drain replica r of node a1");
+    assert_eq!(world.denied(order(Some("ada has the role read"))), RefusalCode::NotPermitted);
+    let records: Vec<_> = world.state.operator_audit().iter().collect();
+    assert!(matches!(records[0].1.outcome, Outcome::Applied { .. }));
+    let Outcome::Refused(refusal) = &records[1].1.outcome else { panic!("{records:?}") };
+    assert_eq!(refusal.cause, "ada has the role read");
+    assert_eq!(world.state.records().digests(), digests, "no record changes");
+    // A node without the right has it in the nodes' trail.
+    world.applied("a1", order(None));
+    assert_eq!(world.state.operator_audit().len(), 2);
+}
+
 #[test]
 fn no_secret_is_ever_in_it() {
     let mut world = world();

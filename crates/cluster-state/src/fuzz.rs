@@ -22,8 +22,9 @@ const TOKEN: &str = "swj_t_01010101010101010101010101010101010101010101010101010
 
 /// Commands of all kinds about nodes, regions and replicas of the kept snapshots. Every state that
 /// a snapshot gives must survive them.
-const COMMANDS: [&str; 23] = [
+const COMMANDS: [&str; 25] = [
     include_str!("../golden/replica_weight.v1.hex"),
+    include_str!("../golden/put_split_by_header.v1.hex"),
     include_str!("../golden/replica_state.v1.hex"),
     include_str!("../golden/renew_leases.v1.hex"),
     include_str!("../golden/report_health.v1.hex"),
@@ -44,6 +45,7 @@ const COMMANDS: [&str; 23] = [
     include_str!("../golden/rotate_prefix_key.v1.hex"),
     include_str!("../golden/expire_leases.v1.hex"),
     include_str!("../golden/remove_replica.v1.hex"),
+    include_str!("../golden/record_order.v1.hex"),
     include_str!("../golden/form.v1.hex"),
     include_str!("../golden/replace_cluster.v1.hex"),
 ];

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use spillway_codec::{Wire, golden};
 use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
+use spillway_types::SplitBy;
 
 use crate::items_test::key;
 use crate::snapshot_test::{full, full_of};
@@ -13,8 +14,8 @@ use crate::test_world::{
 use crate::{
     Arm, Belief, ClusterId, Command, Expect, Form, Hidden, HotBlock, HotDelta, Item, LeaseRenewal,
     LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, Observation, Outcome, RecordKey,
-    Region, RegionState, ReplicaState, ResidencyRule, RevokedCertificate, Route, Split, Tenant,
-    TokenTerms, WIRE,
+    Region, RegionState, ReplicaState, ResidencyRule, RevokedCertificate, Route, STICKY_MAX_AGE_S,
+    Split, StickyArm, Tenant, TenantTerms, TokenPrice, TokenTerms, WIRE,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
@@ -79,6 +80,10 @@ fn commands_of(wire: u16) -> Vec<(&'static str, Command)> {
             Command::SetNodeOperators { node: NodeId(3), is_operator: true, expect }
         }),
         ("join_node", join_by(node_spec_of(wire, "b1", "b"), 1)),
+        ("record_order", {
+            let what = "drain replica r of node a1".to_owned();
+            Command::RecordOrder { what, refused: None }
+        }),
         ("readmit_node", remove(RecordKey::RemovedNode("c1".into()))),
     ]
 }
@@ -115,6 +120,21 @@ pub(crate) fn resident_tenant() -> Tenant {
     Tenant { title: "Acme".to_owned(), residency, ..Tenant::default() }
 }
 
+/// Returns a split that chooses arms by a header, or by a cookie.
+pub(crate) fn keyed_split() -> Split {
+    let arm = |name: &str, weight_permille| Arm {
+        name: name.into(),
+        model: "m".into(),
+        version: None,
+        weight_permille,
+    };
+    Split {
+        arms: vec![arm("x", 900), arm("y", 100)],
+        by: Some(SplitBy::Header("x-user".to_owned())),
+        sticky: Some(StickyArm { cookie: "arm".to_owned(), max_age_s: STICKY_MAX_AGE_S }),
+    }
+}
+
 /// Returns one of each item, with a name.
 pub(crate) fn items() -> Vec<(&'static str, Item)> {
     let terms = TokenTerms {
@@ -135,12 +155,13 @@ pub(crate) fn items() -> Vec<(&'static str, Item)> {
         floors_permille: [("a".into(), 10)].into(),
         ..Limit::default()
     };
-    let model = Model { alias_of: Some("m".into()), fallbacks: vec!["n".into()] };
+    let model = Model { alias_of: Some("m".into()), fallbacks: vec!["n".into()], price: None };
     vec![
         ("put_region", Item::Region("a".into(), Region::default())),
         ("put_model", Item::Model("x".into(), model)),
         ("put_route", Item::Route("r".into(), Route::default())),
-        ("put_split", Item::Split("s".into(), Split { arms: vec![arm] })),
+        ("put_split", Item::Split("s".into(), Split { arms: vec![arm], ..Split::default() })),
+        ("put_split_by_header", Item::Split("u".into(), keyed_split())),
         ("put_limit", Item::Limit(LimitScope::Model("m".into()), limit)),
         ("put_limit_by_minute", {
             let limit = Limit { requests_per_min: Some(60), ..Limit::default() };
@@ -156,7 +177,62 @@ pub(crate) fn items() -> Vec<(&'static str, Item)> {
         ("put_resident_route", Item::Route("r".into(), resident_route())),
         ("put_resident_tenant", Item::Tenant("acme".into(), resident_tenant())),
         ("put_setting", Item::Setting("join.token_required".to_owned(), "false".to_owned())),
+        ("put_tenant_with_terms", {
+            let terms = TenantTerms {
+                isolates_prompts: true,
+                budget_per_day: Some(2_500_000),
+                budget_per_month: None,
+            };
+            Item::Tenant("acme".into(), Tenant { terms, ..resident_tenant() })
+        }),
+        ("put_priced_model", {
+            let price = TokenPrice { prompt: 300, cached: None, completion: 70_000 };
+            let alias_of = Some("m".into());
+            Item::Model("x".into(), Model { alias_of, price: Some(price), ..Model::default() })
+        }),
+        ("put_route_with_settings", {
+            let settings = "{\"slo_ms\":800}".to_owned();
+            Item::Route("r".into(), Route { settings, ..resident_route() })
+        }),
     ]
+}
+
+/// The tags of options and booleans are the numbers of the variants that stand in their place.
+#[test]
+fn records_without_newer_fields_have_the_bytes_of_the_first_version() {
+    let route = (None::<String>, BTreeSet::from(["m"]), "p", "random", resident_route().residency);
+    let prefixed = (Some("/x"), route.1.clone(), route.2, route.3, resident_route().residency);
+    let named = |path_prefix: Option<&str>| Route {
+        path_prefix: path_prefix.map(str::to_owned),
+        models: ["m".into()].into(),
+        pool: "p".to_owned(),
+        policy: "random".to_owned(),
+        ..resident_route()
+    };
+    let tenant = resident_tenant();
+    let suspended = Tenant { is_suspended: true, ..resident_tenant() };
+    let alias = Model { alias_of: Some("m".into()), fallbacks: vec!["n".into()], price: None };
+    let plain = Model { fallbacks: vec!["n".into()], ..Model::default() };
+    for (new, old) in [
+        (crate::Digest::of(&named(None)), crate::Digest::of(&route)),
+        (crate::Digest::of(&named(Some("/x"))), crate::Digest::of(&prefixed)),
+        (crate::Digest::of(&tenant), crate::Digest::of(&("Acme", false, &tenant.residency))),
+        (crate::Digest::of(&suspended), crate::Digest::of(&("Acme", true, &tenant.residency))),
+        (crate::Digest::of(&alias), crate::Digest::of(&(Some("m"), vec!["n"]))),
+        (crate::Digest::of(&plain), crate::Digest::of(&(None::<&str>, vec!["n"]))),
+    ] {
+        assert_eq!(new, old);
+    }
+}
+
+#[test]
+fn newer_fields_need_the_version_that_has_them() {
+    for (name, item) in items() {
+        let is_newer = name.ends_with("_with_terms")
+            || name.ends_with("_with_settings")
+            || ["put_priced_model", "put_split_by_header"].contains(&name);
+        assert_eq!(item.since(), if is_newer { 2 } else { 1 }, "{name}");
+    }
 }
 
 #[test]

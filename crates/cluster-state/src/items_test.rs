@@ -1,9 +1,13 @@
 //! Tests of records that operators write as a whole.
 
+use spillway_types::SplitBy;
+
+use crate::golden_test::keyed_split;
 use crate::test_world::{World, put, remove, setting};
 use crate::{
-    Arm, Command, Expect, Hidden, Item, Key, KeyRole, Limit, LimitScope, Model, Outcome, RecordKey,
-    RefusalCode, Region, Route, SETTINGS, SettingRule, Split, Tenant,
+    Arm, Command, Entry, Expect, Hidden, Item, Key, KeyRole, Limit, LimitScope, Model, Outcome,
+    RecordKey, RefusalCode, Region, Route, SETTINGS, STICKY_MAX_AGE_S, SettingRule, Split, State,
+    StickyArm, Tenant,
 };
 
 fn world() -> World {
@@ -30,7 +34,7 @@ pub(crate) fn key(tenant: Option<&str>) -> Key {
 
 fn model(alias_of: Option<&str>, fallbacks: &[&str]) -> Model {
     let fallbacks = fallbacks.iter().map(|name| (*name).into()).collect();
-    Model { alias_of: alias_of.map(Into::into), fallbacks }
+    Model { alias_of: alias_of.map(Into::into), fallbacks, price: None }
 }
 
 fn put_model(name: &str, alias_of: Option<&str>, fallbacks: &[&str]) -> Command {
@@ -44,7 +48,7 @@ fn put_split(name: &str, arms: &[(&str, &str, u16)]) -> Command {
         version: None,
         weight_permille: *weight_permille,
     });
-    put(Item::Split(name.into(), Split { arms: arms.collect() }))
+    put(Item::Split(name.into(), Split { arms: arms.collect(), ..Split::default() }))
 }
 
 #[test]
@@ -115,6 +119,43 @@ fn the_arms_of_a_split_make_a_whole_and_lead_to_models() {
     assert_eq!(world.denied(put_split("t", &[("a", "s", 1000)])), RefusalCode::Loop);
     assert_eq!(world.denied(put_split("m", &[("a", "x", 1000)])), RefusalCode::Loop);
     world.done(put_split("q", &[("a", "q", 1000)]));
+}
+
+#[test]
+fn a_split_names_what_its_arms_are_chosen_by() {
+    let mut world = world();
+    world.done(put(Item::Split("s".into(), keyed_split())));
+    let of = |by: Option<SplitBy>, cookie: Option<&str>| {
+        let sticky = cookie
+            .map(|cookie| StickyArm { cookie: cookie.to_owned(), max_age_s: STICKY_MAX_AGE_S });
+        put(Item::Split("t".into(), Split { by, sticky, ..keyed_split() }))
+    };
+    let header = |name: &str| Some(SplitBy::Header(name.to_owned()));
+    for name in ["", "a b", "a:b", &"x".repeat(65)] {
+        assert_eq!(world.denied(of(header(name), None)), RefusalCode::Invalid, "{name}");
+        assert_eq!(world.denied(of(None, Some(name))), RefusalCode::Invalid, "{name}");
+    }
+    let own = Some(SplitBy::Cookie("who".to_owned()));
+    assert_eq!(world.denied(of(own.clone(), Some("who"))), RefusalCode::Invalid, "the same one");
+    assert_eq!(world.denied(of(own, Some("arm"))), RefusalCode::InUse, "another split's");
+    world.done(of(Some(SplitBy::User), Some("arm-2")));
+}
+
+#[test]
+fn a_split_of_an_older_log_is_read_and_a_newer_one_waits_for_all_nodes() {
+    let mut world = World::of_wire(1, &[("a", 1)]);
+    assert_eq!(world.denied(put(Item::Split("s".into(), keyed_split()))), RefusalCode::WireVersion);
+    world.done(put_split("s", &[("a", "m", 1000)]));
+    // What was refused stays in the log, and is read again.
+    for arms in [vec![], vec![("", "", 1000)]] {
+        let refused = world.by_operator(put_split("s", &arms));
+        assert_eq!(Entry::from_bytes(&refused.to_bytes().unwrap()), Ok(refused));
+    }
+    let mut world = World::of(&[("a", 1)]);
+    world.done(put(Item::Split("s".into(), keyed_split())));
+    let read = State::from_snapshot(&world.state.to_snapshot().unwrap()).unwrap();
+    assert_eq!(read.records().splits.get(&"s".into()), Some(&keyed_split()));
+    assert_eq!(read, world.state);
 }
 
 #[test]

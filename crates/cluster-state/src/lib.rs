@@ -48,7 +48,8 @@ pub use records::{
     Arm, Belief, Health, JoinToken, KEY_EPOCH, Key, KeyRole, LEASE_MS, Lease, LeaseSource, Limit,
     LimitScope, Model, Node, NodeRight, NodeRole, Observed, PLACE_MS, Record, RecordKey, Records,
     Region, RegionState, RemovedNode, Replica, ReplicaState, ResidencyRule, RevokedCertificate,
-    Route, SETTINGS, Setting, SettingKind, SettingRule, Split, Tenant, TokenOrigin,
+    Route, SETTINGS, STICKY_MAX_AGE_S, Setting, SettingKind, SettingRule, Split, StickyArm, Tenant,
+    TenantTerms, TokenOrigin, TokenPrice,
 };
 pub use refusal::{ApplyError, CommandError, RefusalCode};
 pub use rules::check::registrable;

@@ -81,6 +81,8 @@ pub(crate) const MODEL_NAME_BYTES_MAX: usize = 256;
 pub(crate) const URL_BYTES_MAX: usize = 512;
 /// Longest free text of a few words in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 128;
+/// Longest settings of a route in bytes: each of a route's settings at its longest, several times.
+pub(crate) const SETTINGS_BYTES_MAX: usize = 8 * 1024;
 /// Most models of one replica, one key or one route.
 pub(crate) const MODELS_EACH_MAX: usize = 256;
 /// Most countries of one route or tenant: more than there are.

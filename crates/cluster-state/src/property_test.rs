@@ -339,7 +339,7 @@ fn a_full_state_takes_no_more_and_can_be_emptied() {
     let mut world = world();
     let fallbacks: Vec<_> =
         (0..8).map(|n| format!("{n}{}", "x".repeat(254)).as_str().into()).collect();
-    let model = Model { alias_of: None, fallbacks };
+    let model = Model { fallbacks, ..Model::default() };
     let large = |n: usize| {
         let models = (0..180).map(|m| format!("{m:0>255}").as_str().into()).collect();
         let role = crate::KeyRole::Read;

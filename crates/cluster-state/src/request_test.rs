@@ -126,6 +126,22 @@ fn the_oldest_of_too_many_is_forgotten() {
 }
 
 #[test]
+fn the_words_of_the_audit_trail_are_no_fact_that_nodes_compare() {
+    let of = |what: &str| {
+        let mut world = world();
+        let command = Command::RecordOrder { what: what.to_owned(), refused: None };
+        world.done(command);
+        (world.state.facts_digest(), world.state.digest())
+    };
+    let [(facts, all), (other_facts, other_all)] = ["drain a", "stop taking new ones"].map(of);
+    assert_eq!(facts, other_facts);
+    assert_ne!(all, other_all, "a snapshot has them");
+    let mut world = world();
+    world.done(tenant("A", Expect::Any));
+    assert_ne!(world.state.facts_digest(), facts);
+}
+
+#[test]
 fn an_index_is_applied_once() {
     let mut world = world();
     world.done(tenant("A", Expect::Any));

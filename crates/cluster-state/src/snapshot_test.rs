@@ -49,7 +49,7 @@ fn with_records(wire: u16) -> World {
         rtt_hints_ms: [("a".into(), 80)].into(),
         ..Region::default()
     };
-    let alias = Model { alias_of: Some("m".into()), fallbacks: vec!["n".into()] };
+    let alias = Model { alias_of: Some("m".into()), fallbacks: vec!["n".into()], price: None };
     let route = Route { path_prefix: Some("/v1".to_owned()), ..Route::default() };
     let (name, model) = ("all".into(), "m".into());
     let arms = vec![Arm { name, model, version: Some("2".into()), weight_permille: 1000 }];
@@ -58,7 +58,7 @@ fn with_records(wire: u16) -> World {
         Item::Region("b".into(), region),
         Item::Model("big".into(), alias),
         Item::Route("r".into(), route),
-        Item::Split("s".into(), Split { arms }),
+        Item::Split("s".into(), Split { arms, ..Split::default() }),
         Item::Tenant("acme".into(), Tenant::default()),
         Item::Key("k".into(), key(Some("acme"))),
         Item::Limit(LimitScope::Key("k".into()), limit),

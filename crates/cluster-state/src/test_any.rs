@@ -247,11 +247,11 @@ fn item() -> impl Strategy<Value = Item> {
         1 => select(&REGIONS).prop_map(|region| Item::Region(region.into(), Region::default())),
         1 => (name(), prop::option::of(name()), name()).prop_map(|(name, alias, fallback)| {
             let alias_of = alias.map(Into::into);
-            Item::Model(name.into(), Model { alias_of, fallbacks: vec![fallback.into()] })
+            Item::Model(name.into(), Model { alias_of, fallbacks: vec![fallback.into()], price: None })
         }),
         2 => (name(), any::<bool>(), residency()).prop_map(|(name, is_suspended, residency)| {
             let title = String::new();
-            Item::Tenant(name.into(), Tenant { title, is_suspended, residency })
+            Item::Tenant(name.into(), Tenant { title, is_suspended, residency, ..Tenant::default() })
         }),
         1 => (name(), residency()).prop_map(|(name, residency)| {
             Item::Route(name.into(), Route { residency, ..Route::default() })

@@ -7,4 +7,12 @@
 //! applied, older nodes can't join. `state::version_test` tests all this with an invented version.
 
 /// Wire version of this program. Each new command, kind of record, setting or rule raises it.
-pub const WIRE: u16 = 1;
+///
+/// Version 2 has terms of tenants, prices of models, settings of routes, what arms of splits are
+/// chosen by, and orders to one node.
+pub const WIRE: u16 = 2;
+
+/// First wire version whose splits choose arms by themselves, see [`crate::Split::chooses_arms`].
+pub(crate) const WIRE_SPLIT_BY: u16 = 2;
+/// First wire version with [`crate::Command::RecordOrder`].
+pub(crate) const RECORD_ORDER: u16 = 2;

@@ -18,6 +18,8 @@ impl fmt::Display for Command {
                 write!(f, "set state of region {region} to {state}")
             }
             Self::SetRegionWeight { region, weight_permille, .. } => {
+                // Audit records are a part of the state, which has to be the same on nodes of all
+                // versions: who shows it writes percent.
                 write!(f, "set weight of region {region} to {weight_permille} permille")
             }
             Self::RegisterReplica { id, spec, .. } => {
@@ -59,6 +61,7 @@ impl fmt::Display for Command {
             Self::SetNodeOperators { node, is_operator, .. } => {
                 write!(f, "{} operators' orders from node {node}", verb(*is_operator))
             }
+            Self::RecordOrder { what, .. } => f.write_str(what),
             Self::DeclareCountry { region, country } => {
                 write!(f, "declare that region {region} is in {country}")
             }

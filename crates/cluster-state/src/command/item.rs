@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, RegionName, RouteName};
 
+use crate::wire::WIRE_SPLIT_BY;
 use crate::{
     CertificateSerial, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region, RevokedCertificate,
     Route, SettingRule, Split, Tenant, TenantName, TokenId, TokenTerms,
@@ -36,13 +37,17 @@ pub enum Item {
 }
 
 impl Item {
-    /// Returns the first wire version that has this kind of record and, for a setting, this
-    /// setting.
+    /// Returns the first wire version that has this kind of record, its fields and, for a setting,
+    /// this setting.
     #[must_use]
     pub fn since(&self) -> u16 {
         match self {
             // A node that does not know the setting would refuse it, and its state would differ.
             Self::Setting(name, _) => SettingRule::find(name).map_or(1, |rule| rule.since),
+            Self::Model(_, model) => model.since(),
+            Self::Route(_, route) => route.since(),
+            Self::Tenant(_, tenant) => tenant.since(),
+            Self::Split(_, split) if split.chooses_arms() => WIRE_SPLIT_BY,
             item => item.key().since(),
         }
     }

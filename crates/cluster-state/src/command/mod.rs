@@ -11,6 +11,7 @@ use spillway_prefix::HotDelta;
 use spillway_quota::Statement;
 use spillway_types::{Country, NodeName, RegionName};
 
+use crate::wire::RECORD_ORDER;
 use crate::{
     ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState,
     TokenSignature,
@@ -199,6 +200,14 @@ pub enum Command {
         /// Signature by the token's holder for exactly this node and cluster.
         token: TokenSignature,
     },
+    /// Puts an order that no other command stands for into the audit trail: an order to one node,
+    /// or an attempt that a node refused.
+    RecordOrder {
+        /// The order in words, without secrets.
+        what: String,
+        /// Reason for which the node refused it; `None` if it was carried out.
+        refused: Option<String>,
+    },
 }
 
 /// Condition on a record, checked before a command is carried out.
@@ -240,6 +249,7 @@ impl Command {
             | Self::EnforceMembership
             | Self::SetNodeOperators { .. }
             | Self::JoinNode { .. } => 1,
+            Self::RecordOrder { .. } => RECORD_ORDER,
             Self::Put { item, .. } => item.since(),
             Self::Remove { key, .. } => key.since(),
         }

@@ -34,7 +34,7 @@ pub use lease::{Lease, LeaseSource};
 pub use limit::{Limit, LimitScope};
 pub(crate) use limit::{REQUESTS_ANY, REQUESTS_MAX};
 pub use membership::{NodeRight, RemovedNode, RevokedCertificate, TokenOrigin};
-pub use model::Model;
+pub use model::{Model, TokenPrice};
 pub use node::{Node, NodeRole};
 pub use region::{Region, RegionState};
 pub use replica::{Replica, ReplicaState};
@@ -43,8 +43,8 @@ pub use route::Route;
 #[cfg(test)]
 pub(crate) use setting::INVENTED;
 pub use setting::{KEY_EPOCH, LEASE_MS, PLACE_MS, SETTINGS, Setting, SettingKind, SettingRule};
-pub use split::{Arm, Split};
-pub use tenant::Tenant;
+pub use split::{Arm, STICKY_MAX_AGE_S, Split, StickyArm};
+pub use tenant::{Tenant, TenantTerms};
 
 /// A kind of record, with its table and the most records in it.
 pub(crate) trait Stored: Clone + PartialEq + Serialize {

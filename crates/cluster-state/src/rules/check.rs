@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use spillway_types::ModelName;
+use spillway_types::{ModelName, is_token};
 
 use crate::limits::{
     BATCH_MAX, COUNTRIES_EACH_MAX, MODEL_NAME_BYTES_MAX, MODELS_EACH_MAX, NAME_BYTES_MAX,
@@ -27,6 +27,18 @@ pub(crate) fn name(text: &str, what: &str) -> Result<(), CommandError> {
     }
     let remedy =
         format!("use 1 to {NAME_BYTES_MAX} letters, digits, hyphens, underscores and dots");
+    Err(CommandError::invalid(format!("{:?} can't be the name of a {what}", shown(text)), remedy))
+}
+
+/// Checks that `text` can be the name of a header or a cookie: up to 64 bytes, see [`is_token`].
+///
+/// # Errors
+/// Returns an error that names `what`.
+pub(crate) fn token(text: &str, what: &str) -> Result<(), CommandError> {
+    if text.len() <= NAME_BYTES_MAX && is_token(text) {
+        return Ok(());
+    }
+    let remedy = format!("use 1 to {NAME_BYTES_MAX} letters, digits and hyphens");
     Err(CommandError::invalid(format!("{:?} can't be the name of a {what}", shown(text)), remedy))
 }
 

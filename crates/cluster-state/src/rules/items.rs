@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use spillway_types::ModelName;
+use spillway_types::{ModelName, SplitBy};
 
-use crate::limits::{ARMS_MAX, FALLBACKS_MAX, MODELS_EACH_MAX, PERMILLE, REGIONS_MAX};
+use crate::limits::{
+    ARMS_MAX, FALLBACKS_MAX, MODELS_EACH_MAX, PERMILLE, REGIONS_MAX, SETTINGS_BYTES_MAX,
+};
 use crate::records::{REQUESTS_ANY, REQUESTS_MAX};
 use crate::rules::{check, members, regions, tokens};
 use crate::state::{Done, Turn};
 use crate::{
     ApplyError, CommandError, Expect, Item, JoinToken, Key, KeyId, KeyRole, Limit, LimitScope,
-    Model, RecordKey, RefusalCode, RevokedCertificate, Route, Setting, SettingRule, Split, Tenant,
+    Model, RecordKey, RefusalCode, RevokedCertificate, Route, Setting, SettingRule, Split,
+    StickyArm, Tenant,
 };
 
 pub(super) fn put(turn: &mut Turn<'_>, item: &Item, expect: Expect) -> Result<Done, ApplyError> {
@@ -89,6 +92,10 @@ fn check_model(turn: &Turn<'_>, name: &ModelName, model: &Model) -> Result<(), C
         let cause = format!("a model would be tried again for {name}");
         return Err(CommandError::new(RefusalCode::Loop, cause, "name each fallback once"));
     }
+    if name.as_str() == Model::EVERY && (model.alias_of.is_some() || !model.fallbacks.is_empty()) {
+        let cause = "this name stands for every model without a price";
+        return Err(CommandError::invalid(cause, "give it a price alone"));
+    }
     let Some(target) = &model.alias_of else { return Ok(()) };
     check::model(target)?;
     let is_alias = |model: &Model| model.alias_of.is_some();
@@ -114,6 +121,10 @@ fn check_model(turn: &Turn<'_>, name: &ModelName, model: &Model) -> Result<(), C
 fn check_route(route: &Route) -> Result<(), CommandError> {
     check::residency(&route.residency)?;
     check::models(&route.models)?;
+    if route.settings.len() > SETTINGS_BYTES_MAX {
+        let remedy = format!("shorten them to {SETTINGS_BYTES_MAX} bytes");
+        return Err(CommandError::invalid("the route's settings are too long", remedy));
+    }
     route.path_prefix.as_deref().map_or(Ok(()), check::path)?;
     for (text, what) in [(&route.pool, "pool"), (&route.policy, "policy")] {
         if !text.is_empty() {
@@ -131,6 +142,7 @@ fn check_split(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), C
         check::model(&arm.model)?;
         arm.version.as_ref().map_or(Ok(()), |it| check::name(it.as_str(), "version"))?;
     }
+    check_arm_keys(turn, name, split)?;
     let names: BTreeSet<_> = split.arms.iter().map(|arm| &arm.name).collect();
     let whole: u32 = split.arms.iter().map(|arm| u32::from(arm.weight_permille)).sum();
     // Without a whole, some requests would have no arm.
@@ -155,6 +167,27 @@ fn check_split(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), C
             cause,
             "remove the alias, or rename the split",
         ));
+    }
+    Ok(())
+}
+
+/// Checks what arms are chosen by, and the cookie that keeps them.
+fn check_arm_keys(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), CommandError> {
+    if let Some(SplitBy::Header(name) | SplitBy::Cookie(name)) = &split.by {
+        check::token(name, "header or cookie")?;
+    }
+    let Some(StickyArm { cookie, .. }) = &split.sticky else { return Ok(()) };
+    check::token(cookie, "cookie")?;
+    if split.by == Some(SplitBy::Cookie(cookie.clone())) {
+        let cause = format!("{name} chooses its arms by the cookie {cookie} already");
+        return Err(CommandError::invalid(cause, "leave the sticky cookie out, or rename it"));
+    }
+    let has_it = |other: &Split| other.sticky.as_ref().is_some_and(|it| it.cookie == *cookie);
+    let mut others = turn.records.splits.iter().filter(|(other, _)| *other != name);
+    if let Some((other, _)) = others.find(|(_, other)| has_it(other)) {
+        let cause = format!("{other} keeps its arms by the cookie {cookie}");
+        let remedy = "give each split its own cookie";
+        return Err(CommandError::new(RefusalCode::InUse, cause, remedy));
     }
     Ok(())
 }

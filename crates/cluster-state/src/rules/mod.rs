@@ -7,6 +7,7 @@ mod items;
 mod leases;
 pub(crate) mod members;
 mod nodes;
+mod orders;
 mod regions;
 mod remove;
 mod replicas;
@@ -84,5 +85,6 @@ fn carry_out_command(turn: &mut Turn<'_>) -> Result<Done, ApplyError> {
         Command::SetNodeOperators { node, is_operator, expect } => {
             members::set_operators(turn, *node, *is_operator, *expect)
         }
+        Command::RecordOrder { what, refused } => orders::record(turn, what, refused.as_deref()),
     }
 }

@@ -8,18 +8,19 @@ use crate::limits::{
 use crate::state::Turn;
 use crate::{Command, CommandError, Records, RefusalCode};
 
-/// Checks that `command` may make a state of `bytes` larger. Replicas with their leases and health
-/// have room of their own, see [`check_replica`].
+/// Checks that `command` may make the records larger. Replicas with their leases and health have
+/// room of their own, see [`check_replica`]. Remembered outcomes and audit records don't count: they
+/// have bounds of their own, and their words differ between versions of the program.
 ///
 /// # Errors
 /// Returns [`RefusalCode::StateFull`] if there is no room.
-pub(crate) fn check(records: &Records, bytes: u64, command: &Command) -> Result<(), CommandError> {
+pub(crate) fn check(records: &Records, command: &Command) -> Result<(), CommandError> {
     let is_replica = matches!(command, Command::RegisterReplica { .. });
     // In a full state, operators must still be able to change and remove what is there.
     if !command.is_growth() || is_replica {
         return Ok(());
     }
-    if bytes - replica_bytes(records) <= STATE_BYTES_MAX {
+    if records.bytes() - replica_bytes(records) <= STATE_BYTES_MAX {
         return Ok(());
     }
     Err(full("all records together", STATE_BYTES_MAX))

@@ -1,8 +1,8 @@
 //! Nodes of two versions in one cluster, as a rolling upgrade has them.
 //!
-//! Wire version 1 is the only one, so the tests invent a later one, and version 1 is the older one:
-//! [`State`] is the state of a node of the older version, [`NewState`] that of a newer one. The
-//! newer version adds one setting, and one number to the state.
+//! The tests invent a wire version after the present one, which is the older one here: [`State`] is
+//! the state of a node of the older version, [`NewState`] that of a newer one. The newer version adds
+//! one setting, and one number to the state.
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
