@@ -172,8 +172,5 @@ pub fn force_new_cluster(folder: &Path, founder: &Founder) -> Result<ClusterId, 
 }
 
 fn new_cluster() -> Result<ClusterId, DiskError> {
-    random_id().map_err(|error| DiskError::Io {
-        what: "naming the cluster".to_owned(),
-        cause: error.to_string(),
-    })
+    random_id().map_err(|error| DiskError::io("naming the cluster")(std::io::Error::other(error)))
 }

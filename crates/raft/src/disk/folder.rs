@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use spillway_types::{ClusterId, DiskId, NodeId};
+use spillway_types::{ClusterId, DiskId, NodeId, NodeName};
 
 use super::device;
 use super::fault::DiskError;
@@ -77,10 +77,8 @@ impl Folder {
         make_folder(path)?;
         let new = match disk {
             Some(disk) => disk,
-            None => random_id().map_err(|error| DiskError::Io {
-                what: "naming the disk".into(),
-                cause: error.to_string(),
-            })?,
+            None => random_id()
+                .map_err(|error| DiskError::io("naming the disk")(std::io::Error::other(error)))?,
         };
         if !path.join(LOG).exists() {
             create_log(path, LogState::new(node, new))?;
@@ -88,7 +86,7 @@ impl Folder {
         let (file, entries) = open_log(path)?;
         let state = *file.state();
         if state.node != node {
-            return Err(DiskError::OtherNode { found: state.node, expected: node });
+            return Err(DiskError::OtherNumber { found: state.node, expected: node });
         }
         if let Some(expected) = disk.filter(|disk| *disk != state.disk) {
             return Err(DiskError::OtherDisk { found: state.disk, expected });
@@ -96,6 +94,21 @@ impl Folder {
         let files = device::files(path);
         let snapshots = Snapshots::open(files, path.join(SNAPSHOTS), state.disk)?;
         Self::of(file, entries, snapshots)
+    }
+
+    /// Refuses the folder of a node with another name. A log knows its node's name from the members;
+    /// before it has any, its node has promised nothing, and any node may have it.
+    pub(crate) fn check_name(&self, expected: &NodeName) -> Result<(), DiskError> {
+        let own = self.file.state().node;
+        let in_log = self.entries.iter().rev().find_map(EntryRecord::members);
+        let members =
+            in_log.or_else(|| self.snapshot.as_ref().map(|snapshot| &snapshot.head.members));
+        match members.and_then(|members| members.name_of(own)) {
+            Some(found) if found != *expected => {
+                Err(DiskError::OtherNode { found, expected: expected.clone() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Puts a log and the snapshots beside it together, if they fit.
@@ -147,7 +160,16 @@ fn usable_snapshot(
         return Err(fault.unwrap_or_else(|| DiskError::damaged("a snapshot is missing")));
     }
     for (path, fault) in damaged {
-        tracing::warn!(%fault, "a snapshot can't be read; another one and the log are used");
+        // Not the whole text of the fault, whose advice is for damage that can't be made good.
+        let what = match &fault {
+            DiskError::Damaged { what } => what.clone(),
+            fault => fault.to_string(),
+        };
+        tracing::warn!(
+            what,
+            "a snapshot was damaged and is put aside; the one before and the log replace it, so \
+             nothing is lost"
+        );
         snapshots.set_aside(&path)?;
     }
     Ok(newest)

@@ -3,6 +3,9 @@
 //! Blocking and without a thought of its own: it writes what it is told in one transaction, and
 //! when it is opened it proves that what it reads is what was written.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use redb::{Database, DatabaseError, Durability, ReadableDatabase, StorageBackend};
 use redb::{ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
@@ -10,6 +13,7 @@ use spillway_codec::{DecodeError, Wire};
 use spillway_types::{ClusterId, DiskId, NodeId};
 
 use super::commit_marker::{CommitMarker, Note};
+use super::disk_clock::DiskClock;
 use super::fault::DiskError;
 use crate::wire::{Ballot, EntryRecord, Point};
 
@@ -61,6 +65,8 @@ pub(crate) enum LogChange {
     TruncateFrom(u64),
     /// Removal of the entries up to this one, which a snapshot holds.
     Purge(Point),
+    /// Count of commits from which the file goes on, if it is greater than its own.
+    Serial(u64),
 }
 
 /// The log on disk.
@@ -68,6 +74,9 @@ pub(crate) struct LogFile {
     database: Database,
     commit_marker: Box<dyn CommitMarker>,
     state: LogState,
+    /// The count of commits that are on disk.
+    serial: Arc<AtomicU64>,
+    clock: Arc<DiskClock>,
 }
 
 impl std::fmt::Debug for LogFile {
@@ -93,16 +102,33 @@ impl LogFile {
         let state = read_state(&database)?;
         let entries = read_entries(&database)?;
         check(&state, &entries, commit_marker.read()?)?;
-        Ok((Self { database, commit_marker, state }, entries))
+        let serial = Arc::new(AtomicU64::new(state.serial));
+        let clock = Arc::default();
+        Ok((Self { database, commit_marker, state, serial, clock }, entries))
     }
 
     pub(crate) fn state(&self) -> &LogState {
         &self.state
     }
 
+    /// Returns the count of commits, which is kept up to date.
+    pub(crate) fn serial(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.serial)
+    }
+
+    /// Has writes to this file measured by `clock`.
+    pub(crate) fn timed_by(self, clock: Arc<DiskClock>) -> Self {
+        Self { clock, ..self }
+    }
+
     /// Writes all changes or none of them. They are on disk when this returns. After an error
     /// nothing can be said of them, and the file has to be opened again.
     pub(crate) fn write(&mut self, changes: &[LogChange]) -> Result<(), DiskError> {
+        let clock = Arc::clone(&self.clock);
+        clock.write(|| self.write_all(changes))
+    }
+
+    fn write_all(&mut self, changes: &[LogChange]) -> Result<(), DiskError> {
         let mut state = self.state;
         state.serial += 1;
         changes.iter().for_each(|change| note_change(&mut state, change));
@@ -111,6 +137,7 @@ impl LogFile {
         let promise = |state: &LogState| state.ballot.map(|ballot| (ballot.term, ballot.node));
         let is_vote = promise(&state) != promise(&self.state);
         self.state = state;
+        self.serial.store(state.serial, Ordering::Relaxed);
         // After the commit, never before: a note ahead of the log means that the disk lost a
         // commit.
         self.commit_marker.write(Note { disk: state.disk, serial: state.serial }, is_vote)
@@ -147,7 +174,10 @@ fn commit(
                 LogChange::Purge(upto) => {
                     log.retain_in(..=upto.index, |_, _| false).map_err(|e| other(e.into()))?;
                 }
-                LogChange::Cluster(_) | LogChange::Ballot(_) | LogChange::Committed(_) => {}
+                LogChange::Cluster(_)
+                | LogChange::Ballot(_)
+                | LogChange::Committed(_)
+                | LogChange::Serial(_) => {}
             }
         }
         let mut table = transaction.open_table(STATE).map_err(|error| other(error.into()))?;
@@ -188,6 +218,7 @@ fn note_change(state: &mut LogState, change: &LogChange) {
         LogChange::Ballot(ballot) => state.ballot = Some(*ballot),
         LogChange::Committed(committed) => state.committed = *committed,
         LogChange::Purge(upto) => state.purged = Some(*upto),
+        LogChange::Serial(serial) => state.serial = state.serial.max(*serial),
         LogChange::Append(..) | LogChange::TruncateFrom(_) => {}
     }
 }
@@ -244,8 +275,9 @@ fn opening(error: DatabaseError) -> DiskError {
             DiskError::InUse { folder: std::path::PathBuf::new() }
         }
         DatabaseError::UpgradeRequired(_) => DiskError::Newer { what: error.to_string() },
-        DatabaseError::Storage(redb::StorageError::Io(error)) => {
-            DiskError::io("opening the log")(error)
+        DatabaseError::Storage(redb::StorageError::Io(error)) => failed("opening the log", error),
+        DatabaseError::Storage(redb::StorageError::PreviousIo) => {
+            DiskError::io("opening the log")(std::io::Error::other(error))
         }
         error => DiskError::damaged(format!("the log: {error}")),
     }
@@ -253,7 +285,21 @@ fn opening(error: DatabaseError) -> DiskError {
 
 fn reading(error: impl Into<redb::Error>) -> DiskError {
     match error.into() {
-        redb::Error::Io(error) => DiskError::io("reading the log")(error),
+        redb::Error::Io(error) => failed("reading the log", error),
+        error @ redb::Error::PreviousIo => {
+            DiskError::io("reading the log")(std::io::Error::other(error))
+        }
         error => DiskError::damaged(format!("the log: {error}")),
+    }
+}
+
+/// The database reports content that it can't make sense of as an I/O error, too, as where a file was
+/// cut off or its first bytes changed.
+fn failed(what: &str, error: std::io::Error) -> DiskError {
+    match error.kind() {
+        std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof => {
+            DiskError::damaged(format!("{what}: {error}"))
+        }
+        _ => DiskError::io(what)(error),
     }
 }

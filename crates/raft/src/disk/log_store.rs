@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
 use std::ops::RangeBounds;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use openraft::storage::{IOFlushed, LogState as RaftLogState, RaftLogReader, RaftLogStorage};
@@ -30,6 +31,8 @@ struct LogShared {
     /// `None` once the log is closed.
     writer: Mutex<Option<Writer>>,
     snapshots: Snapshots,
+    /// The count of commits that are on disk.
+    serial: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -82,9 +85,10 @@ impl LogStore {
                 .map_err(|error| DiskError::Newer { what: error.to_string() })?;
             log.insert(entry, frame.len());
         }
+        let serial = file.serial();
         let writer = Writer::start(file, ended)?;
         let (log, writer) = (Mutex::new(log), Mutex::new(Some(writer)));
-        Ok(Self(Arc::new(LogShared { log, writer, snapshots })))
+        Ok(Self(Arc::new(LogShared { log, writer, snapshots, serial })))
     }
 
     /// The cluster that this log belongs to.
@@ -115,9 +119,60 @@ impl LogStore {
         self.forced(Vec::new()).await
     }
 
+    /// Writes what is known already, which shows whether the disk takes writes.
+    pub(crate) async fn check_disk(&self) -> Result<(), DiskError> {
+        let committed = self.log().committed.map(Point::from);
+        self.forced(vec![LogChange::Committed(committed)]).await
+    }
+
     /// Returns the reason why the log has stopped; `None` if it has not.
     pub(crate) fn fault(&self) -> Option<DiskError> {
         self.log().fault.clone()
+    }
+
+    /// Stops the log for a reason that is none of the disk's.
+    pub(crate) fn stop(&self, fault: &DiskError) {
+        note_fault(&mut self.log(), fault);
+    }
+
+    /// Returns the count of commits that are on disk.
+    pub(crate) fn serial(&self) -> u64 {
+        self.0.serial.load(Ordering::Relaxed)
+    }
+
+    /// Counts the start of a process: the disk of an earlier copy has not counted it. Written soon.
+    pub(crate) fn count_start(&self) {
+        // An error shows when something is written that somebody waits for.
+        drop(self.send(Job { changes: vec![LogChange::Serial(0)], done: None }));
+    }
+
+    /// Returns the first of these places up to the last committed entry at which this log has another
+    /// entry; and the index of that last entry. An entry of a later term than `term` contradicts
+    /// nothing: the leader of that term has lost its lead, and its own entry was never committed.
+    pub(crate) fn contradiction(
+        &self,
+        places: impl IntoIterator<Item = Point>,
+        term: u64,
+    ) -> Option<(u64, u64)> {
+        let log = self.log();
+        let committed = log.committed?.index;
+        let differs = |at: &Point| {
+            let own = log.entries.get(&at.index).map(|kept| Point::from(kept.entry.log_id));
+            at.index <= committed && own.is_some_and(|own| own != *at && own.term <= term)
+        };
+        places.into_iter().find(differs).map(|at| (at.index, committed))
+    }
+
+    /// Goes on from this count of commits at least; on disk when it returns.
+    pub(crate) async fn raise_serial(&self, serial: u64) -> Result<(), DiskError> {
+        self.forced(vec![LogChange::Serial(serial)]).await
+    }
+
+    /// Notes that something beside the log can't be written to its disk, for which openraft then stops.
+    pub(crate) fn failed(&self, what: &str, error: io::Error) -> io::Error {
+        let fault = DiskError::io(what)(error);
+        note_fault(&mut self.log(), &fault);
+        fault.into_io()
     }
 
     /// Bytes of entries since the last snapshot was made.
@@ -151,8 +206,7 @@ impl LogStore {
     fn send(&self, job: Job) -> Result<(), DiskError> {
         // Cloned, so that the lock is free while a slow disk makes this wait.
         let writer = self.writer().clone();
-        let closed = || DiskError::Io { what: "writing".into(), cause: "the log is closed".into() };
-        writer.ok_or_else(closed)?.send(job)
+        writer.ok_or_else(|| DiskError::closed("writing"))?.send(job)
     }
 
     /// Writes and waits until it is on disk.
@@ -160,9 +214,7 @@ impl LogStore {
         let (done, is_done) = oneshot::channel();
         let done = Box::new(move |result| drop(done.send(result)));
         self.send(Job { changes, done: Some(done) })?;
-        let written = is_done.await.unwrap_or_else(|_| {
-            Err(DiskError::Io { what: "writing the log".into(), cause: "it was dropped".into() })
-        });
+        let written = is_done.await.unwrap_or_else(|_| Err(DiskError::closed("writing the log")));
         self.noted(written)
     }
 
@@ -183,7 +235,8 @@ fn resumed(ballot: Ballot, node: NodeId) -> Ballot {
 
 fn note_fault(log: &mut Log, fault: &DiskError) {
     if log.fault.is_none() {
-        tracing::error!(%fault, "the replicated log stops");
+        // Whoever opened the log tells the operator, once.
+        tracing::debug!(%fault, "the replicated log stops");
         // Later faults only follow from the first one, which is the cause.
         let first = match fault {
             DiskError::Stopped(first) => (**first).clone(),
@@ -308,6 +361,14 @@ impl RaftLogStorage<Types> for LogStore {
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
         let from = last.map_or(0, |last| last.index + 1);
+        // Committed entries are carried out here, and were acknowledged. No leader may have others in
+        // their place unless most disks have lost them.
+        let committed = self.log().committed;
+        if let Some(committed) = committed.filter(|committed| committed.index >= from) {
+            let fault = DiskError::Overwritten { from, committed: committed.index };
+            self.stop(&fault);
+            return Err(fault.into_io());
+        }
         self.log().retain(|index| index < from);
         self.forced(vec![LogChange::TruncateFrom(from)]).await.map_err(DiskError::into_io)
     }

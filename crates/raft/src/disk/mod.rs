@@ -1,6 +1,7 @@
 //! Data that must survive a crash: the log, the vote, snapshots.
 
 mod commit_marker;
+mod disk_clock;
 mod fault;
 mod folder;
 mod log_file;
@@ -19,6 +20,7 @@ use disk_test::slow as device;
 #[cfg(not(test))]
 use system as device;
 
+pub use disk_clock::{DiskClock, DiskTimes};
 pub use fault::DiskError;
 pub(crate) use folder::Folder;
 pub use folder::{FolderOwner, discard_blank, owner_of};

@@ -48,10 +48,7 @@ impl Writer {
 
     /// Hands a job over; waits only if a great many do.
     pub(crate) fn send(&self, job: Job) -> Result<(), DiskError> {
-        self.0.send(job).map_err(|_| DiskError::Io {
-            what: "writing the log".to_owned(),
-            cause: "its thread has ended".to_owned(),
-        })
+        self.0.send(job).map_err(|_| DiskError::closed("writing the log"))
     }
 }
 

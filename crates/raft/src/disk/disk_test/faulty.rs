@@ -46,6 +46,9 @@ impl Power {
     }
 }
 
+/// ENOSPC of Linux.
+const NO_SPACE: i32 = 28;
+
 /// What happens to a write or a force.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Fault {
@@ -183,7 +186,7 @@ impl State {
     fn write(&mut self, write: Write) -> io::Result<()> {
         self.step()?;
         if self.fault == Fault::Full {
-            return Err(io::ErrorKind::StorageFull.into());
+            return Err(io::Error::from_raw_os_error(NO_SPACE));
         }
         apply(&mut self.seen, &write);
         self.pending.push(write);

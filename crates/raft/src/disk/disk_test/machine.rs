@@ -12,7 +12,7 @@ use openraft::RaftSnapshotBuilder;
 use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage, RaftStateMachine};
 use openraft::type_config::TypeConfigExt;
 use spillway_types::{DiskId, NodeId};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::faulty::{FaultyDisk, Power};
 use super::faulty_files::FaultyFiles;
@@ -135,7 +135,7 @@ impl Node {
             // An error means that nobody waits for the end.
             let _ = end.send(());
         })?;
-        let applied = Applied::new(Register::default());
+        let applied = Applied::new(Register::default(), watch::Sender::new(0));
         let newest = Arc::new(Mutex::new(folder.snapshot));
         let applier = Applier { applied, snapshots, log: log.clone(), newest };
         let mut node = Self { log, applier, ended };

@@ -66,7 +66,7 @@ async fn a_failing_disk_stops_the_log_with_its_reason() {
     disk.set(super::faulty::Fault::Full);
     assert!(log.save_vote(&Vote::new(2, NodeId(1))).await.is_err());
     let fault = log.fault().unwrap();
-    assert!(fault.to_string().contains("make room"), "{fault}");
+    assert!(fault.to_string().contains("Make room"), "{fault}");
     disk.set(super::faulty::Fault::None);
     assert!(log.save_vote(&Vote::new(3, NodeId(1))).await.is_err());
     assert_eq!(found(&disk).0.ballot.map(|ballot| ballot.term), Some(1));
