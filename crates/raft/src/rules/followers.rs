@@ -43,6 +43,13 @@ impl Followers {
         }
     }
 
+    /// A follower lacks what it had: what it said of its log counts no more.
+    pub(crate) fn lost(&mut self, ballot: Ballot, id: NodeId) {
+        if let Some(follower) = self.follower(ballot, id) {
+            follower.held = None;
+        }
+    }
+
     /// A follower has answered in this term what was sent at `sent`, and promised so much.
     pub(crate) fn answered(
         &mut self,
