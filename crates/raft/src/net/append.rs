@@ -85,12 +85,19 @@ impl<M: Machine> PeerServer<M> {
             if append.version > context.versions.own() {
                 return None;
             }
-            if !server.listens((sender.0, &sender.1), append.ballot) {
+            if !server.follows((sender.0, &sender.1), append.ballot).await {
+                return None;
+            }
+            if server.is_contradicted(&sender.1, &append) {
                 return None;
             }
             // Before it is taken in: by then this node follows, and knows whom.
             if append.ballot.term >= raft.metrics().borrow_watched().current_term {
                 heard.now();
+                let applied_next = server.applied_next();
+                let committed_next = append.committed.map_or(0, |at| at.index + 1);
+                let known_next = append.news.age.map_or(0, |age| age.next_index);
+                heard.committed(committed_next.max(known_next), applied_next);
             }
             unanswered.lock().unwrap_or_else(PoisonError::into_inner).push_back(Received {
                 ballot: append.ballot,
@@ -138,6 +145,29 @@ impl<M: Machine> PeerServer<M> {
         Answer::Took(Took { verdict, promise_ms, held, round_trips })
     }
 
+    /// Returns true if a leader's entries are others than those that are committed here. openraft takes
+    /// committed entries for equal by their index alone, and would make one log of two. Whether this
+    /// node or that leader is wrong is seen when most nodes have compared their states.
+    fn is_contradicted(&self, from: &Identity, append: &Append) -> bool {
+        let entries = append.entries.iter().map(EntryRecord::at);
+        let places = append.previous.into_iter().chain(entries);
+        let found = self.context.log.contradiction(places, append.ballot.term);
+        if let Some((index, committed)) = found
+            && self.context.comparison.contradict(self.context.now())
+        {
+            tracing::error!(
+                leader = %from, index, committed,
+                "the leader has another entry in the place of one that is committed here: it is not \
+                 followed"
+            );
+        }
+        found.is_some()
+    }
+
+    fn applied_next(&self) -> u64 {
+        self.applied.look(|_, index| index.map_or(0, |index| index + 1))
+    }
+
     /// Takes the leader's word on the age of what it says. It was under way for at most a round
     /// trip; how much of that can't be known.
     fn learn(&self, from: &Identity, received: &Received) {
@@ -146,8 +176,7 @@ impl<M: Machine> PeerServer<M> {
         let Some(Age { ms, next_index }) = received.news.age else { return };
         let age = Duration::from_millis(ms.into());
         let Some(as_of) = context.since_start(received.at).checked_sub(age + rtt) else { return };
-        let applied_next = self.applied.look(|_, index| index.map_or(0, |index| index + 1));
-        self.heard.receive(KnowledgeStatement { as_of, next_index }, applied_next);
+        self.heard.receive(KnowledgeStatement { as_of, next_index }, self.applied_next());
     }
 
     /// Goes by the leader's timers: they are good only if they are the same on all nodes.

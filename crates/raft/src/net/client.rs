@@ -15,7 +15,7 @@ use openraft::raft::{
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use spillway_types::NodeId;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::context::{Context, NetError};
 use super::pipeline::Pipeline;
@@ -142,15 +142,24 @@ impl PeerClient {
         call: &Call,
         option: &RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
+        let (Call::Vote(asked) | Call::PreVote(asked)) = call else {
+            return Err(unreachable(&NetError::Unexpected));
+        };
+        let begun = Instant::now();
         let answer = self.context.call((self.id, &self.member), call, option.soft_ttl()).await;
         match answer.map_err(|fault| unreachable(&fault))? {
-            Answer::Vote { ballot, .. } if !self.context.believes(self.id, ballot) => {
+            Answer::Vote { ballot, .. }
+                if ballot != asked.ballot && !self.context.believes(self.id, ballot) =>
+            {
                 Err(unreachable(&NetError::Unbelieved))
             }
             Answer::Vote { ballot, is_granted, last } => {
-                let (Call::Vote(asked) | Call::PreVote(asked)) = call else {
-                    return Err(unreachable(&NetError::Unexpected));
-                };
+                if ballot.term > asked.ballot.term {
+                    // It ends this candidacy, so the votes of a majority get time to arrive first:
+                    // one voter must not stop the election of another one.
+                    let pause = self.context.timing().heartbeat.min(option.soft_ttl());
+                    sleep_until(begun + pause).await;
+                }
                 // An answer to a question before the election is not on the other node's disk.
                 let is_kept = is_granted && matches!(call, Call::Vote(_));
                 if let Some(last) = last.filter(|_| is_kept && ballot == asked.ballot) {
@@ -198,7 +207,9 @@ impl PeerClient {
             }
             Some(Answer::Installed(ballot)) => {
                 sender.finish();
-                Ok(Vote::from(ballot))
+                // Of another leader only the term is believed: its own messages have to prove it.
+                let is_won = ballot == Ballot::from(&vote);
+                Ok(Vote::from(Ballot { is_won, ..ballot }))
             }
             Some(answer) => Err(NetError::of(answer)),
             None => Err(NetError::Unexpected),

@@ -12,6 +12,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use super::comparison::Comparison;
 use super::guard::Guard;
 use super::versions::Versions;
 use crate::disk::LogStore;
@@ -51,6 +52,8 @@ pub(crate) struct Context {
     pub(crate) versions: Versions,
     /// Knowledge of the members, by which senders are judged.
     pub(crate) guard: Guard,
+    /// What this node has learned by comparing itself with others.
+    pub(crate) comparison: Comparison,
     /// Time limit for a snapshot.
     pub(crate) snapshot_limit: Duration,
     /// Makes promises and keeps none, for tests of those who would notice.
@@ -72,6 +75,7 @@ pub(crate) struct Parts {
     pub(crate) voice: watch::Receiver<Voice>,
     pub(crate) wire_newest: WireVersion,
     pub(crate) snapshot_limit: Duration,
+    pub(crate) comparison: Comparison,
 }
 
 /// A node did not answer as it should.
@@ -85,17 +89,24 @@ pub(crate) enum NetError {
     Refused(CallError),
     #[error("no answer in time")]
     TimedOut,
+    #[error("the node gave the question up")]
+    Unanswered,
     #[error("an answer to another question")]
     Unexpected,
     #[error("no quorum has answered this leader for its lease")]
     Silent,
+    #[error("it lacks entries that it had confirmed")]
+    Lost,
     #[error("it names a later leader, which it has no vote on, or a term far ahead")]
     Unbelieved,
 }
 
 impl From<StreamError> for NetError {
     fn from(fault: StreamError) -> Self {
-        Self::Stream(fault.to_string())
+        match fault {
+            StreamError::GivenUp(_) => Self::Unanswered,
+            fault => Self::Stream(fault.to_string()),
+        }
     }
 }
 
@@ -116,7 +127,8 @@ impl NetError {
 
 impl Context {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { link, node, log, disk, timing, voice, wire_newest, snapshot_limit } = parts;
+        let Parts { link, node, log, disk, timing, voice, wire_newest, .. } = parts;
+        let Parts { snapshot_limit, comparison, .. } = parts;
         let promise = Promise::of_start(Duration::ZERO, log.is_blank());
         Self {
             link,
@@ -134,6 +146,7 @@ impl Context {
             distances: Mutex::default(),
             versions: Versions::new(wire_newest),
             guard: Guard::default(),
+            comparison,
             snapshot_limit,
             #[cfg(test)]
             breaks_promises: std::sync::atomic::AtomicBool::new(false),
@@ -187,6 +200,11 @@ impl Context {
     #[cfg(test)]
     pub(crate) fn is_held(&self) -> bool {
         !self.promise().is_free(self.now())
+    }
+
+    /// Returns true if the log has stopped.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.log.fault().is_some()
     }
 
     /// Returns the identity of this node.
@@ -264,7 +282,7 @@ async fn ask(
     send(&mut question.0, encode_call(call)).await?;
     question.0.finish();
     let answer = receiver.message::<Answer>().await?;
-    answer.ok_or_else(|| NetError::Stream("the stream ended before the answer".to_owned()))
+    answer.ok_or(NetError::Unanswered)
 }
 
 /// A call under way. Whoever gives up waiting takes it back: what a partition kept from the leader

@@ -11,14 +11,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::context::Context;
+use super::elections::{Elections, Voters};
 use crate::ids::Member;
-use crate::raft::Types;
+use crate::raft::{LogId, Members, Types};
 use crate::rules::isolation::Voice;
-use crate::rules::standing::{SenderStanding, Situation, is_near};
+use crate::rules::standing::{Claim, SenderStanding, Situation, is_near};
 use crate::wire::{Ballot, Candidacy};
-
-/// Shortest time between two cases in which a leader yields to a member without a vote.
-const YIELD_PERIOD: Duration = Duration::from_secs(60);
 
 type Metrics = openraft::RaftMetrics<Types>;
 
@@ -28,8 +26,8 @@ pub(crate) struct Guard {
     metrics: OnceLock<WatchReceiverOf<Types, Metrics>>,
     /// Names that a member has told this node, while its own log does not know them.
     vouched: std::sync::Mutex<std::collections::BTreeSet<NodeName>>,
-    /// Time at which this node last believed a member without a vote.
-    yielded: std::sync::Mutex<Option<Instant>>,
+    /// Elections as this node has seen them.
+    pub(super) elections: Elections,
     /// Latest wish of a leader to hand over.
     wanted: watch::Sender<Option<Wanted>>,
 }
@@ -43,6 +41,12 @@ struct Wanted {
     at: Instant,
 }
 
+impl Wanted {
+    fn is_for(&self, ballot: Ballot, limit: Duration) -> bool {
+        self.to == ballot.node && self.term < ballot.term && self.at.elapsed() < limit
+    }
+}
+
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Guard").finish_non_exhaustive()
@@ -52,6 +56,8 @@ impl std::fmt::Debug for Guard {
 impl Guard {
     /// Starts to follow the metrics of the log that runs.
     pub(crate) fn begin(&self, metrics: WatchReceiverOf<Types, Metrics>) {
+        // What the disk has is what this node voted before its restart.
+        self.elections.grant(Ballot::from(&metrics.borrow_watched().vote));
         // Only the start does it, once.
         drop(self.metrics.set(metrics));
     }
@@ -67,14 +73,32 @@ impl Guard {
         vouched.contains(name)
     }
 
-    /// Returns true if a leader may yield now to a member without a vote, and notes that it does.
-    fn may_yield(&self) -> bool {
-        let mut yielded = self.yielded.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let may = yielded.is_none_or(|at| at.elapsed() >= YIELD_PERIOD);
-        if may {
-            *yielded = Some(Instant::now());
-        }
-        may
+    /// Returns the latest ballot that this node knows.
+    pub(super) fn vote(&self) -> Option<Ballot> {
+        self.look(|metrics| Ballot::from(&metrics.vote))
+    }
+
+    /// Returns the voters; `None` before the log runs.
+    pub(super) fn voters(&self) -> Option<Voters> {
+        self.look(|metrics| {
+            let members = metrics.membership_config.membership();
+            let known = |id: NodeId| Some((id, members.get_node(&id)?.clone()));
+            let voters = members.voter_ids().filter_map(known).collect();
+            (members.get_joint_config().clone(), voters)
+        })
+    }
+
+    /// Returns true if a leader has said within `limit` that it hands over to the sender of
+    /// `ballot`.
+    pub(super) fn is_handed_over(&self, ballot: Ballot, limit: Duration) -> bool {
+        self.wanted.borrow().is_some_and(|wanted| wanted.is_for(ballot, limit))
+    }
+
+    /// Returns the members and the leader, as far as this node knows.
+    pub(super) fn members(&self) -> Option<(Members, Option<NodeId>)> {
+        self.look(|metrics| {
+            (metrics.membership_config.membership().clone(), metrics.current_leader)
+        })
     }
 
     fn look<R>(&self, look: impl FnOnce(&Metrics) -> R) -> Option<R> {
@@ -106,36 +130,60 @@ impl Context {
         judged.unwrap_or(Some(SenderStanding::Unjudged))
     }
 
-    /// Returns true if this node should listen to a sender as the leader or candidate of `ballot`.
-    /// `heard` is the time since a leader was heard; `None` for never.
-    pub(crate) fn listens(
+    /// Returns what this node knows of a sender and its ballot; `None` if the sender's number is
+    /// another node's. `heard` is the time since a leader was heard; `None` for never.
+    pub(crate) fn situation(
         &self,
         id: NodeId,
         from: &Identity,
         ballot: Ballot,
         heard: Option<Duration>,
-    ) -> bool {
-        let Some(standing) = self.standing(id, from) else { return false };
-        let seen = self.guard.look(|metrics| {
-            let leads = metrics.current_leader == Some(self.node);
-            (metrics.current_term, leads)
-        });
-        let (term, leads) = seen.unwrap_or_default();
-        let is_confirmed = leads && *self.voice.borrow() == Voice::Confirmed;
+    ) -> Option<Situation> {
+        let standing = self.standing(id, from)?;
+        let term = self.guard.look(|metrics| metrics.current_term).unwrap_or_default();
         // A leader was never heard, so the silence is as old as the start.
         let silence = heard.unwrap_or_else(|| self.now());
-        let situation = Situation {
+        Some(Situation {
             sender: id,
             standing,
-            is_followed: self.follows_now(id, ballot),
+            is_proven: ballot.is_won && self.backs(ballot),
             // A new node's term says nothing: the cluster that it joins may have had any number of
             // elections.
             term: (!self.log.is_blank()).then_some(term),
             // A leader whom a quorum answers hears no other leader, and that is no silence.
-            silence: if is_confirmed { Duration::ZERO } else { silence },
+            silence: if self.is_confirmed() { Duration::ZERO } else { silence },
             lease: self.timing().lease(),
-        };
-        situation.admits(ballot)
+        })
+    }
+
+    /// Returns true if this node leads and a quorum has answered it within its lease.
+    fn is_confirmed(&self) -> bool {
+        let leads = self.guard.look(|metrics| metrics.current_leader == Some(self.node));
+        leads == Some(true) && *self.voice.borrow() == Voice::Confirmed
+    }
+
+    /// Returns true if this node should believe that the sender of `ballot` leads. Asks the other
+    /// voters if it can't tell by itself.
+    pub(crate) async fn follows(&self, situation: Situation, ballot: Ballot) -> bool {
+        let is_admitted = situation.admits(Claim::Leader, ballot);
+        let may_be_proven = situation.standing != SenderStanding::Stranger
+            && situation.is_well_formed(Claim::Leader, ballot);
+        let follows = is_admitted || (may_be_proven && self.is_elected(ballot).await);
+        // Until openraft has taken the ballot in, further messages of the leader rest on this.
+        if follows && situation.term.is_none_or(|own| ballot.term >= own) {
+            self.guard.elections.grant(ballot);
+        }
+        follows
+    }
+
+    /// Returns a member, as the latest members in the log have it.
+    pub(super) fn member(&self, id: NodeId) -> Option<Member> {
+        self.guard.look(|metrics| metrics.membership_config.membership().get_node(&id).cloned())?
+    }
+
+    /// Returns the last entry that a follower of this leader has confirmed, as far as known.
+    pub(super) fn matched(&self, id: NodeId) -> Option<LogId> {
+        self.guard.look(|metrics| *metrics.replication.as_ref()?.get(&id)?).flatten()
     }
 
     /// Returns true if `id` won the election of `ballot`, which is the latest that this node knows.
@@ -158,17 +206,23 @@ impl Context {
     }
 
     /// Returns true if a later ballot in another node's answer is to be believed: only voters
-    /// decide who leads, and none of them leaps over terms. A member without a vote is believed
-    /// once a minute: one that lost its vote while it stood for election follows no leader of an
-    /// earlier term.
+    /// decide who leads, and none of them leaps over terms. A leader with a majority believes no
+    /// member, as a single answer would depose it. It notes the dispute: a member that stood for
+    /// election in vain follows no leader of an earlier term, so another node has to lead.
     pub(crate) fn believes(&self, id: NodeId, ballot: Ballot) -> bool {
         let believed = self.guard.look(|metrics| {
             let members = metrics.membership_config.membership();
+            let is_member = members.get_node(&id).is_some();
             let votes = members.voter_ids().any(|it| it == id);
-            let may_count = votes || (members.get_node(&id).is_some() && self.guard.may_yield());
-            is_near(ballot, metrics.current_term) && may_count
+            let is_later = ballot.term > metrics.current_term;
+            (is_member && is_near(ballot, metrics.current_term), votes, is_later)
         });
-        believed != Some(false)
+        let Some((may_count, votes, is_later)) = believed else { return true };
+        if may_count && is_later && self.is_confirmed() {
+            self.guard.elections.dispute(id);
+            return false;
+        }
+        may_count && votes
     }
 
     /// The leader of `ballot` has said, or says now, that it wants `to` to lead.
@@ -185,11 +239,7 @@ impl Context {
         let ballot = candidacy.ballot;
         let mut wanted = self.guard.wanted.subscribe();
         let is_it = |wanted: &Option<Wanted>| {
-            wanted.is_some_and(|it| {
-                it.to == ballot.node
-                    && it.term < ballot.term
-                    && it.at.elapsed() < 2 * timing.lease()
-            })
+            wanted.is_some_and(|wanted| wanted.is_for(ballot, 2 * timing.lease()))
         };
         timeout(timing.heartbeat, wanted.wait_for(is_it)).await.is_ok_and(|found| found.is_ok())
     }

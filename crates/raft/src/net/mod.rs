@@ -3,17 +3,23 @@
 
 mod append;
 mod client;
+mod compare;
+mod comparison;
 mod context;
+mod elections;
 mod guard;
 mod heard;
 mod parcels;
 mod pipeline;
+mod proof;
 mod read_index;
 mod server;
 mod versions;
 
 pub(crate) use append::round_trips;
 pub(crate) use client::PeerNetwork;
+pub(crate) use compare::compare_all;
+pub(crate) use comparison::Comparison;
 pub(crate) use context::{Context, Parts};
 pub(crate) use heard::LeaderContact;
 pub(crate) use read_index::read_index;

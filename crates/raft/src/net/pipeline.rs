@@ -223,6 +223,7 @@ where
             Verdict::Appended(at) if at.map(LogId::from) != request.last => {
                 return Err(NetError::Unexpected);
             }
+            Verdict::Conflict(_) if self.is_lost(&request) => return Err(NetError::Lost),
             Verdict::HigherVote(_) => {}
             Verdict::Appended(_) | Verdict::Conflict(_) => self.follows(&request, &took),
         }
@@ -233,8 +234,25 @@ where
                 let at = request.previous.unwrap_or_else(|| LogId::from(at));
                 Err(StreamAppendError::Conflict(at))
             }
-            Verdict::HigherVote(ballot) => Err(StreamAppendError::HigherVote(Vote::from(ballot))),
+            Verdict::HigherVote(ballot) => {
+                // Only the term is believed: the other leader's own messages have to prove it.
+                let ballot = Ballot { is_won: false, ..ballot };
+                Err(StreamAppendError::HigherVote(Vote::from(ballot)))
+            }
         })
+    }
+
+    /// Returns true if the follower lacks entries that it had confirmed, which openraft has to know
+    /// before it hears of it: otherwise it takes the answer for impossible, and never sends them.
+    fn is_lost(&self, request: &UnderWay) -> bool {
+        let Some(previous) = request.previous else { return false };
+        let Some(matched) = self.context.matched(self.id) else { return false };
+        let is_lost =
+            self.context.comparison.is_held_back(self.id, (previous, matched), self.context.now());
+        if is_lost {
+            self.context.followers.send_modify(|all| all.lost(request.ballot, self.id));
+        }
+        is_lost
     }
 
     /// The follower has shown that it follows.

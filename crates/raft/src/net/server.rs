@@ -18,11 +18,11 @@ use crate::error::ProposeError;
 use crate::machine::Machine;
 use crate::proposer::propose_here;
 use crate::raft::{LogId, Vote};
-use crate::rules::standing::SenderStanding;
+use crate::rules::standing::{Claim, SenderStanding, Situation};
 use crate::state_machine::{Applied, Raft, loaded};
 use crate::wire::{
-    Answer, Ballot, Call, CallError, Candidacy, Offer, Opening, Point, Purpose, WireVersion,
-    encode_answer,
+    Answer, Ballot, Call, CallError, Candidacy, Offer, Opening, Point, Purpose, Report,
+    WireVersion, encode_answer,
 };
 
 /// Answers other nodes.
@@ -76,6 +76,9 @@ impl<M: Machine> PeerServer<M> {
             },
             Purpose::Call => {
                 let Some(call) = receiver.message::<Call>().await? else { return Ok(()) };
+                if matches!(call, Call::Compare(_)) && !self.context.versions.compares() {
+                    return Ok(());
+                }
                 let answer = match (admitted, call) {
                     // Seeds ask this before they are in a cluster, so nobody with a certificate is
                     // refused.
@@ -122,17 +125,39 @@ impl<M: Machine> PeerServer<M> {
         }
     }
 
-    /// Returns true if this node should listen to the sender as the leader or candidate of
-    /// `ballot`.
-    pub(super) fn listens(&self, sender: (NodeId, &Identity), ballot: Ballot) -> bool {
+    /// Returns true if this node should listen to the sender as a candidate with `ballot`.
+    fn listens(&self, sender: (NodeId, &Identity), ballot: Ballot) -> bool {
+        let listens = self
+            .situation(sender, ballot)
+            .is_some_and(|situation| situation.admits(Claim::Candidate, ballot));
+        self.judged(sender.1, ballot, listens)
+    }
+
+    /// Returns true if this node should believe that the sender leads with `ballot`. May ask the
+    /// other voters, for a heartbeat.
+    pub(super) async fn follows(&self, sender: (NodeId, &Identity), ballot: Ballot) -> bool {
+        let follows = match self.situation(sender, ballot) {
+            Some(situation) => self.context.follows(situation, ballot).await,
+            None => false,
+        };
+        self.judged(sender.1, ballot, follows)
+    }
+
+    /// Returns what this node knows of a sender; `None` if the sender may have no say.
+    fn situation(&self, sender: (NodeId, &Identity), ballot: Ballot) -> Option<Situation> {
         // A removed node may still lead until another one has taken over from it.
-        let is_gone = self.is_removed(sender.1) && !self.context.follows_now(sender.0, ballot);
-        let listens =
-            !is_gone && self.context.listens(sender.0, sender.1, ballot, self.heard.age());
-        if !listens {
-            tracing::warn!(from = %sender.1, ?ballot, "it neither leads nor stands for election");
+        if self.is_removed(sender.1) && !self.context.follows_now(sender.0, ballot) {
+            return None;
         }
-        listens
+        self.context.situation(sender.0, sender.1, ballot, self.heard.age())
+    }
+
+    fn judged(&self, from: &Identity, ballot: Ballot, is_believed: bool) -> bool {
+        // A node may repeat its claim many times a second.
+        if !is_believed && self.context.guard.elections.is_news() {
+            tracing::warn!(%from, ?ballot, "its claim to lead or to stand for election is refused");
+        }
+        is_believed
     }
 
     fn is_removed(&self, from: &Identity) -> bool {
@@ -148,6 +173,11 @@ impl<M: Machine> PeerServer<M> {
             {
                 Answer::Refused(CallError::NotNow)
             }
+            Call::Vote(_) | Call::PreVote(_) | Call::Transfer { .. }
+                if !self.may_vote(id).await =>
+            {
+                Answer::Refused(CallError::NotNow)
+            }
             Call::Vote(candidacy) => self.vote(candidacy, false).await,
             Call::PreVote(candidacy) => self.vote(candidacy, true).await,
             Call::Transfer { from, .. } if !self.context.follows_soon(id, from).await => {
@@ -160,12 +190,36 @@ impl<M: Machine> PeerServer<M> {
                 self.context.versions.receive(from.node(), number);
                 Answer::Speaks(self.context.versions.own().number())
             }
+            Call::Backs => Answer::Backs(self.context.backed()),
+            Call::Compare(report) => self.compare(id, &report),
             Call::ReadIndex => match read_index(&self.raft, &self.context).await {
                 Ok(index) => Answer::ReadIndex(index),
                 Err(refusal) => Answer::Refused(refusal),
             },
             Call::Propose { command, limit_ms } => self.propose(from, command, limit_ms).await,
         }
+    }
+
+    /// Returns true if this node's disk is not from the past as far as it and the sender know. A node
+    /// that has just started asks the sender first, if its log has it as a member already.
+    async fn may_vote(&self, id: NodeId) -> bool {
+        let comparison = &self.context.comparison;
+        let member = self.context.member(id);
+        if let Some(member) = &member
+            && !comparison.is_known_to(id)
+        {
+            Box::pin(self.context.compare(&self.applied, id, member)).await;
+        }
+        let is_known = member.is_none() || comparison.is_known_to(id);
+        is_known && comparison.may_vote() && !self.context.is_stopped()
+    }
+
+    fn compare(&self, id: NodeId, report: &Report) -> Answer {
+        let Some(member) = self.context.member(id) else {
+            return Answer::Refused(CallError::NotNow);
+        };
+        self.context.receive(&self.applied, (id, &member), report);
+        Answer::Compared(self.context.report(&self.applied, (id, member.disk)))
     }
 
     /// The leader hands over, which nobody else can say.
@@ -195,11 +249,16 @@ impl<M: Machine> PeerServer<M> {
             self.raft.vote(request).await
         };
         match answered {
-            Ok(VoteResponse { vote, vote_granted, last_log_id }) => Answer::Vote {
-                ballot: (&vote).into(),
-                is_granted: vote_granted,
-                last: last_log_id.map(Point::from),
-            },
+            Ok(VoteResponse { vote, vote_granted, last_log_id }) => {
+                if vote_granted && !is_question {
+                    self.context.guard.elections.grant(candidacy.ballot);
+                }
+                Answer::Vote {
+                    ballot: (&vote).into(),
+                    is_granted: vote_granted,
+                    last: last_log_id.map(Point::from),
+                }
+            }
             Err(_) => Answer::Refused(CallError::Stopped),
         }
     }
@@ -231,7 +290,7 @@ impl<M: Machine> PeerServer<M> {
         sender: &mut StreamSender,
     ) -> Result<Answer, StreamError> {
         let Offer { ballot, head, transfer } = offer;
-        if !self.listens((id, from), ballot) {
+        if !self.follows((id, from), ballot).await {
             return Ok(Answer::Refused(CallError::NotNow));
         }
         let Some(mut place) = self.parcels.expect(from.node(), transfer, head.bytes) else {

@@ -8,6 +8,8 @@ use spillway_types::{ClusterId, DiskId, NodeId};
 
 use super::record::{Ballot, EntryRecord, MembersRecord, Point};
 use super::version::WireVersion;
+use crate::rules::agreement::StateDigest;
+use crate::rules::lineage::DiskCount;
 
 /// Bytes of entries in one [`Append`]: what a path of 20 Mbit/s carries in 400 ms.
 pub(crate) const APPEND_BYTES_MAX: usize = 1 << 20;
@@ -112,6 +114,26 @@ pub(crate) enum Call {
     Hello,
     /// Newest version that the sender speaks, and question for the receiver's.
     Speaks(u16),
+    /// Question for the ballot that the receiver follows or gave its vote. Programs without it give
+    /// no answer.
+    Backs,
+    /// What the sender knows of disks and states, and question for what the receiver knows. A
+    /// program that does not know it ends the stream.
+    Compare(Report),
+}
+
+/// What a node tells another one of disks and states.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Progress of the sender's disk.
+    pub(crate) count: DiskCount,
+    /// A few digests of the sender's state, with their indices.
+    pub(crate) digests: Vec<StateDigest>,
+    /// The count that an earlier process of the receiver's disk has told, if the present one is
+    /// behind it.
+    pub(crate) ahead: Option<u64>,
+    /// True if two processes speak as the receiver.
+    pub(crate) is_double: bool,
 }
 
 /// Candidacy of a node in an election.
@@ -191,6 +213,10 @@ pub(crate) enum Answer {
     Speaks(u16),
     /// Result of entries, and more.
     Took(Took),
+    /// The ballot that the node follows or gave its vote; `None` if there is none.
+    Backs(Option<Ballot>),
+    /// What the node that answers knows of disks and states.
+    Compared(Report),
 }
 
 /// The answer to entries.

@@ -11,7 +11,7 @@ mod wire_test;
 
 pub(crate) use message::{
     APPEND_BYTES_MAX, Addressee, Age, Answer, Append, Call, CallError, Candidacy, Introduction,
-    News, Offer, Opening, Parcel, Purpose, RoundTrip, SnapshotHead, Took, Verdict,
+    News, Offer, Opening, Parcel, Purpose, Report, RoundTrip, SnapshotHead, Took, Verdict,
 };
 pub(crate) use record::{Ballot, EntryRecord, MembersRecord, Point};
 pub use version::WireVersion;

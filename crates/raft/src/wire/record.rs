@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
-use spillway_types::{DiskId, NodeId};
+use spillway_types::{DiskId, NodeId, NodeName};
 
 use crate::ids::Member;
 use crate::raft::{CommandFrame, Entry, LogId, Members, Payload, Vote};
@@ -84,6 +84,14 @@ impl EntryRecord {
         Ok(Entry { log_id: self.at.into(), payload })
     }
 
+    /// Returns the members, if the entry is about them.
+    pub(crate) fn members(&self) -> Option<&MembersRecord> {
+        match &self.contents {
+            Contents::Members(members) => Some(members),
+            Contents::Blank | Contents::Command(_) => None,
+        }
+    }
+
     /// An entry that says who is in the cluster.
     pub(crate) fn of_members(at: Point, members: MembersRecord) -> Self {
         Self { at, contents: Contents::Members(members) }
@@ -133,6 +141,11 @@ impl MembersRecord {
     /// Returns a record with a single voter and no other member.
     pub(crate) fn only(id: NodeId, member: &Member) -> Self {
         Self { voters: vec![[id].into()], members: [(id, member.into())].into() }
+    }
+
+    /// Returns the name of a member; `None` if there is no such member.
+    pub(crate) fn name_of(&self, id: NodeId) -> Option<NodeName> {
+        self.members.get(&id).map(|member| member.name.as_str().into())
     }
 }
 

@@ -7,6 +7,7 @@ use super::*;
 use crate::disk::{LogState, Note};
 use crate::ids::Member;
 use crate::raft::{CommandFrame, Entry, Payload};
+use crate::rules::lineage::DiskCount;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
 
@@ -94,6 +95,8 @@ fn the_bytes_of_all_calls_are_those_on_file() {
         ("call_propose", Call::Propose { command, limit_ms: 5_000 }),
         ("call_hello", Call::Hello),
         ("call_speaks", Call::Speaks(1)),
+        ("call_backs", Call::Backs),
+        ("call_compare", Call::Compare(report())),
     ] {
         spillway_codec::golden::check(FOLDER, name, &call);
     }
@@ -123,6 +126,7 @@ fn the_bytes_of_all_answers_are_those_on_file() {
         ("answer_installed", Answer::Installed(ballot())),
         ("answer_hello", Answer::Hello(introduction())),
         ("answer_ready", Answer::Ready),
+        ("answer_compared", Answer::Compared(report())),
     ];
     for (name, answer) in refusals.into_iter().chain(answers) {
         spillway_codec::golden::check(FOLDER, name, &answer);
@@ -132,12 +136,18 @@ fn the_bytes_of_all_answers_are_those_on_file() {
     let higher = Took { verdict: Verdict::HigherVote(ballot()), ..took.clone() };
     for (name, answer) in [
         ("answer_speaks", Answer::Speaks(1)),
+        ("answer_backs", Answer::Backs(Some(ballot()))),
         ("answer_took", Answer::Took(took)),
         ("answer_took_conflict", Answer::Took(conflict)),
         ("answer_took_higher", Answer::Took(higher)),
     ] {
         spillway_codec::golden::check(FOLDER, name, &answer);
     }
+}
+
+fn report() -> Report {
+    let count = DiskCount { process: 9, began: 40, serial: 57, cleared: 0 };
+    Report { count, digests: vec![(300, 1 << 100)], ahead: Some(80), is_double: true }
 }
 
 fn version_of(frame: &[u8]) -> u16 {
