@@ -1,10 +1,14 @@
 //! Configuration of a node's log.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use spillway_tasks::TaskWatch;
 use spillway_types::{DiskId, NodeId, NodeName, RegionName};
+use tokio::sync::watch;
 
+use crate::disk::DiskClock;
 use crate::rules::budget::BudgetConfig;
 use crate::rules::timing::Timing;
 use crate::wire::WireVersion;
@@ -43,6 +47,13 @@ pub struct RaftConfig {
     /// Newest version of messages that this node speaks. An older version than the program's lets
     /// the node go back to a program of that version, until all nodes are upgraded.
     pub wire_newest: WireVersion,
+    /// Channel that gets the index after the last applied entry, on each change. A log that is opened
+    /// again after a fault continues the channel of the one before.
+    pub applied: watch::Sender<u64>,
+    /// Record of lost tasks, for the log's own.
+    pub watch: TaskWatch,
+    /// Clock of the disk, which a log that is opened again goes on with.
+    pub disk_clock: Arc<DiskClock>,
 }
 
 impl RaftConfig {
@@ -61,6 +72,9 @@ impl RaftConfig {
             budget: BudgetConfig::default(),
             snapshot_limit: Duration::from_secs(60),
             wire_newest: WireVersion::default(),
+            applied: watch::Sender::new(0),
+            watch: TaskWatch::default(),
+            disk_clock: Arc::default(),
         }
     }
 }

@@ -102,7 +102,9 @@ impl<M: Machine> Consensus<M> {
     #[must_use]
     pub fn status(&self) -> Status {
         let applied = self.applied.look(|_, index| index);
-        status::status(&self.raft, &self.context, &self.heard, applied)
+        let disk_times = self.config.disk_clock.times();
+        let status = status::status(&self.raft, &self.context, &self.heard, applied);
+        Status { disk_times, ..status }
     }
 
     /// Returns this node as the other nodes have to know it.
@@ -150,6 +152,37 @@ impl<M: Machine> Consensus<M> {
     pub async fn backup(&self, file: &Path) -> Result<(), DiskError> {
         let (meta, data) = self.applied.snapshot().map_err(DiskError::io("encoding the state"))?;
         backup::write(file, self.context.disk, &stored(&meta, data)).await
+    }
+
+    /// Writes to the disk and waits until it has confirmed that, for a log whose disk had a fault.
+    ///
+    /// # Errors
+    /// Returns an error if the disk still refuses.
+    pub async fn check_disk(&self) -> Result<(), DiskError> {
+        self.context.log.check_disk().await
+    }
+
+    /// Has this node vote with a disk from the past before a leader has brought it up to date: an
+    /// operator accepts that what the disk lacks may be lost. Returns false if the disk is not from
+    /// the past, as far as this node knows.
+    ///
+    /// # Errors
+    /// Returns an error if the disk refuses to keep that.
+    pub async fn trust_disk(&self) -> Result<bool, DiskError> {
+        let comparison = &self.context.comparison;
+        let Some(past) = comparison.forbidding_past() else { return Ok(false) };
+        // Beyond all counts that were told, so that the next process is taken for a later one.
+        self.context.log.raise_serial(past + 1).await?;
+        comparison.raised(past);
+        tracing::warn!("this node votes with a disk from the past, as an operator ordered");
+        Ok(true)
+    }
+
+    /// Returns true if the log has stopped because this node's state is another one than its cluster's:
+    /// to open it again would change nothing.
+    #[must_use]
+    pub fn is_apart(&self) -> bool {
+        self.context.log.fault().is_some_and(|fault| fault.is_apart())
     }
 
     /// Stops taking part and waits until the folder is closed. A leader should hand over the lead
@@ -211,7 +244,10 @@ impl<M: Machine> Consensus<M> {
 
 impl<M: Machine> Drop for Consensus<M> {
     fn drop(&mut self) {
-        self.context.link.serve_streams(None);
+        // After a shutdown the link may serve the streams of another log already.
+        if !self.stop.is_cancelled() {
+            self.context.link.serve_streams(None);
+        }
         self.stop.cancel();
         self.context.log.close();
     }

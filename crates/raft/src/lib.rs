@@ -21,12 +21,13 @@ mod rules;
 pub mod saved;
 mod state_machine;
 mod status;
+mod trouble;
 mod wire;
 
 pub use backup::{Founder, RestoreError, force_new_cluster, restore, restore_bytes};
 pub use config::{Compaction, RaftConfig};
 pub use consensus::{Consensus, Consistency, Former, Proposed, Read};
-pub use disk::{DiskError, FolderOwner, discard_blank, owner_of};
+pub use disk::{DiskClock, DiskError, DiskTimes, FolderOwner, discard_blank, owner_of};
 pub use error::{ChangeError, FormError, ProposeError, RaftStartError, ReadError};
 pub use ids::{Member, RandomnessError, random_id};
 pub use machine::{Machine, MachineError};
@@ -35,6 +36,7 @@ pub use rules::formation::{Seed, seed_ids};
 pub use rules::timing::Timing;
 pub use spillway_types::{ClusterId, DiskId, NodeId};
 pub use status::{Role, Status};
+pub use trouble::Trouble;
 pub use wire::WireVersion;
 
 /// Limit in bytes of the frame of a command. Larger data does not belong into a log that every node

@@ -14,6 +14,7 @@ use crate::machine::Machine;
 use crate::raft::{
     Answered, CommandFrame, LogId, Payload, Snapshot, SnapshotMeta, StoredMembers, Types,
 };
+use crate::rules::agreement::OwnDigests;
 use crate::wire::{Point, SnapshotHead};
 
 /// The part of openraft that runs on this node.
@@ -32,6 +33,7 @@ struct MachineState<M> {
     machine: M,
     last: Option<LogId>,
     members: StoredMembers,
+    digests: OwnDigests,
 }
 
 impl<M: Machine> MachineState<M> {
@@ -44,9 +46,16 @@ impl<M: Machine> MachineState<M> {
 }
 
 impl<M: Machine> Applied<M> {
-    pub(crate) fn new(machine: M) -> Arc<Self> {
-        let state = MachineState { machine, last: None, members: StoredMembers::default() };
-        Arc::new(Self { state: Mutex::new(state), next_index: watch::Sender::new(0) })
+    pub(crate) fn new(machine: M, next_index: watch::Sender<u64>) -> Arc<Self> {
+        // A channel that another log had before begins again, as the machine does.
+        next_index.send_replace(0);
+        let state = MachineState {
+            machine,
+            last: None,
+            members: StoredMembers::default(),
+            digests: OwnDigests::default(),
+        };
+        Arc::new(Self { state: Mutex::new(state), next_index })
     }
 
     /// Looks at the machine, with the index up to which it is applied. Nothing is applied
@@ -58,6 +67,18 @@ impl<M: Machine> Applied<M> {
 
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.next_index.subscribe()
+    }
+
+    /// Looks at the newest digests of the machine. Nothing is applied meanwhile, so it has to be
+    /// short.
+    pub(crate) fn digests<R>(&self, look: impl FnOnce(&OwnDigests) -> R) -> R {
+        look(&self.state().digests)
+    }
+
+    /// Changes the machine behind the log's back.
+    #[cfg(test)]
+    pub(crate) fn spoil(&self, change: impl FnOnce(&mut M)) {
+        change(&mut self.state().machine);
     }
 
     fn state(&self) -> MutexGuard<'_, MachineState<M>> {
@@ -91,6 +112,8 @@ impl<M: Machine> Applied<M> {
             }
         };
         state.last = Some(id);
+        let digest = state.machine.digest();
+        state.digests.applied(id.index, digest);
         // Readers that are told below want the lock at once.
         drop(state);
         self.tell(Some(id));
@@ -115,6 +138,10 @@ impl<M: Machine> Applied<M> {
         state.last = meta.last_log_id;
         state.members = meta.last_membership.clone();
         state.tell_members();
+        if let Some(last) = meta.last_log_id {
+            let digest = state.machine.digest();
+            state.digests.restored(last.index, digest);
+        }
         drop(state);
         self.tell(meta.last_log_id);
         Ok(())
@@ -187,7 +214,8 @@ impl<M: Machine> RaftStateMachine<Types> for Applier<M> {
                 // The log does not reach back to older ones: it starts again behind this one.
                 snapshots.only_newest()
             };
-            spawn_blocking(writing).await.map_err(io::Error::other)??;
+            let written = spawn_blocking(writing).await.map_err(io::Error::other)?;
+            written.map_err(|error| self.log.failed("writing a snapshot", error))?;
         }
         self.applied.restore(meta, &data)?;
         *lock(&self.newest) = Some(stored);
@@ -207,7 +235,9 @@ impl RaftSnapshotBuilder<Types> for Builder {
         let (meta, data) = taken?;
         let stored = stored(&meta, data.clone());
         let (snapshots, written) = (self.snapshots.clone(), stored.clone());
-        spawn_blocking(move || snapshots.write(&written)).await.map_err(io::Error::other)??;
+        let writing = spawn_blocking(move || snapshots.write(&written)).await;
+        let written = writing.map_err(io::Error::other)?;
+        written.map_err(|error| self.log.failed("writing a snapshot", error))?;
         self.log.snapshot_made();
         *lock(&self.newest) = Some(stored);
         Ok(Snapshot { meta, snapshot: data })

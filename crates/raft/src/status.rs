@@ -7,13 +7,18 @@ use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 use spillway_types::{ClusterId, DiskId, NodeId};
 
-use crate::disk::DiskError;
+use crate::disk::{DiskError, DiskTimes};
 use crate::ids::Member;
 use crate::machine::Machine;
 use crate::net::{Context, LeaderContact};
 use crate::rules::isolation::Voice;
 use crate::state_machine::Raft;
+use crate::trouble::Trouble;
 use crate::wire::Ballot;
+
+/// Time for which a node may lack what a leader that it hears had committed. A snapshot on a slow path
+/// takes less as a rule.
+const BEHIND_MAX: Duration = Duration::from_secs(15);
 
 /// Role of a node in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +52,8 @@ pub struct Status {
     pub role: Role,
     /// The latest term that it knows.
     pub term: u64,
-    /// The leader of that term, as far as this node knows. No proof that it leads now.
+    /// The leader of that term, while it is heard: this node if a quorum answers it, another one if
+    /// it was heard within its lease. `None` during an election. No proof that it leads now.
     pub leader: Option<NodeId>,
     /// The last entry in the log.
     pub last_index: Option<u64>,
@@ -74,8 +80,15 @@ pub struct Status {
     pub log_bytes: usize,
     /// Reason why the log has stopped, or why this node is in no cluster.
     pub fault: Option<String>,
-    /// Fault of the disk, if that is the reason.
-    pub disk_fault: Option<DiskError>,
+    /// Time since this node's part in the cluster started.
+    pub up: Duration,
+    /// What a person has to know besides a fault.
+    pub troubles: Vec<Trouble>,
+    /// True if this node must not be asked what the cluster agrees on: its state differs, or it hears
+    /// a leader and has not followed it for 15 s.
+    pub is_misled: bool,
+    /// Times that the disk takes.
+    pub disk_times: DiskTimes,
 }
 
 impl Status {
@@ -101,7 +114,10 @@ impl Status {
             matched: BTreeMap::new(),
             log_bytes: 0,
             fault: None,
-            disk_fault: None,
+            up: Duration::ZERO,
+            troubles: Vec::new(),
+            is_misled: false,
+            disk_times: DiskTimes::default(),
         }
     }
 }
@@ -129,13 +145,32 @@ pub(crate) fn status<M: Machine>(
     };
     let members = metrics.membership_config.membership();
     let replication = metrics.replication.iter().flatten();
+    let mut troubles = context.comparison.troubles(context.node, members, context.now());
+    let lacking = match &disk_fault {
+        None => lacking(context, heard, applied_index).filter(|lacking| *lacking > BEHIND_MAX),
+        // A full disk is no reason to serve nobody.
+        Some(_) => None,
+    };
+    troubles.extend(lacking.map(|lacking| Trouble::Behind { lacking }));
+    let is_apart = disk_fault.as_ref().is_some_and(DiskError::is_apart);
+    let is_own = |trouble: &Trouble| matches!(trouble, Trouble::StateDiffers { is_own: true, .. });
+    if is_apart
+        && !troubles.iter().any(is_own)
+        && let Some(own) = members.get_node(&context.node)
+    {
+        troubles.push(Trouble::StateDiffers { node: own.name.clone(), is_own: true });
+    }
+    let is_misled = lacking.is_some() || troubles.iter().any(is_own);
     Status {
         node: context.node,
         disk: context.disk,
         cluster: context.log.cluster(),
         role,
         term: metrics.current_term,
-        leader: metrics.current_leader,
+        leader: metrics.current_leader.filter(|leader| match *leader == context.node {
+            true => role == Role::Leader,
+            false => heard.age().is_some_and(|age| age < context.timing().lease()),
+        }),
         last_index: metrics.last_log_index,
         committed_index: metrics.local_committed.map(|id| id.index),
         applied_index,
@@ -151,7 +186,10 @@ pub(crate) fn status<M: Machine>(
             .collect(),
         log_bytes: context.log.bytes(),
         fault,
-        disk_fault,
+        up: context.now(),
+        is_misled,
+        troubles,
+        disk_times: DiskTimes::default(),
     }
 }
 
@@ -162,6 +200,18 @@ fn age(context: &Context, heard: &LeaderContact, applied_index: Option<u64>) -> 
     let word = context.word().filter(|word| word.next_index <= applied_next);
     let as_of = heard.as_of(applied_next).max(word.map(|word| word.as_of))?;
     Some(context.now().saturating_sub(as_of))
+}
+
+/// Returns the time for which something is missing here that a leader which is heard now had
+/// committed.
+fn lacking(
+    context: &Context,
+    heard: &LeaderContact,
+    applied_index: Option<u64>,
+) -> Option<Duration> {
+    // A node that hears nobody is cut off, which is another thing than not to follow.
+    heard.age().filter(|age| *age < context.timing().lease())?;
+    heard.lacking(applied_index.map_or(0, |index| index + 1))
 }
 
 /// Lets nothing rest on the followers' promises any more: the lead is about to be handed over to

@@ -1,9 +1,12 @@
 //! Start of a node's log.
 
+use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use openraft::{SnapshotPolicy, StepDownPolicy};
 use spillway_link::Link;
+use spillway_tasks::TaskWatch;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
@@ -17,11 +20,18 @@ use crate::config::RaftConfig;
 use crate::disk::{DiskError, Folder, LogStore};
 use crate::error::RaftStartError;
 use crate::machine::Machine;
-use crate::net::{Context, LeaderContact, Parts, PeerNetwork, PeerServer, Service, ask_all};
+use crate::net::{
+    Comparison, Context, LeaderContact, Parts, PeerNetwork, PeerServer, Service, ask_all,
+    compare_all,
+};
 use crate::rules::budget::Budget;
 use crate::rules::isolation::Voice;
+use crate::rules::lineage::SavedDisks;
+use crate::saved;
 use crate::state_machine::{Applied, Applier, Raft};
 
+/// File in the folder with what other nodes have told of their disks.
+const DISKS: &str = "disks";
 /// Entries in one message; their bytes are limited too.
 const APPEND_ENTRIES_MAX: u64 = 1_000;
 /// Backoff before a follower that can't be reached is tried again. The link dials the connection
@@ -34,17 +44,21 @@ pub(super) async fn start<M: Machine>(
     machine: M,
 ) -> Result<Consensus<M>, RaftStartError> {
     let raft_config = raft_config(&config)?;
-    let (folder, node, disk) = (config.folder.clone(), config.node, config.disk);
-    let opening = spawn_blocking(move || Folder::open(&folder, node, disk));
-    // redb may panic on a damaged page.
-    let folder = opening.await.map_err(|_| DiskError::damaged("the log can't be read"))??;
+    let node = config.node;
+    let (folder, kept) = open(&config).await?;
+    folder.check_name(&config.name)?;
     let (ended, closed) = oneshot::channel();
     let disk = folder.file.state().disk;
     let snapshots = folder.snapshots;
-    let log = LogStore::start(folder.file, folder.entries, snapshots.clone(), move || {
+    let file = folder.file.timed_by(Arc::clone(&config.disk_clock));
+    let log = LogStore::start(file, folder.entries, snapshots.clone(), move || {
         // An error means that nobody waits for the end.
         let _ = ended.send(());
     })?;
+    let comparison = Comparison::new(log.serial(), log.is_blank(), &kept);
+    if !log.is_blank() {
+        log.count_start();
+    }
     let (voice, heard_voice) = channel::channel(Voice::Confirmed);
     let parts = Parts {
         link,
@@ -55,9 +69,10 @@ pub(super) async fn start<M: Machine>(
         voice: heard_voice,
         wire_newest: config.wire_newest,
         snapshot_limit: config.snapshot_limit,
+        comparison,
     };
     let context = Arc::new(Context::new(parts));
-    let applied = Applied::new(machine);
+    let applied = Applied::new(machine, config.applied.clone());
     let applier = Applier {
         applied: Arc::clone(&applied),
         snapshots,
@@ -74,14 +89,18 @@ pub(super) async fn start<M: Machine>(
     let (served, shared) = (Arc::clone(&context), Arc::clone(&applied));
     let server = PeerServer::new(served, raft.clone(), shared, heard.clone());
     context.link.serve_streams(Some(Arc::new(Service(Arc::new(server)))));
-    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
     let steering = Steering::new(raft.clone(), Arc::clone(&context), config.steering_patience);
     let watch = LogWatch::new(steering, heard.clone(), voice);
-    let (stopped, asking) = (stop.clone(), ask_all(Arc::clone(&context), raft.clone()));
-    tasks.spawn(async move { stopped.run_until_cancelled(asking).await });
-    let stopped = stop.clone();
-    let compaction = config.compaction;
-    tasks.spawn(async move { stopped.run_until_cancelled(watch.run(compaction)).await });
+    let disks = config.folder.join(DISKS);
+    let comparing = compare_all(Arc::clone(&context), raft.clone(), Arc::clone(&applied), disks);
+    let (tasks, stop) = run(
+        &config.watch,
+        [
+            ("questions of the log", Box::pin(ask_all(Arc::clone(&context), raft.clone()))),
+            ("comparison of the log", Box::pin(comparing)),
+            ("watch on the log", Box::pin(watch.run(config.compaction))),
+        ],
+    );
     Ok(Consensus {
         raft,
         context,
@@ -94,6 +113,45 @@ pub(super) async fn start<M: Machine>(
         stop,
         closed: Mutex::new(Some(closed)),
     })
+}
+
+/// Task of a log, with its name.
+type LogTask = (&'static str, Pin<Box<dyn Future<Output = ()> + Send>>);
+
+/// Runs tasks until the returned token is cancelled.
+fn run(watch: &TaskWatch, all: [LogTask; 3]) -> (TaskTracker, CancellationToken) {
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    for (name, task) in all {
+        let stopped = stop.clone();
+        tasks.spawn(watch.clone().vital(name, async move {
+            stopped.run_until_cancelled(task).await;
+        }));
+    }
+    (tasks, stop)
+}
+
+/// Opens the folder, with what the last process has kept of other nodes' disks.
+async fn open(config: &RaftConfig) -> Result<(Folder, SavedDisks), DiskError> {
+    let (path, node, disk) = (config.folder.clone(), config.node, config.disk);
+    let clock = Arc::clone(&config.disk_clock);
+    let opening = spawn_blocking(move || {
+        clock.wait(|| {
+            let folder = Folder::open(&path, node, disk)?;
+            Ok((folder, kept(&path.join(DISKS))))
+        })
+    });
+    // redb may panic on a damaged page.
+    opening.await.map_err(|_| DiskError::unreadable())?
+}
+
+/// Reads what the last process has kept of other nodes' disks. Without it this node knows only less.
+fn kept(path: &Path) -> SavedDisks {
+    saved::load(path)
+        .unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %path.display(), "what was kept of other disks is lost");
+            None
+        })
+        .unwrap_or_default()
 }
 
 fn raft_config(config: &RaftConfig) -> Result<openraft::Config, RaftStartError> {

@@ -104,6 +104,14 @@ impl<M: Machine> Steering<M> {
             let has = |id: &NodeId| matched.and_then(|matched| *matched.get(id)?);
             return members.membership().voter_ids().max_by_key(has);
         }
+        if let Some(by) = self.context.take_dispute() {
+            let matched = metrics.replication.as_ref();
+            let has = |id: &NodeId| matched.and_then(|matched| *matched.get(id)?);
+            let others = members.membership().voter_ids().filter(|id| *id != me && *id != by);
+            let heir = others.max_by_key(has);
+            tracing::warn!(%by, ?heir, "a member claims a later term and refuses this leader");
+            return heir;
+        }
         let voters = members.membership().voter_ids().collect();
         let better = self.context.distances().better(me, &voters);
         self.placement.judge(self.context.since_start(now), better)

@@ -71,10 +71,43 @@ impl<M: Machine> LogWatch<M> {
                 }
                 std::mem::replace(current, voice) != voice
             });
+            self.mend(now, &metrics).await;
             self.campaign(now, &metrics).await;
             self.steering.look(now, &metrics).await;
             self.compact(compaction).await;
         }
+    }
+
+    /// Has openraft send again what followers have lost, and ends the time of a disk from the past.
+    async fn mend(&self, now: Instant, metrics: &Metrics) {
+        let comparison = &self.context.comparison;
+        comparison.keep_lost(metrics.replication.as_ref(), self.context.since_start(now));
+        for id in comparison.to_allow() {
+            if let Ok(Ok(())) = self.raft.trigger().allow_next_revert(&id, true).await {
+                tracing::error!(%id, "a follower lacks entries that it had confirmed: it gets them again");
+                comparison.allow(id);
+            }
+        }
+        if !comparison.is_settled() && self.is_whole(metrics) {
+            comparison.settle();
+        }
+        if let Some(past) = comparison.to_raise()
+            && self.context.log.raise_serial(past + 1).await.is_ok()
+        {
+            tracing::warn!("this node has again what its disk once had, and votes");
+            comparison.raised(past);
+        }
+    }
+
+    /// Returns true if this node has all that was ever committed: a quorum has confirmed a leader since
+    /// this node started, and all that was committed by then is here.
+    fn is_whole(&self, metrics: &Metrics) -> bool {
+        let mut voters = metrics.membership_config.membership().voter_ids();
+        let is_alone = voters.next() == Some(self.context.node) && voters.next().is_none();
+        let applied_next = metrics.last_applied.map_or(0, |last| last.index + 1);
+        let as_follower = self.heard.as_of(applied_next);
+        let word = self.context.word().filter(|word| word.next_index <= applied_next);
+        is_alone || as_follower.max(word.map(|word| word.as_of)) > Some(Duration::ZERO)
     }
 
     async fn campaign(&mut self, now: Instant, metrics: &Metrics) {
@@ -89,7 +122,9 @@ impl<M: Machine> LogWatch<M> {
         let timing = self.context.timing();
         // A candidate votes for itself, which this node may have promised its leader not to do.
         let is_free = self.context.promise().is_free(since_start(now));
-        if self.campaign.stands(since_start(now), &timing, seen, random) && is_free {
+        let sets = metrics.membership_config.membership().get_joint_config();
+        let may_stand = self.context.comparison.may_stand(self.context.node, sets);
+        if self.campaign.stands(since_start(now), &timing, seen, random) && is_free && may_stand {
             // An error means that the log ends.
             drop(self.raft.trigger().elect(true).await);
         }

@@ -6,6 +6,7 @@ use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
 use spillway_types::NodeId;
 use tempfile::TempDir;
+use tokio::sync::watch;
 
 use super::register::Register;
 use crate::disk::{Folder, LogStore};
@@ -20,7 +21,7 @@ impl StoreBuilder<Types, LogStore, Applier<Register>, TempDir> for Builder {
         let folder = Folder::open(path.path(), NodeId(0), None).unwrap();
         let snapshots = folder.snapshots.clone();
         let log = LogStore::start(folder.file, folder.entries, snapshots.clone(), || {}).unwrap();
-        let applied = Applied::new(Register::default());
+        let applied = Applied::new(Register::default(), watch::Sender::new(0));
         let newest = Arc::new(Mutex::new(folder.snapshot));
         Ok((path, log.clone(), Applier { applied, snapshots, log, newest }))
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::{World, until};
+use super::world::{PATIENCE, World, until};
 use crate::{Compaction, DiskError, RaftStartError};
 
 const NEAR: Duration = Duration::from_millis(4);
@@ -56,6 +56,24 @@ async fn a_log_that_was_half_made_is_made_anew() {
     world.start(0).await;
     world.form().await;
     world.set_somewhere(&[0], 1, 1).await;
+}
+
+/// Other nodes and readers on this one do not notice which log of the node it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_is_opened_again_follows_over_the_same_link() {
+    let mut world = World::three(NEAR).await;
+    world.set_somewhere(&[0], 1, 1).await;
+    let mut applied = world.log(2).applied();
+    world.reopen(2).await;
+    world.set_somewhere(&[0], 1, 2).await;
+    let index = world.log(0).digest().1.unwrap();
+    let followed = tokio::time::timeout(PATIENCE, applied.wait_for(|next| *next > index));
+    followed.await.unwrap().unwrap();
+    world.agree().await;
+    // The leader, too, which the others replace.
+    world.reopen(0).await;
+    world.set_somewhere(&[0, 1, 2], 1, 3).await;
+    world.agree().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,15 +14,17 @@ use crate::wire::{Answer, Append, Ballot, Call, Opening, Point, Purpose, Took, V
 const NEAR: Duration = Duration::from_millis(4);
 
 /// What a liar says, and how often it was asked.
-struct Liar {
+pub(super) struct Liar {
     lie: Lie,
     asked: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
-enum Lie {
+pub(super) enum Lie {
     /// There is a leader of a term from which hardly one is left.
     FarTerm,
+    /// It leads itself, in a term soon after the one that it is asked in.
+    NextTerm(NodeId),
     /// It has entries that nobody has written.
     LongLog,
     /// It has lost what it had.
@@ -31,10 +33,24 @@ enum Lie {
 
 const FAR: Ballot = Ballot { term: u64::MAX - 1, node: NodeId(4), is_won: true };
 
+fn next(term: u64, node: NodeId) -> Ballot {
+    Ballot { term: term + 3, node, is_won: true }
+}
+
 impl Lie {
+    fn vote(self, call: &Call) -> Ballot {
+        match (self, call) {
+            (Self::NextTerm(node), Call::Vote(asked) | Call::PreVote(asked)) => {
+                next(asked.ballot.term, node)
+            }
+            _ => FAR,
+        }
+    }
+
     fn answer(self, append: &Append) -> Answer {
         let term = append.ballot.term;
         let verdict = match self {
+            Self::NextTerm(node) => Verdict::HigherVote(next(term, node)),
             Self::FarTerm => Verdict::HigherVote(FAR),
             Self::LongLog => Verdict::Appended(Some(Point { term, index: 1_000_000 })),
             Self::NoLog => Verdict::Conflict(Point { term, index: 0 }),
@@ -55,8 +71,9 @@ impl StreamHandler for Liar {
                     drop(sender.message(&lie.answer(&append)).await);
                 }
             } else {
-                drop(receiver.message::<Call>().await);
-                let vote = Answer::Vote { ballot: FAR, is_granted: false, last: None };
+                let Ok(Some(call)) = receiver.message::<Call>().await else { return };
+                let ballot = lie.vote(&call);
+                let vote = Answer::Vote { ballot, is_granted: false, last: None };
                 drop(sender.message(&vote).await);
             }
             sender.finish();
@@ -69,7 +86,7 @@ impl StreamHandler for Liar {
 }
 
 /// A link that answers with lies.
-fn lying(link: &Link, lie: Lie) -> Arc<Liar> {
+pub(super) fn lying(link: &Link, lie: Lie) -> Arc<Liar> {
     let liar = Arc::new(Liar { lie, asked: AtomicUsize::new(0) });
     link.serve_streams(Some(liar.clone()));
     liar

@@ -117,3 +117,35 @@ async fn commits_that_need_the_slow_disk_take_its_time_and_the_leader_stays() {
         make_slow(&world, slow_at, FAST);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_times_of_the_disk_go_on_in_a_log_that_is_opened_again() {
+    let mut world = World::new(1, NEAR);
+    world.start_all().await;
+    world.form().await;
+    world.leader().await;
+    for value in 0..10 {
+        world.set(0, 1, value).await.unwrap();
+    }
+    let before = world.log(0).status().disk_times;
+    world.reopen(0).await;
+    let after = world.log(0).status().disk_times;
+    assert!(after.writes > before.writes && after.total > before.total, "{before:?}, {after:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_write_that_waits_for_the_disk_is_seen_and_so_is_its_end() {
+    let mut world = World::new(1, NEAR);
+    world.start_all().await;
+    world.form().await;
+    world.leader().await;
+    make_slow(&world, 0, SLOW);
+    let waiting = || world.log(0).status().disk_times.waiting;
+    let seen = until("the wait", || waiting().is_some_and(|waiting| waiting > SLOW / 5));
+    let (written, ()) = tokio::join!(world.set(0, 1, 1), seen);
+    written.unwrap();
+    make_slow(&world, 0, FAST);
+    until("the end of the wait", || waiting().is_none()).await;
+    let times = world.log(0).status().disk_times;
+    assert!(times.writes > 0 && times.total > SLOW, "{times:?}");
+}

@@ -8,7 +8,8 @@ use spillway_link::Link;
 
 use super::world::{LIMIT, World, until};
 use crate::NodeId;
-use crate::wire::{Answer, Ballot, Call, CallError, Candidacy, Point, Purpose};
+use crate::rules::lineage::DiskCount;
+use crate::wire::{Answer, Ballot, Call, CallError, Candidacy, Point, Purpose, Report};
 
 const NEAR: Duration = Duration::from_millis(4);
 
@@ -66,6 +67,11 @@ async fn leaderless() -> Asked {
     })
     .await;
     let thief = world.thief(0).await;
+    // A node that has started votes for nobody who has not said what it knows of the node's disk.
+    let count = DiskCount { process: 1, began: 1_000, serial: 1_000, cleared: 0 };
+    let report = Report { count, digests: Vec::new(), ahead: None, is_double: false };
+    let said = world.say(&thief, (1, 2), (Purpose::Call, Call::Compare(report))).await;
+    assert!(matches!(said, Some(Answer::Compared(_))), "{said:?}");
     Asked { world, thief }
 }
 

@@ -10,12 +10,13 @@ use spillway_link::delayed::{Path, Paths};
 use spillway_link::{Identity, Link, PeerConfig};
 use spillway_testkit::{Certificates, RefuseAll, as_peer, identity};
 pub(super) use spillway_testkit::{PATIENCE, eventually as until};
+use tokio::sync::watch;
 
 use super::register::{Before, Change, Register};
 use crate::wire::{Addressee, Answer, Opening, Purpose};
 use crate::{
-    ClusterId, Compaction, Consensus, Consistency, Member, NodeId, ProposeError, Proposed,
-    RaftConfig, RaftStartError, ReadError, Role, Seed, Timing, Urgency, WireVersion,
+    ClusterId, Compaction, Consensus, Consistency, DiskClock, Member, NodeId, ProposeError,
+    Proposed, RaftConfig, RaftStartError, ReadError, Role, Seed, Timing, Urgency, WireVersion,
 };
 
 /// How long a command may take in tests.
@@ -43,6 +44,10 @@ pub(super) struct TestNode {
     pub(super) name: String,
     pub(super) folder: PathBuf,
     pub(super) up: Option<Up>,
+    /// Channel of all logs that the node opens.
+    applied: watch::Sender<u64>,
+    /// Clock of its disk, likewise.
+    disk_clock: Arc<DiskClock>,
 }
 
 /// What runs of a node.
@@ -83,7 +88,14 @@ impl World {
         let number = self.nodes.len() + 1;
         let name = format!("n{number}");
         let folder = self.certificates.folder().join(format!("data-{number}"));
-        self.nodes.push(TestNode { id: NodeId(number as u64), name, folder, up: None });
+        self.nodes.push(TestNode {
+            id: NodeId(number as u64),
+            name,
+            folder,
+            up: None,
+            applied: watch::Sender::new(0),
+            disk_clock: Arc::default(),
+        });
     }
 
     pub(super) async fn start_all(&mut self) {
@@ -102,16 +114,36 @@ impl World {
         let paths = Paths::new(at as u64);
         config.paths = Some(Arc::clone(&paths));
         let link = Arc::new(Link::start(config, Arc::new(RefuseAll)).unwrap());
+        let config = self.raft_config(at);
+        let log = Consensus::start(config, Arc::clone(&link), Register::default()).await?;
+        self.nodes[at].up = Some(Up { link, paths, log });
+        self.introduce();
+        Ok(())
+    }
+
+    fn raft_config(&self, at: usize) -> RaftConfig {
+        let node = &self.nodes[at];
         let mut config =
             RaftConfig::new(node.id, node.name.as_str().into(), "r".into(), node.folder.clone());
         config.timing = self.timing;
         config.compaction = self.compaction;
         config.wire_newest = self.wire_newest;
         config.steering_patience = self.steering_patience;
-        let log = Consensus::start(config, Arc::clone(&link), Register::default()).await?;
+        config.applied = node.applied.clone();
+        config.disk_clock = Arc::clone(&node.disk_clock);
+        config
+    }
+
+    /// Closes the log of a node and opens it again over the same link, as after a fault of its disk.
+    pub(super) async fn reopen(&mut self, at: usize) {
+        let config = self.raft_config(at);
+        let Up { link, paths, log: before } = self.nodes[at].up.take().unwrap();
+        before.shutdown().await;
+        let log = Consensus::start(config, Arc::clone(&link), Register::default()).await.unwrap();
+        log.check_disk().await.unwrap();
+        // Last, as a task may still hold it.
+        drop(before);
         self.nodes[at].up = Some(Up { link, paths, log });
-        self.introduce();
-        Ok(())
     }
 
     /// Tells all links of each other.
