@@ -18,10 +18,11 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// stamp. In an idle cluster two or three nodes do so twice a minute.
 pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
     while let Some(this) = control_plane.upgrade() {
-        if this.status().role == Role::Stopped {
-            return;
-        }
-        if this.look(|state| state.is_time_due(&this.config.name, unix_ms(SystemTime::now()))) {
+        // A log that has stopped is opened again.
+        let is_stopped = this.status().role == Role::Stopped;
+        if !is_stopped
+            && this.look(|state| state.is_time_due(&this.config.name, unix_ms(SystemTime::now())))
+        {
             let command = Command::RegisterNode { node: this.spec() };
             match this.propose(command, Actor::Node, None, LIMIT).await {
                 Ok(done) => tracing::trace!(index = done.index, "said the time"),

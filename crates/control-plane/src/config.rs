@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use spillway_cluster_state::Fingerprint;
 use spillway_raft::{Compaction, Seed};
+use spillway_tasks::TaskWatch;
 use spillway_types::{NodeName, RegionName};
 
 /// Configuration of a node's part in the control plane.
@@ -30,6 +31,8 @@ pub struct ControlPlaneConfig {
     pub is_operator: bool,
     /// Longest round-trip time between voters, as assumed before it is measured.
     pub rtt_max: Duration,
+    /// Record of lost tasks, for those of the control plane and its log.
+    pub watch: TaskWatch,
 }
 
 /// Returns the rule for shortening the log. Tests shorten early, so that nodes in them start from

@@ -11,7 +11,8 @@ use spillway_cluster_state::{
 };
 use spillway_link::{Link, PeerConfig};
 use spillway_raft::{
-    ChangeError, Consensus, Consistency, DiskError, DiskId, Read, ReadError, Status,
+    ChangeError, Consensus, Consistency, DiskClock, DiskError, DiskId, Read, ReadError, Role,
+    Status,
 };
 use spillway_types::{NodeName, RegionName, unix_ms};
 use tokio::sync::watch;
@@ -28,10 +29,18 @@ use crate::machine::StateMachine;
 /// A node's part in the control plane: the replicated state, and the ways to read and change it.
 pub struct ControlPlane {
     pub(crate) config: ControlPlaneConfig,
-    /// The log; empty until a cluster has given this node a number.
-    pub(crate) log: OnceLock<Consensus<StateMachine>>,
-    /// Identity of this node's folder, with a log or before.
-    pub(crate) disk: DiskId,
+    /// The log; empty until a cluster has given this node a number, or while its folder can't be
+    /// used. Another one after a fault of the disk.
+    pub(crate) log: ArcSwapOption<Consensus<StateMachine>>,
+    /// Reason why there is no log that runs; empty while there is one.
+    pub(crate) halted: ArcSwapOption<String>,
+    pub(crate) started: Instant,
+    /// Clock of the disk, for all logs that are opened one after the other.
+    pub(crate) disk_clock: Arc<DiskClock>,
+    /// Identity that the folder of a joining node gets.
+    pub(crate) joins_as: OnceLock<DiskId>,
+    /// Index after the last applied entry, sent on each change.
+    pub(crate) applied: watch::Sender<u64>,
     pub(crate) link: Arc<Link>,
     /// Peers that the config gave to the link.
     pub(crate) contacts: Vec<PeerConfig>,
@@ -67,10 +76,13 @@ impl ControlPlane {
         limit: Duration,
         look: impl FnOnce(&State) -> R,
     ) -> Result<Read<R>, ReadError> {
-        let Some(log) = self.log.get() else {
-            return match consistency {
-                Consistency::Stale => Ok(Read { value: self.look(look), index: None, age: None }),
-                Consistency::Linearizable => Err(ReadError::NoQuorum { leader: None }),
+        let Some(log) = self.log() else {
+            return match (consistency, self.halted.load_full()) {
+                (Consistency::Stale, _) => {
+                    Ok(Read { value: self.look(look), index: None, age: None })
+                }
+                (Consistency::Linearizable, Some(why)) => Err(ReadError::Stopped((*why).clone())),
+                (Consistency::Linearizable, None) => Err(ReadError::NoQuorum { leader: None }),
             };
         };
         // Everything that must be visible is applied here first; then `look` is called exactly
@@ -104,7 +116,8 @@ impl ControlPlane {
     #[must_use]
     pub fn known(&self) -> Arc<State> {
         let published = self.published();
-        if self.look(State::applied) == published.applied() {
+        // A log that was opened again begins behind what was published.
+        if self.look(State::applied) <= published.applied() {
             return published;
         }
         Arc::new(self.look(Clone::clone))
@@ -129,14 +142,28 @@ impl ControlPlane {
     /// Returns the status of the log, with the reason if this node is in no cluster.
     #[must_use]
     pub fn status(&self) -> Status {
-        let outside = || Status::outside(self.disk);
-        let mut status = self.log.get().map_or_else(outside, Consensus::status);
+        let log = self.log();
+        let outside = || Status {
+            up: self.started.elapsed(),
+            disk_times: self.disk_clock.times(),
+            ..Status::outside(self.disk())
+        };
+        let mut status = log.map_or_else(outside, |log| Consensus::status(&log));
         if *self.removed.borrow() {
             status.fault = Some(join::removed_reason());
+        } else if let Some(why) = self.halted.load_full() {
+            status.role = Role::Stopped;
+            status.fault = Some((*why).clone());
         } else if status.fault.is_none() {
             status.fault = self.trouble.load_full().map(|why| (*why).clone());
         }
         status
+    }
+
+    /// Returns true while there is no log that runs, for a fault of the disk as a rule.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.halted.load().is_some()
     }
 
     /// Returns the members that another member named to this node; empty after
@@ -150,7 +177,7 @@ impl ControlPlane {
     pub fn forget_met(&self) {
         if !self.met.load().is_empty() {
             self.met.store(Arc::default());
-            if let Some(log) = self.log.get() {
+            if let Some(log) = self.log() {
                 log.vouch([]);
             }
         }
@@ -163,9 +190,13 @@ impl ControlPlane {
         self.removed.subscribe()
     }
 
-    /// Returns name and region of the leader; `None` if none is known.
+    /// Returns name and region of the leader; `None` if none is known, or if it takes no orders yet
+    /// because the cluster is not formed.
     #[must_use]
     pub fn leader(&self) -> Option<(NodeName, RegionName)> {
+        if self.look(|state| state.cluster().is_none()) {
+            return None;
+        }
         let status = self.status();
         let member = status.members.get(&status.leader?)?;
         Some((member.name.clone(), member.region.clone()))
@@ -174,8 +205,7 @@ impl ControlPlane {
     /// Returns a channel with the index after the last applied entry, updated on each change.
     #[must_use]
     pub fn applied(&self) -> watch::Receiver<u64> {
-        // Without a log nothing is applied, so the published index stands in.
-        self.log.get().map_or_else(|| self.publications(), Consensus::applied)
+        self.applied.subscribe()
     }
 
     /// Returns the changes of all entries after `index`.
@@ -202,10 +232,28 @@ impl ControlPlane {
         let found = members.iter().find(|(_, member)| member.name == *to);
         let unknown = || ChangeError::Refused(NoSuchNodeError(to.clone()).to_string());
         let (id, _) = found.ok_or_else(unknown)?;
-        match self.log.get() {
+        match self.log() {
             Some(log) => log.transfer_leader(*id, limit).await,
             None => Err(ChangeError::NotLeader { leader: None }),
         }
+    }
+
+    /// Has this node vote with a disk from the past before a leader has brought it up to date.
+    /// Returns false if the disk is not from the past, as far as this node knows.
+    ///
+    /// # Errors
+    /// Returns an error if there is no log, or if the disk refuses to keep that.
+    pub async fn trust_disk(&self) -> Result<bool, DiskError> {
+        match self.log() {
+            Some(log) => log.trust_disk().await,
+            None => Err(DiskError::Empty { folder: self.config.folder.clone() }),
+        }
+    }
+
+    /// Returns the name of this node.
+    #[must_use]
+    pub fn name(&self) -> &NodeName {
+        &self.config.name
     }
 
     /// Writes the state into `file`.
@@ -213,17 +261,17 @@ impl ControlPlane {
     /// # Errors
     /// Returns an error if there is no log, or if the file can't be written.
     pub async fn backup(&self, file: &Path) -> Result<(), DiskError> {
-        match self.log.get() {
+        match self.log() {
             Some(log) => log.backup(file).await,
             None => Err(DiskError::Empty { folder: self.config.folder.clone() }),
         }
     }
 
-    /// Returns a digest that is equal on all nodes with the same index, and that index.
+    /// Returns a digest of what nodes act on, equal on all nodes with the same index, and that index.
     #[must_use]
     pub fn digest(&self) -> (u128, Option<u64>) {
-        let none = || (State::new().digest().to_u128(), None);
-        self.log.get().map_or_else(none, Consensus::digest)
+        let none = || (State::new().facts_digest().to_u128(), None);
+        self.log().map_or_else(none, |log| log.digest())
     }
 
     /// Hands over the leadership and stops taking part.
@@ -233,13 +281,39 @@ impl ControlPlane {
         self.tasks.wait().await;
         self.link.serve_joins(None);
         self.hand_over().await;
-        if let Some(log) = self.log.get() {
+        if let Some(log) = self.log() {
             log.shutdown().await;
         }
     }
 
+    /// Returns the log; `None` if there is none yet.
+    pub(crate) fn log(&self) -> Option<Arc<Consensus<StateMachine>>> {
+        self.log.load_full()
+    }
+
+    /// Returns the identity of this node's folder: 0 while it is not known.
+    pub(crate) fn disk(&self) -> DiskId {
+        let joins_as = || self.joins_as.get().copied().unwrap_or(DiskId(0));
+        self.log().map_or_else(joins_as, |log| log.disk())
+    }
+
+    /// Notes why there is no log that runs, and logs the reason if it is another than before.
+    pub(crate) fn halt(&self, why: &(impl ToString + ?Sized)) {
+        let why = why.to_string();
+        if self.halted.load().as_deref() != Some(&why) {
+            tracing::error!("the replicated log has stopped: {why}. Clients are served meanwhile");
+            self.halted.store(Some(Arc::new(why)));
+        }
+    }
+
+    /// Returns true if this node may propose operators' orders.
+    #[must_use]
+    pub fn may_order(&self) -> bool {
+        self.look(|state| state.may_order(&self.config.name))
+    }
+
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
-        match self.log.get() {
+        match self.log() {
             Some(log) => log.look(|machine| look(machine.state())),
             None => look(&self.published()),
         }

@@ -10,7 +10,7 @@ use spillway_cluster_state::{
     State,
 };
 use spillway_link::{Identity, Link};
-use spillway_raft::{Consistency, ProposeError, Role, Seed, Urgency};
+use spillway_raft::{Consistency, ProposeError, RaftStartError, Role, Seed, Urgency};
 use spillway_testkit::{Certificates, PATIENCE, eventually, identity, introduce, retried};
 
 use crate::{ControlPlane, ControlPlaneConfig};
@@ -56,11 +56,15 @@ impl World {
         identity(seed.region.as_str(), seed.name.as_str())
     }
 
-    fn data(&self, at: usize) -> PathBuf {
+    pub(crate) fn data(&self, at: usize) -> PathBuf {
         self.certificates.folder().join(format!("data-{}", self.seeds[at].name))
     }
 
     pub(crate) async fn start(&mut self, at: usize) {
+        self.try_start(at).await.unwrap();
+    }
+
+    pub(crate) async fn try_start(&mut self, at: usize) -> Result<(), RaftStartError> {
         let me = self.identity(at);
         let (region, name) = (me.region().clone(), me.node().clone());
         let link = self.certificates.start_link(region.as_str(), name.as_str());
@@ -74,10 +78,12 @@ impl World {
             join_token: None,
             is_operator: true,
             rtt_max: Duration::from_millis(20),
+            watch: Default::default(),
         };
-        let control_plane = ControlPlane::start(config, Arc::clone(&link)).await.unwrap();
+        let control_plane = ControlPlane::start(config, Arc::clone(&link)).await?;
         self.nodes[at] = Some(Node { link, control_plane });
         self.introduce();
+        Ok(())
     }
 
     /// Tells every link the addresses of all running nodes.
@@ -275,7 +281,7 @@ async fn nobody_proposes_in_another_nodes_name() {
     let mut entry = follower.entry(weight("region-a", 7), Actor::Node, None);
     entry.proposer.node = world.seeds[leader].name.clone();
     entry.proposer.region = world.seeds[leader].region.clone();
-    let refused = follower.log.get().unwrap().propose(&entry, Urgency::Operator, LIMIT).await;
+    let refused = follower.log().unwrap().propose(&entry, Urgency::Operator, LIMIT).await;
     assert!(matches!(refused, Err(ProposeError::Malformed(_))), "{refused:?}");
     assert_eq!(weight_of(&world.control_plane(leader).published(), "region-a"), Some(1_000));
 }

@@ -21,28 +21,19 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// Forms the cluster unless it is formed, then keeps this node's record in the state up to date.
 pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
-    let Some(this) = control_plane.upgrade() else { return };
-    // A node that joined a running cluster forms none, whatever seeds its config names.
-    if let (None, Some(log)) = (&this.config.join_token, this.log.get()) {
-        match log.form(&this.config.seeds).await {
-            Ok(cluster) => tracing::info!(%cluster, "this node is in its cluster"),
-            Err(FormError::Stopped(why)) => return tracing::warn!(%why, "no cluster was formed"),
-            Err(error) => return tracing::error!(%error, "no cluster can be formed"),
-        }
+    if !begin(&control_plane).await {
+        return;
     }
-    drop(this);
     let begun = Instant::now();
     while let Some(this) = control_plane.upgrade() {
         let status = this.status();
-        if status.role == Role::Stopped {
-            return;
-        }
         let is_late = begun.elapsed() > DECLARING_LIMIT;
         let next = this.look(|state| {
             this.next_command(state, &status)
                 .or_else(|| this.next_of_members(state, &status, is_late))
         });
-        if let Some(command) = next {
+        // A log that has stopped is opened again; until then nothing can be proposed.
+        if let Some(command) = next.filter(|_| status.role != Role::Stopped) {
             let what = command.to_string();
             match this.propose(command, Actor::Node, None, LIMIT).await.map(|done| done.outcome) {
                 Ok(Outcome::Refused(refusal)) => tracing::error!(%refusal, what, "refused"),
@@ -54,6 +45,32 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
         drop(this);
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+/// Forms the cluster, or waits until this node is in it; returns false if that can't be.
+async fn begin(control_plane: &Weak<ControlPlane>) -> bool {
+    while let Some(this) = control_plane.upgrade() {
+        // A node that joined a running cluster forms none, whatever seeds its config names.
+        let (None, Some(log)) = (&this.config.join_token, this.log()) else { return true };
+        match log.form(&this.config.seeds).await {
+            Ok(cluster) => {
+                tracing::info!(%cluster, "this node is in its cluster");
+                return true;
+            }
+            // Faults of the disk pass, and then there is another log.
+            Err(error @ (FormError::Stopped(_) | FormError::Disk(_))) => {
+                tracing::debug!(%error, "no cluster was formed yet");
+            }
+            Err(error) => {
+                tracing::error!(%error, "no cluster can be formed");
+                return false;
+            }
+        }
+        // Dropped before the pause, so that this task alone does not keep the node alive.
+        drop((this, log));
+        tokio::time::sleep(PAUSE).await;
+    }
+    false
 }
 
 impl ControlPlane {
@@ -129,7 +146,7 @@ impl ControlPlane {
             name: self.config.name.clone(),
             region: self.config.region.clone(),
             address: self.config.advertise.clone(),
-            disk: self.disk,
+            disk: self.disk(),
             fingerprint: self.config.fingerprint,
             wire_oldest: 1,
             wire_newest: WIRE,

@@ -17,7 +17,7 @@ impl ControlPlane {
     /// about to stop, long before it does: it goes on voting and following. Tries one voter after
     /// the other for up to 3 s, and logs each one that did not take over.
     pub async fn hand_over(&self) {
-        let Some(log) = self.log.get() else { return };
+        let Some(log) = self.log() else { return };
         let limit = Instant::now() + HAND_OVER_LIMIT;
         for heir in self.heirs(&log.status()) {
             let status = log.status();

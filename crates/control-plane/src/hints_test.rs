@@ -57,7 +57,7 @@ async fn agree(world: &World) {
     })
     .await;
     eventually("that is published", || {
-        let published = |at| world.control_plane(at).published().digest().to_u128();
+        let published = |at| world.control_plane(at).published().facts_digest().to_u128();
         (0..3).all(|at| published(at) == world.control_plane(at).digest().0)
     })
     .await;

@@ -15,6 +15,7 @@ mod formation;
 mod hand_over;
 mod hints;
 mod join;
+mod log_keeper;
 mod machine;
 mod membership;
 mod publish;
@@ -32,3 +33,5 @@ pub use join::fuzz;
 mod control_plane_test;
 #[cfg(test)]
 mod hints_test;
+#[cfg(test)]
+mod log_keeper_test;

@@ -96,7 +96,7 @@ impl Machine for StateMachine {
     }
 
     fn digest(&self) -> u128 {
-        self.state.digest().to_u128()
+        self.state.facts_digest().to_u128()
     }
 }
 

@@ -22,11 +22,11 @@ const LAG_MAX: u64 = 100;
 pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
     let mut heard = LastConnected::default();
     while let Some(this) = control_plane.upgrade() {
-        let Some(log) = this.log.get() else { return };
+        let Some(log) = this.log() else { return };
         let status = log.status();
         heard.look(&this, &status);
         match (status.role, status.is_joint) {
-            (Role::Leader, false) => this.step(log, &status, &heard).await,
+            (Role::Leader, false) => this.step(&log, &status, &heard).await,
             // A change is half done; no other one may begin before it is settled.
             (Role::Leader, true) => {
                 if let Err(error) = log.settle(LIMIT).await {
@@ -36,7 +36,7 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
             _ => {}
         }
         // Dropped before the pause, so that this task alone does not keep the node alive.
-        drop(this);
+        drop((this, log));
         tokio::time::sleep(PERIOD).await;
     }
 }

@@ -19,8 +19,11 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
         applied.mark_unchanged();
         let Some(control_plane) = control_plane.upgrade() else { return };
         let state = control_plane.look(Clone::clone);
-        control_plane.published.store(Arc::new(state));
-        control_plane.published_index.send_replace(control_plane.published().applied());
+        // A log that was opened again begins behind what was known before.
+        if state.applied() >= control_plane.published().applied() {
+            control_plane.published.store(Arc::new(state));
+            control_plane.published_index.send_replace(control_plane.published().applied());
+        }
         drop(control_plane);
         // Entries that are applied meanwhile are published together.
         tokio::time::sleep(PERIOD).await;

@@ -54,7 +54,7 @@ impl ControlPlane {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
             };
-            let is_led = self.log.get().is_some_and(|log| was_led(&log.status()));
+            let is_led = self.log().is_some_and(|log| was_led(&log.status()));
             match attempts.after(AttemptFailure::from(&error), begun.elapsed(), is_led) {
                 AttemptStep::Again => tokio::time::sleep(PAUSE).await,
                 AttemptStep::Fail => return Err(error),
@@ -80,7 +80,10 @@ impl ControlPlane {
         if *self.removed.borrow() {
             return Err(ProposeError::Stopped(join::removed_reason()));
         }
-        let Some(log) = self.log.get() else {
+        if let Some(why) = self.halted.load_full() {
+            return Err(ProposeError::Stopped((*why).clone()));
+        }
+        let Some(log) = self.log() else {
             return Err(ProposeError::NoQuorum { leader: None });
         };
         let entry = self.entry(command.clone(), actor.clone(), *request);

@@ -34,19 +34,11 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
                 this.meet(&peer, &membership);
                 match this.begin(membership.number).await {
                     Ok(()) => return this.take_part(),
-                    Err(error) => return tracing::error!(%error, "the log can't begin"),
+                    // A full disk may have room again: the other nodes answer the same then.
+                    Err(error) => this.note_trouble(&mut said, format!("the log: {error}")),
                 }
             }
-            Err(why) => {
-                this.trouble.store(Some(Arc::new(why.clone())));
-                let is_said = said
-                    .as_ref()
-                    .is_some_and(|(last, at)| *last == why && at.elapsed() < SAY_AGAIN);
-                if !is_said {
-                    tracing::error!("this node is in no cluster yet and asks again: {why}");
-                    said = Some((why, Instant::now()));
-                }
-            }
+            Err(why) => this.note_trouble(&mut said, why),
         }
         // Dropped before the pause, so that this task alone does not keep the node alive.
         drop(this);
@@ -55,6 +47,17 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
 }
 
 impl ControlPlane {
+    /// Notes why this node is in no cluster yet, and logs it if it is news.
+    fn note_trouble(&self, said: &mut Option<(String, Instant)>, why: String) {
+        self.trouble.store(Some(Arc::new(why.clone())));
+        let is_said =
+            said.as_ref().is_some_and(|(last, at)| *last == why && at.elapsed() < SAY_AGAIN);
+        if !is_said {
+            tracing::error!("this node is in no cluster yet and asks again: {why}");
+            *said = Some((why, Instant::now()));
+        }
+    }
+
     /// Asks one node after the other to take this node in. Returns the node that did, and the
     /// membership.
     ///
@@ -127,7 +130,7 @@ impl ControlPlane {
                 (None, Err(error)) => tracing::error!(%error, "a member has an impossible name"),
             }
         }
-        if let Some(log) = self.log.get() {
+        if let Some(log) = self.log() {
             log.vouch(peers.iter().map(|peer| peer.identity.node().clone()));
         }
         self.met.store(Arc::new(peers.clone()));

@@ -15,7 +15,7 @@ const NOTE: &str = "joining";
 pub(crate) fn disk_to_join_with(folder: &Path) -> Result<DiskId, RaftStartError> {
     let fault = |what: &str, error: io::Error| {
         let what = format!("{what} {}", folder.join(NOTE).display());
-        RaftStartError::Disk(DiskError::Io { what, cause: error.to_string() })
+        RaftStartError::Disk(DiskError::io(what)(error))
     };
     match fs::read_to_string(folder.join(NOTE)) {
         Ok(text) => {

@@ -116,7 +116,7 @@ impl ControlPlane {
         );
         self.link.serve_joins(None);
         self.removed.send_replace(true);
-        if let Some(log) = self.log.get() {
+        if let Some(log) = self.log() {
             log.shutdown().await;
         }
     }
