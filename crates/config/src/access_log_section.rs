@@ -75,6 +75,10 @@ pub(crate) fn lower_access_log(
         let message = format!("{} is in no folder that is there", path.display());
         return Err(source.fault(span.clone(), message, "make the folder, or name another file"));
     }
+    if let Some((path, span)) = file.as_ref().filter(|(path, _)| path.is_dir()) {
+        let message = format!("{} is a folder", path.display());
+        return Err(source.fault(span.clone(), message, "name a file in it"));
+    }
     let file = file.map(|(path, _)| path);
     Ok(AccessLogConfig { requests: section.requests, share_percent: *share.get_ref(), file })
 }

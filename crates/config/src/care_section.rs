@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::Uri;
 use spillway_health::{CircuitBreakerConfig, HealthConfig, StandbyConfig};
-use spillway_replicas::{DeepRequest, Mapping, NoticeCheck};
+use spillway_replicas::{DeepRequest, Mapping, NoticeCheck, ServerKind};
 use spillway_types::ModelName;
 use toml::Spanned;
 
@@ -14,8 +14,12 @@ use crate::error::{ConfigError, ConfigErrors};
 use crate::health_section::{DeepSection, HealthSection, StandbySection};
 use crate::kind_settings::{DeepSettings, HealthSettings, KindSettings, MetricsSettings, Preset};
 use crate::replica::{Care, Concurrency};
-use crate::replica_section::{ConcurrencySection, ReplicaSection};
+use crate::replica_section::{ConcurrencySection, ReplicaSection, check_host};
 use crate::source::Source;
+
+/// Least pause in ms between two checks of an overflow replica that sets none itself: its server is
+/// another company's.
+const OVERFLOW_CHECK_MS: u64 = 10_000;
 
 /// Defaults for all replicas that set nothing else.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,7 +104,7 @@ impl ReplicaSection {
         let models: Vec<ModelName> = self
             .models
             .iter()
-            .flat_map(Spanned::get_ref)
+            .flat_map(|models| models.get_ref().iter())
             .map(|model| ModelName::from(model.get_ref().as_str()))
             .collect();
         // A server that is yet to be recognised is cared for as a generic one until then.
@@ -111,7 +115,8 @@ impl ReplicaSection {
             bucket: self.bucket.into(),
             standby: self.standby.then(|| defaults.standby()),
             warm_up: self.warm_up.clone(),
-            identity: settings.identity(),
+            // Its models are given, and its pages are not asked for without a reason.
+            identity: settings.identity().filter(|_| !self.is_overflow()),
             active,
             deep: deep_check,
             notice: self.notice(source)?,
@@ -135,15 +140,21 @@ impl ReplicaSection {
         let metrics = errors.keep(self.metrics_settings(defaults, source));
         let deep = errors.keep(self.deep_settings(defaults, source));
         let (Some(metrics), Some(deep)) = (metrics, deep) else { return Err(errors) };
+        // A hosted API is not recognised by pages of engines, and is checked seldom.
+        let kind = self.kind().or_else(|| self.is_overflow().then_some(ServerKind::Generic));
+        let interval_ms = match self.is_overflow() {
+            true => usual.interval_ms.max(OVERFLOW_CHECK_MS),
+            false => usual.interval_ms,
+        };
         let settings = KindSettings {
-            kind: self.kind(),
+            kind,
             needs_models: self.models.is_none(),
             health: HealthSettings {
                 check: own.check.unwrap_or(usual.check),
                 path: own.path.clone(),
                 port: own.port,
                 service: own.service.clone(),
-                interval: Duration::from_millis(own.interval_ms.unwrap_or(usual.interval_ms)),
+                interval: Duration::from_millis(own.interval_ms.unwrap_or(interval_ms)),
                 timeout: Duration::from_millis(own.timeout_ms.unwrap_or(usual.timeout_ms)),
             },
             metrics,
@@ -163,6 +174,8 @@ impl ReplicaSection {
     fn concurrency(&self) -> Concurrency {
         match (self.concurrency, self.connections_max) {
             (None, Some(_)) => Concurrency::Fixed,
+            // Nothing is known of its queue, and its replies are no measure of this node's load.
+            (None, None) if self.is_overflow() => Concurrency::Unlimited,
             (None, None) | (Some(ConcurrencySection::Adaptive), _) => Concurrency::Adaptive,
             (Some(ConcurrencySection::Unlimited), _) => Concurrency::Unlimited,
         }
@@ -224,6 +237,7 @@ impl ReplicaSection {
         match (uri.scheme_str(), host) {
             // The check speaks no TLS, so https is refused here and not asked for in cleartext.
             (Some("http"), Some(host)) if !host.is_empty() => {
+                check_host(source, url, &host)?;
                 let port = uri.port_u16().unwrap_or(80);
                 Ok(Some(NoticeCheck::new(host, port, uri.path().to_owned())))
             }

@@ -14,6 +14,7 @@ use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors, all};
 use crate::region_section::{RegionConfig, RegionSection, lower_regions};
+use crate::replica_section::check_host;
 use crate::source::Source;
 
 /// Maximum number of peers of one node. With more, gossip between all pairs would be too much.
@@ -58,6 +59,12 @@ pub(crate) struct ClusterSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) join_token_file: Option<Spanned<PathBuf>>,
+    /// File of the certificates that the CA itself has revoked, as `spillway certs revoke --local`
+    /// writes it, PEM. One node with it is enough: the others learn of it. The file may be missing,
+    /// and is read again like the certificates.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) revoked: Option<Spanned<PathBuf>>,
     /// Silence in ms after which a node or region gets no new requests: it was not heard for this
     /// long, or did not hear this node.
     #[serde(default = "default_silence_ms")]
@@ -105,6 +112,8 @@ pub struct ClusterConfig {
     pub data: Option<PathBuf>,
     /// File of the token by which this node joins; not needed once it is a member.
     pub join_token_file: Option<PathBuf>,
+    /// File of the certificates that the CA has revoked; it may be missing.
+    pub revoked: Option<PathBuf>,
     /// Silence after which a region gets no new requests.
     pub silence: Duration,
     /// Time in which a region that came back gets its full share.
@@ -202,6 +211,7 @@ impl ClusterSections {
             advertise,
             data: cluster.data.map(|folder| source.resolve(&folder.get_ref().to_string_lossy())),
             join_token_file,
+            revoked: cluster.revoked.map(|file| source.resolve(&file.get_ref().to_string_lossy())),
             id: cluster.id.into_inner(),
             address: cluster.address.into_inner(),
             silence: Duration::from_millis(cluster.silence_ms.into()),
@@ -282,6 +292,8 @@ fn lower_advertise(source: &Source, cluster: &ClusterSection) -> Result<String, 
         let message = format!("{:?} is no host and port", said.get_ref());
         return Err(source.fault(said.span(), message, "use host:port, e.g. 203.0.113.7:7946"));
     }
+    let host = port.map(|(host, _)| host).unwrap_or_default();
+    check_host(source, said, host.trim_matches(['[', ']']))?;
     Ok(said.get_ref().clone())
 }
 

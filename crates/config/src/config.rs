@@ -1,5 +1,6 @@
 //! Checked config of a node, and its parts.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +9,8 @@ use spillway_admin::AdminConfig;
 use spillway_front::client::{ListenerSpec, TlsIdentity};
 use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
+use spillway_resolver::SystemFiles;
+use spillway_types::ReplicaName;
 use spillway_upstream::names::NameSpec;
 use spillway_upstream::queue_spec::QueueSpec;
 use spillway_upstream::route_spec::RouteSpec;
@@ -22,9 +25,12 @@ use crate::discovery_section::DiscoveryConfig;
 use crate::dns_section::DnsConfig;
 use crate::error::ConfigErrors;
 use crate::geo_section::GeoConfig;
+use crate::overflow_terms::OverflowTerms;
 use crate::prefix_section::KnowledgeConfig;
 use crate::replica::ReplicaConfig;
+use crate::route_record::RoutesSaid;
 use crate::section::WorkerLayout;
+use crate::source::ReadFiles;
 use crate::spill_section::SpillConfig;
 use crate::start_places::StartPlaces;
 use crate::traces_section::TracesConfig;
@@ -39,8 +45,6 @@ pub struct AdminListener {
     pub api: AdminConfig,
     /// Certificate and key; `None` for cleartext.
     pub tls: Option<TlsIdentity>,
-    /// Files that tokens and certificate were read from.
-    pub files: Vec<PathBuf>,
 }
 
 /// A checked config.
@@ -86,16 +90,22 @@ pub struct Config {
     /// Settings that can change while the node runs.
     pub world: WorldConfig,
     /// Time for which the node serves on after it was told to stop, while it reports that it is not
-    /// ready.
-    pub drain_notice: std::time::Duration,
+    /// ready. `None` measures it by who polls.
+    pub drain_notice: Option<std::time::Duration>,
+    /// Version of the program, for operators. The program adds its build.
+    pub version: String,
     /// Time limit for requests to finish when the node stops.
     pub drain: std::time::Duration,
+    /// Files in which the system names hosts and name servers; a test may have others.
+    pub system_files: SystemFiles,
     /// Path of the file, which is watched; `None` if the config did not come from a file.
     pub path: Option<PathBuf>,
     /// Settings that take effect only when a node starts.
     pub at_start: AtStart,
     /// Text of the file.
     pub text: String,
+    /// Files that the config names: tokens, certificates, keys and credentials.
+    pub files: ReadFiles,
     /// Places of settings that only the start of a node can check.
     pub places: StartPlaces,
     /// Warnings: what can be used, and most likely says something else than was meant.
@@ -115,6 +125,15 @@ pub struct ListenerConfig {
     pub access: ListenerAccess,
 }
 
+impl WorldConfig {
+    /// Returns prices and budgets of all overflow replicas.
+    #[must_use]
+    pub fn overflow(&self) -> BTreeMap<ReplicaName, OverflowTerms> {
+        let terms = |replica: &ReplicaConfig| Some((replica.spec.name.clone(), replica.overflow?));
+        self.replicas.iter().filter_map(terms).collect()
+    }
+}
+
 /// Replicas, routes and names: the part of the config that a reload replaces.
 #[derive(Debug)]
 pub struct WorldConfig {
@@ -122,8 +141,13 @@ pub struct WorldConfig {
     pub replicas: Vec<ReplicaConfig>,
     /// Sources of more replicas.
     pub discoveries: Vec<DiscoveryConfig>,
-    /// Every route; at least one.
+    /// Every route. Where none names models and none is for all, the last one, `default`, serves
+    /// everything that is built in.
     pub routes: Vec<RouteSpec>,
+    /// The routes as the file says them, for records of the cluster that say more of them.
+    pub said: RoutesSaid,
+    /// True if that route is in no file.
+    pub implies_default: bool,
     /// Names that clients may ask for beyond the models that replicas serve.
     pub names: Arc<NameSpec>,
     /// Defaults for replicas that come without a config.

@@ -1,6 +1,7 @@
 //! `[[discovery]]`: sources of replicas that come and go by themselves.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::error::{ConfigError, ConfigErrors};
 use crate::recovery::{Recovered, read};
 use crate::replica::ReplicaConfig;
 use crate::replica_list::lower_replicas;
-use crate::replica_section::ReplicaSection;
+use crate::replica_section::{ReplicaSection, check_host};
 use crate::source::Source;
 
 /// A source of replicas. Exactly one of `dns`, `srv` and `file` must be given.
@@ -41,7 +42,7 @@ pub(crate) struct DiscoverySection {
     /// Name server to ask, instead of the system's.
     #[serde(default)]
     pub(crate) resolver: Option<SocketAddr>,
-    /// Time in ms that an empty answer must last before the replicas found earlier are dropped.
+    /// Time in ms that an empty answer or file must last before the replicas found earlier are dropped.
     #[serde(default = "default_empty_grace_ms")]
     pub(crate) empty_grace_ms: u64,
     /// Settings of each replica found by DNS, needed with `dns` and `srv`: as in `[[replica]]`, but
@@ -61,6 +62,8 @@ pub struct DiscoveryConfig {
     pub name: String,
     /// Place in which replicas are found.
     pub source: Found,
+    /// Time that an empty answer or file must last before it counts.
+    pub empty_grace: Duration,
     /// Defaults for replicas that set nothing else.
     pub defaults: CareDefaults,
 }
@@ -74,8 +77,6 @@ pub enum Found {
         question: DnsQuestion,
         /// Name server to ask; `None` for the system's.
         resolver: Option<SocketAddr>,
-        /// Time that an empty answer must last before it counts.
-        empty_grace: Duration,
         /// Settings of each replica but its name and address.
         template: Box<ReplicaConfig>,
     },
@@ -96,7 +97,34 @@ struct ReplicaFile {
     replica: Vec<ReplicaSection>,
 }
 
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dns { question: DnsQuestion::Address { name, port }, .. } => {
+                write!(f, "dns {name}:{port}")
+            }
+            Self::Dns { question: DnsQuestion::Service { name }, .. } => write!(f, "srv {name}"),
+            Self::File { path, .. } => write!(f, "file {}", path.display()),
+        }
+    }
+}
+
 impl DiscoveryConfig {
+    /// Returns true if both find replicas in the same way. The settings of the replicas may differ, and
+    /// so may those that a file listed when the config was read.
+    #[must_use]
+    pub fn asks_the_same(&self, other: &Self) -> bool {
+        let is_same_source = match (&self.source, &other.source) {
+            (
+                Found::Dns { question, resolver, .. },
+                Found::Dns { question: other_question, resolver: other_resolver, .. },
+            ) => question == other_question && resolver == other_resolver,
+            (Found::File { path, .. }, Found::File { path: other_path, .. }) => path == other_path,
+            _ => false,
+        };
+        is_same_source && self.name == other.name && self.empty_grace == other.empty_grace
+    }
+
     /// Returns the models that its replicas serve, as far as the config names them.
     pub fn models(&self) -> Vec<ModelName> {
         match &self.source {
@@ -155,8 +183,10 @@ pub(crate) fn lower_discoveries(
             let message = format!("a second discovery is called {name:?}");
             errors.add(source.collision((at, earlier), message, "give each its own name"));
         }
+        let empty_grace = Duration::from_millis(section.empty_grace_ms);
         if let Some(found) = errors.keep(lower_source(source, section, defaults)) {
-            lowered.push(DiscoveryConfig { name, source: found, defaults: defaults.clone() });
+            let defaults = defaults.clone();
+            lowered.push(DiscoveryConfig { name, source: found, empty_grace, defaults });
         }
     }
     errors.or(lowered)
@@ -168,10 +198,13 @@ fn lower_source(
     defaults: &CareDefaults,
 ) -> Result<Found, ConfigErrors> {
     let span = section.name.span();
-    let (resolver, grace) = (section.resolver, Duration::from_millis(section.empty_grace_ms));
+    let resolver = section.resolver;
     let question = match (section.dns, section.srv, section.file) {
         (Some(dns), None, None) => dns_query(source, &dns)?,
-        (None, Some(srv), None) => DnsQuestion::Service { name: srv.into_inner() },
+        (None, Some(srv), None) => {
+            check_host(source, &srv, srv.get_ref())?;
+            DnsQuestion::Service { name: srv.into_inner() }
+        }
         (None, None, Some(file)) => return lower_file(source, &file, defaults),
         _ => {
             let remedy = "give exactly one of dns, srv and file";
@@ -186,7 +219,7 @@ fn lower_source(
     };
     // Checked now, although no replica is found yet: later there is nobody to tell.
     let template = template.lower_template(&section.name, defaults, source)?;
-    Ok(Found::Dns { question, resolver, empty_grace: grace, template: Box::new(template) })
+    Ok(Found::Dns { question, resolver, template: Box::new(template) })
 }
 
 fn dns_query(source: &Source, dns: &Spanned<String>) -> Result<DnsQuestion, ConfigError> {
@@ -194,10 +227,12 @@ fn dns_query(source: &Source, dns: &Spanned<String>) -> Result<DnsQuestion, Conf
         let port = port.parse().ok()?;
         (!host.is_empty()).then(|| DnsQuestion::Address { name: host.to_owned(), port })
     });
-    parsed.ok_or_else(|| {
+    let parsed = parsed.ok_or_else(|| {
         let message = format!("{:?} is no host and port", dns.get_ref());
         source.fault(dns.span(), message, "write it as workers.internal:8000")
-    })
+    })?;
+    check_host(source, dns, parsed.name().trim_matches(['[', ']']))?;
+    Ok(parsed)
 }
 
 fn lower_file(
@@ -211,6 +246,11 @@ fn lower_file(
         source.fault(file.span(), message, "check the path; an empty file is fine")
     })?;
     let replicas = read_replicas(&text, &path, defaults)?;
+    if let Some(one) = replicas.iter().find(|replica| replica.overflow.is_some()) {
+        let message = format!("{} is an overflow replica", one.spec.name);
+        let remedy = "move it to a [[replica]] of this file, which has its price and caps";
+        return Err(source.fault(file.span(), message, remedy).into());
+    }
     Ok(Found::File { path, replicas })
 }
 

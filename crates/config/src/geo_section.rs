@@ -26,8 +26,8 @@ pub(crate) struct GeoSection {
     /// the file changes.
     #[schemars(with = "Option<String>")]
     pub(crate) database: Option<Spanned<String>>,
-    /// Database of autonomous systems, from the same publishers.
-    #[schemars(with = "Option<String>")]
+    /// Database of autonomous systems, which decide nothing: naming one is an error.
+    #[schemars(skip)]
     pub(crate) asn_database: Option<Spanned<String>>,
     /// Maximum size of each file in bytes. Databases are kept in memory, and twice while a changed
     /// one is read.
@@ -79,7 +79,6 @@ pub(crate) struct ResidencySection {
 #[derive(Clone, Debug, Default)]
 pub struct GeoConfig {
     places: Option<DatabaseFile>,
-    asns: Option<DatabaseFile>,
     bytes_max: u64,
     rules: ClientRules,
 }
@@ -102,9 +101,9 @@ pub(crate) fn lower_geo(
     rules: Vec<ResidencySection>,
 ) -> Result<GeoConfig, ConfigErrors> {
     let mut errors = ConfigErrors::default();
-    if let (None, Some(asns)) = (&section.database, &section.asn_database) {
-        let message = "a database of autonomous systems tells no places";
-        let remedy = "name a database of cities or countries too";
+    if let Some(asns) = &section.asn_database {
+        let message = "asn_database does nothing: no rule goes by autonomous systems";
+        let remedy = "remove it; `spillway geo --asn-database FILE` looks addresses up in one";
         errors.add(source.fault(asns.span(), message, remedy));
     }
     if let (None, Some(rule)) = (&section.database, rules.first()) {
@@ -128,7 +127,6 @@ pub(crate) fn lower_geo(
     };
     errors.or(GeoConfig {
         places: section.database.map(file),
-        asns: section.asn_database.map(file),
         bytes_max: section.database_bytes_max,
         rules: ClientRules::new(&rules, unknown),
     })
@@ -152,7 +150,7 @@ impl ResidencySection {
 }
 
 impl GeoConfig {
-    /// Reads and checks the databases, which may take seconds: not for threads that serve.
+    /// Reads and checks the database, which may take seconds: not for threads that serve.
     ///
     /// # Errors
     /// Returns an error at the line that names the file, if the file can't be read, is too large,
@@ -160,18 +158,14 @@ impl GeoConfig {
     pub fn open(&self) -> Result<Locations, ConfigError> {
         let Some(places) = &self.places else { return Ok(Locations::default()) };
         let bytes = places.read(self.bytes_max)?;
-        let mut locator =
+        let locator =
             Locator::from_bytes(bytes, None).map_err(|error| places.no_database(&error))?;
-        if let Some(asns) = &self.asns {
-            let bytes = asns.read(self.bytes_max)?;
-            locator = locator.with_asns(bytes).map_err(|error| asns.no_database(&error))?;
-        }
         Ok(Locations { locator: Some(Arc::new(locator)), rules: self.rules.clone() })
     }
 
     /// Returns the files to watch.
     pub fn files(&self) -> Vec<PathBuf> {
-        self.places.iter().chain(&self.asns).map(|file| file.path.clone()).collect()
+        self.places.iter().map(|file| file.path.clone()).collect()
     }
 }
 

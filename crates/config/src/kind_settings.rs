@@ -201,6 +201,8 @@ fn salt_field(kind: ServerKind) -> Option<SaltField> {
         | ServerKind::MlServer
         | ServerKind::TorchServe
         | ServerKind::TfServing
+        | ServerKind::Ollama
+        | ServerKind::LlamaCppPython
         | ServerKind::Generic => None,
     }
 }
@@ -216,6 +218,8 @@ pub(crate) fn usage_reports(kind: ServerKind) -> UsageReports {
         | ServerKind::MlServer
         | ServerKind::TorchServe
         | ServerKind::TfServing
+        | ServerKind::Ollama
+        | ServerKind::LlamaCppPython
         | ServerKind::Generic => UsageReports::None,
     }
 }

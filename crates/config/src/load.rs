@@ -30,7 +30,11 @@ impl Config {
     ) -> Result<Self, ConfigErrors> {
         let text = std::fs::read_to_string(path).map_err(|error| {
             let message = format!("can't read it: {error}");
-            ConfigError::whole_file(path, message, "check path and rights")
+            let remedy = match error.kind() {
+                std::io::ErrorKind::InvalidData => "save it as UTF-8",
+                _ => "check path and rights",
+            };
+            ConfigError::whole_file(path, message, remedy)
         })?;
         let mut config = Self::parse(&text, path, environment)?;
         config.path = Some(path.to_owned());

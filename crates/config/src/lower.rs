@@ -1,7 +1,9 @@
 //! Turns the sections of a file into a checked config: the checks that need more than one value.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::mem::take;
+use std::net::IpAddr;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use spillway_protocol::TrustedProxies;
 use spillway_quota::LimitTerms;
 use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
+use spillway_resolver::SystemFiles;
 use spillway_types::ModelName;
 use spillway_upstream::names::NameSpec;
 use spillway_upstream::queue_spec::QueueSpec;
@@ -22,6 +25,7 @@ use toml::Spanned;
 
 use crate::access_log_section::{AccessLogConfig, lower_access_log};
 use crate::access_section::{AccessConfig, AccessSections, ListenerAccess};
+use crate::addresses::{check_addresses, check_replicas};
 use crate::at_start::AtStart;
 use crate::care_section::CareDefaults;
 use crate::cluster_section::{ClusterConfig, ClusterSections, check_names};
@@ -33,10 +37,12 @@ use crate::file::ConfigFile;
 use crate::geo_section::lower_geo;
 use crate::limit_section::{Limited, lower_limits};
 use crate::names::{NameSections, Served};
+use crate::no_effect;
 use crate::recovery::Lost;
 use crate::replica::ReplicaConfig;
 use crate::replica_list::lower_replicas;
 use crate::replica_section::read_file;
+use crate::route_record::RoutesSaid;
 use crate::route_section::RouteSection;
 use crate::section::{AdminSection, ListenerSection, NodeSection, ProxyProtocol, TlsSection};
 use crate::session_section::check_session_cookie;
@@ -60,6 +66,8 @@ pub(crate) fn lower(
     let places = StartPlaces::new(source, &file);
     let mut errors = ConfigErrors::default();
     errors.keep(check_names(source, [&file.node.name, &file.node.region]));
+    errors.keep(check_addresses(source, &file));
+    errors.keep(check_replicas(source, &file));
     let doors = errors.keep(lower_doors(source, &mut file, lost));
     let fleet = errors.keep(lower_fleet(source, &mut file));
     let has_replicas =
@@ -67,13 +75,10 @@ pub(crate) fn lower(
     let cluster = errors.keep(lower_cluster(source, &mut file, (has_replicas, lost)));
     let has_tls =
         doors.as_ref().is_some_and(|it| it.listeners.iter().any(|it| it.spec.tls.is_some()));
-    let dns = match &cluster {
-        Some(cluster) => {
-            errors.keep(lower_dns(source, &mut file, (cluster.as_ref(), has_tls, lost)))
-        }
-        // Without the regions there is nothing to check it against.
-        None => None,
-    };
+    // Without the regions there is nothing to check it against.
+    let dns = cluster.as_ref().and_then(|cluster| {
+        errors.keep(lower_dns(source, &mut file, (cluster.as_ref(), has_tls, lost)))
+    });
     let spill = errors.keep(file.spill.lower(source));
     let steering = errors.keep(file.steering.lower(source));
     let knowledge = errors.keep(file.prefix.lower(source));
@@ -115,14 +120,17 @@ pub(crate) fn lower(
         geo,
         usage: told.usage,
         prices: told.prices,
+        system_files: SystemFiles::default(),
         world: WorldConfig { cors: doors.cors, identities: doors.identities, ..world },
-        drain_notice: Duration::from_millis(file.node.drain_notice_ms),
+        drain_notice: file.node.drain_notice_ms.map(Duration::from_millis),
         drain: Duration::from_millis(file.node.drain_ms),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
         node: file.node.name.into_inner(),
         path: None,
         at_start,
         places,
         text: source.text().to_owned(),
+        files: source.files(),
         warnings: ConfigErrors::default(),
     })
 }
@@ -278,9 +286,11 @@ fn lower_world(
     let pools = replicas.iter().map(|replica| replica.spec.pool.as_str()).chain(found).collect();
     let pools = is_whole.then_some(&pools);
     let known = Known { served: &known, others: &others, names: &names, pools };
+    errors.keep(no_effect::check(source));
     errors.keep(check_routes(source, &file.route, known));
     let base = file.timeouts.over(Timeouts::default());
     let queue = errors.keep(file.spill.queue(source)).unwrap_or_default();
+    let (implies_default, said) = (implies_default(&file.route), RoutesSaid::new(&file.route));
     let routes = errors.keep(lower_routes(source, take(&mut file.route), (base, queue)));
     errors.or(WorldConfig {
         cors: Cors::default(),
@@ -288,6 +298,8 @@ fn lower_world(
         replicas,
         discoveries,
         routes: routes.unwrap_or_default(),
+        said,
+        implies_default,
         names: Arc::new(names),
         defaults,
         timeouts: base,
@@ -318,13 +330,19 @@ fn check_listeners(source: &Source, listeners: &[ListenerSection]) -> Result<(),
     Ok(())
 }
 
-/// Checks the routes; a route that serves everything is added if there is none.
+/// Returns true if everything that is built in is served though no route says so. Routes that name
+/// models are the list of what is served.
+pub(crate) fn implies_default(routes: &[RouteSection]) -> bool {
+    routes.iter().all(|route| route.path_prefix.is_some())
+}
+
+/// Checks the routes, and adds the one that is implied.
 fn lower_routes(
     source: &Source,
     mut routes: Vec<RouteSection>,
     base: (Timeouts, QueueSpec),
 ) -> Result<Vec<RouteSpec>, ConfigErrors> {
-    if !routes.iter().any(|route| route.path_prefix.is_none() && route.models.is_empty()) {
+    if implies_default(&routes) {
         routes.push(RouteSection::catch_all());
     }
     all(routes.into_iter().map(|route| route.lower(source, base)))
@@ -337,10 +355,11 @@ fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener,
         names: section.names.clone(),
         ..AdminConfig::default()
     };
-    let mut files = Vec::new();
     if let Some(name) = &section.token_file {
         let path = source.resolve(&name.get_ref().to_string_lossy());
-        let text = std::fs::read_to_string(&path).map_err(|error| {
+        let read = source.read(&name.get_ref().to_string_lossy());
+        let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+        let text = text.map_err(|error| {
             let message = format!("can't read {}: {error}", path.display());
             source.fault(name.span(), message, "check path and rights")
         })?;
@@ -348,7 +367,6 @@ fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener,
             let message = format!("{} line {}: {}", path.display(), fault.line, fault.cause);
             source.fault(name.span(), message, fault.remedy)
         })?;
-        files.push(path);
     }
     let address = *section.address.get_ref();
     check_listener(address, &api).map_err(|_| {
@@ -364,10 +382,8 @@ fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener,
             let remedy = "check that both are PEM files and belong together";
             source.fault(section.certificate.span(), error.to_string(), remedy)
         })?;
-        let named = [&section.certificate, &section.key];
-        files.extend(named.map(|name| source.resolve(name.get_ref())));
     }
-    Ok(AdminListener { address, api, tls, files })
+    Ok(AdminListener { address, api, tls })
 }
 
 fn lower_listener(
@@ -380,7 +396,7 @@ fn lower_listener(
         let parsed = block
             .get_ref()
             .parse::<ipnet::IpNet>()
-            .or_else(|_| block.get_ref().parse::<std::net::IpAddr>().map(ipnet::IpNet::from));
+            .or_else(|_| block.get_ref().parse::<IpAddr>().map(ipnet::IpNet::from));
         blocks.push(parsed.map_err(|_| {
             let message = format!("{:?} is no address block", block.get_ref());
             source.fault(block.span(), message, "write it as 10.0.0.0/8 or 192.0.2.7")

@@ -265,7 +265,7 @@ fn lower_fallback(
         // Only the fallbacks must be served: a model without any replica is what they stand in for.
         let name = ModelName::from(other.get_ref().as_str());
         if *other.get_ref() == *model || list.contains(&name) {
-            let message = format!("{name:?} would be asked again: a loop");
+            let message = format!("{:?} would be asked again: a loop", other.get_ref());
             errors.add(source.fault(other.span(), message, "remove it"));
         }
         list.push(name);

@@ -14,6 +14,7 @@ use spillway_upstream::replica::Replica;
 use spillway_upstream::replica_spec::{ReplicaProtocol, ReplicaSpec};
 
 use crate::kind_settings::{KindSettings, Preset};
+use crate::overflow_terms::OverflowTerms;
 
 /// A replica as the config or a discovery has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +25,8 @@ pub struct ReplicaConfig {
     pub care: Care,
     /// Settings from which both follow where they depend on the kind of server.
     pub(crate) settings: Arc<KindSettings>,
+    /// Price and budget, if it is an overflow replica.
+    pub overflow: Option<OverflowTerms>,
     /// True if the replica comes and goes without an order: it was found by name, or registered.
     pub may_vanish: bool,
 }
@@ -89,7 +92,7 @@ impl ReplicaConfig {
     /// Fills in what the config leaves open and was found out: the replica's software, and the
     /// models that it lists.
     pub fn with_found(self, engine: Option<Engine>, listed: Vec<ModelName>) -> Self {
-        let Self { mut spec, mut care, settings, may_vanish } = self;
+        let Self { mut spec, mut care, settings, overflow, may_vanish } = self;
         // What the config says is never replaced by what a server says of itself.
         if settings.is_open() {
             if settings.needs_models {
@@ -101,7 +104,7 @@ impl ReplicaConfig {
             spec = ReplicaSpec { continues_chats, salt_field, usage_reports, ..spec };
             care = Care { active, deep, scrapes, ..care };
         }
-        Self { spec, care, settings, may_vanish }
+        Self { spec, care, settings, overflow, may_vanish }
     }
 
     /// Returns the replica in the form of the health crate.
@@ -109,9 +112,14 @@ impl ReplicaConfig {
         let Care { health, slow_start, bucket, standby, warm_up, active, deep, scrapes, .. } =
             &self.care;
         let period = |scrape: &Scrape| scrape.period.unwrap_or(SCRAPE_PERIOD_MAX);
+        // Overflow replicas are compared with each other alone, and any of them may be left out.
+        let (pool, ejected_share_percent) = match &self.spec.overflow {
+            Some(_) => (format!("{} (overflow)", self.spec.pool), 100),
+            None => (self.spec.pool.clone(), health.ejected_share_percent),
+        };
         MemberSpec {
             name: self.spec.name.clone(),
-            pool: PoolName::from(self.spec.pool.as_str()),
+            pool: PoolName::from(pool.as_str()),
             weight: self.spec.weight,
             models: self.spec.models.clone(),
             standby: *standby,
@@ -121,7 +129,7 @@ impl ReplicaConfig {
                 deep: deep.as_ref().map(|check| check.interval),
                 scrape: scrapes.iter().map(period).max(),
             },
-            health: *health,
+            health: HealthConfig { ejected_share_percent, ..*health },
             slow_start: *slow_start,
             bucket: *bucket,
         }
@@ -154,8 +162,10 @@ impl ReplicaConfig {
         });
         ReplicaTarget {
             replica: spec.name.clone(),
+            resolver: replica.resolver().clone(),
             host: spec.host.clone(),
             port: spec.port,
+            base: spec.base.clone(),
             protocol: match spec.protocol {
                 ReplicaProtocol::Http1 => HttpProtocol::Http1,
                 ReplicaProtocol::Http2 => HttpProtocol::Http2,

@@ -1,5 +1,6 @@
 //! Lists of replicas, which stand in the config or in a file of their own.
 
+use spillway_resolver::Resolver;
 use std::collections::BTreeMap;
 
 use spillway_upstream::replica::Replica;
@@ -44,7 +45,7 @@ fn lower_replica(
     let span = section.url.span();
     let config = section.lower(defaults, source)?;
     // Created once here, so that a fault shows now and not at the first request.
-    Replica::new(config.spec.clone(), 1).map_err(|error| {
+    Replica::new(config.spec.clone(), 1, &Resolver::default()).map_err(|error| {
         source.fault(span, error.to_string(), "correct the replica's tls section")
     })?;
     Ok(config)

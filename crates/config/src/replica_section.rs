@@ -3,10 +3,15 @@
 use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use spillway_protocol::is_confined;
 use spillway_replicas::ServerKind;
-use spillway_types::{ModelName, ReplicaName};
-use spillway_upstream::replica_spec::{GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec};
+use spillway_types::{BasePath, ModelName, ReplicaName};
+use spillway_upstream::connection::ReplicaTlsError;
+use spillway_upstream::replica_spec::{
+    ClientIdentity, GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec,
+};
 use spillway_upstream::usage_reports::UsageReports;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use toml::Spanned;
@@ -15,6 +20,8 @@ use crate::care_section::CareDefaults;
 use crate::error::{ConfigError, ConfigErrors, all};
 use crate::health_section::{BucketSection, DeepSection, MetricsSection, ReplicaHealthSection};
 use crate::kind_settings::Preset;
+use crate::models_section::{ModelsForm, ModelsSection};
+use crate::overflow_section::{OverflowSection, ReplicaPriceSection, RoleSection};
 use crate::replica::ReplicaConfig;
 use crate::source::Source;
 use crate::versions::{VersionsSection, lower_versions};
@@ -30,7 +37,9 @@ pub(crate) struct ReplicaSection {
     #[serde(default = "no_text")]
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Address: `http://host:port` or `https://host:port`.
+    /// Base URL: `http://host:port` or `https://host:port`, and the path below which the server has its
+    /// API. A path with a version, such as `/openai/v1`, replaces `/v1` of a request's path; any other
+    /// stands before it.
     #[serde(default = "no_text")]
     #[schemars(with = "String")]
     pub(crate) url: Spanned<String>,
@@ -40,10 +49,22 @@ pub(crate) struct ReplicaSection {
     #[schemars(with = "Option<String>")]
     pub(crate) grpc_url: Option<Spanned<String>>,
     /// Models that the replica serves; without them, those that it lists itself: at `/v1/models`,
-    /// or with the kinds `triton` and `mlserver` in its repository index.
+    /// or with the kinds `triton` and `mlserver` in its repository index. For an overflow replica a
+    /// table of names and of their names at the API.
     #[serde(default)]
-    #[schemars(with = "Option<Vec<String>>")]
-    pub(crate) models: Option<Spanned<Vec<Spanned<String>>>>,
+    #[schemars(with = "Option<ModelsForm>")]
+    pub(crate) models: Option<Spanned<ModelsSection>>,
+    /// Part that the replica plays: `overflow` is for what no other replica can serve.
+    #[serde(default)]
+    pub(crate) role: RoleSection,
+    /// Price of an overflow replica's tokens: what the operator pays.
+    #[serde(default)]
+    #[schemars(with = "Option<ReplicaPriceSection>")]
+    pub(crate) price: Option<Spanned<ReplicaPriceSection>>,
+    /// Terms on which an overflow replica is used, with its caps.
+    #[serde(default, rename = "overflow")]
+    #[schemars(with = "Option<OverflowSection>")]
+    pub(crate) caps: Option<Spanned<OverflowSection>>,
     /// Versions served of some models; other models are served in every version the replica takes.
     #[serde(default)]
     #[schemars(with = "std::collections::BTreeMap<String, Vec<String>>")]
@@ -76,7 +97,7 @@ pub(crate) struct ReplicaSection {
     pub(crate) metrics: MetricsSection,
     /// Port of the same host at which the engine publishes its KV events, such as 5557 for vLLM: the
     /// index of caches then follows them, instead of assuming what the engine evicts. Nothing is
-    /// read without it.
+    /// read without it. An error with a `kind` that publishes none.
     #[serde(default)]
     pub(crate) kv_events_port: Option<u16>,
     /// URL that answers 200 once the replica's machine is going to be taken away, and 404 before.
@@ -153,6 +174,14 @@ pub(crate) struct ReplicaTlsSection {
     /// Name to ask for and to verify, where it is not the host of the URL.
     #[serde(default)]
     pub(crate) server_name: Option<String>,
+    /// PEM file with the certificate to show to the replica, and its intermediates. Needs `key`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) certificate: Option<Spanned<String>>,
+    /// PEM file with the private key of `certificate`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) key: Option<Spanned<String>>,
 }
 
 /// A header added to each request to a replica. Exactly one of `value`, `value_env` and
@@ -172,7 +201,7 @@ pub(crate) struct CredentialSection {
     /// Environment variable that holds the value.
     #[serde(default)]
     pub(crate) value_env: Option<String>,
-    /// File that holds the value; white space around it is dropped.
+    /// File that holds the value; white space around it is dropped. It is read again when it changes.
     #[serde(default)]
     pub(crate) value_file: Option<String>,
 }
@@ -193,15 +222,26 @@ impl ReplicaSection {
             .as_ref()
             .and_then(|settings| errors.keep(self.care(settings, defaults, source)));
         let weight = errors.keep(self.weight(defaults, source));
+        let overflow = errors.keep(self.overflow(source));
         let spec = errors.keep(self.lower_spec(source));
-        let (Some(settings), Some(care), Some(weight), Some(spec)) = (settings, care, weight, spec)
+        let (Some(settings), Some(care), Some(weight), Some(overflow), Some(spec)) =
+            (settings, care, weight, overflow, spec)
         else {
             return Err(errors);
         };
+        let (overflow, terms) = overflow.unzip();
         // None of the three depends on models.
         let Preset { continues_chats, salt_field, usage_reports, .. } = settings.preset(None, &[]);
-        let spec = ReplicaSpec { weight, continues_chats, salt_field, usage_reports, ..spec };
-        Ok(ReplicaConfig { spec, care, settings: Arc::new(settings), may_vanish: false })
+        // Hosted APIs report usage at the end of a stream, and refuse what they do not know.
+        let usage_reports = match &overflow {
+            Some(_) => usage_reports.max(UsageReports::AtEnd),
+            None => usage_reports,
+        };
+        let overflow = overflow.map(Arc::new);
+        let spec =
+            ReplicaSpec { weight, continues_chats, salt_field, usage_reports, overflow, ..spec };
+        let settings = Arc::new(settings);
+        Ok(ReplicaConfig { spec, care, settings, overflow: terms, may_vanish: false })
     }
 
     /// Checks the template of all replicas of a discovery: of its URL only the scheme counts.
@@ -215,6 +255,11 @@ impl ReplicaSection {
         source: &Source,
     ) -> Result<ReplicaConfig, ConfigErrors> {
         let is_template = ["", "http://", "https://"].contains(&self.url.get_ref().as_str());
+        if self.is_overflow() {
+            let remedy = "give it a [[replica]] of its own";
+            let message = "an overflow replica has one address, which is not found";
+            return Err(source.fault(discovery.span(), message, remedy).into());
+        }
         if !is_template || !self.name.get_ref().is_empty() {
             let remedy = "leave name out, and write url as \"http://\" or \"https://\"";
             let message = "names and addresses of these replicas are found, not given";
@@ -246,31 +291,33 @@ impl ReplicaSection {
         let mut errors = ConfigErrors::default();
         errors.keep(self.check_name(source));
         errors.keep(self.check_models(source));
+        errors.keep(self.check_kv_events(source));
         let target = errors.keep(self.target(source));
-        let grpc = self.grpc_url.as_ref().map(|url| lower_target(url, source)).transpose();
+        let grpc = self.grpc_url.as_ref().map(|url| lower_grpc_target(url, source)).transpose();
         let grpc = errors.keep(grpc).flatten();
-        let scheme_is_tls = target.as_ref().is_some_and(|(is_tls, ..)| *is_tls);
-        let is_any_tls = scheme_is_tls || grpc.as_ref().is_some_and(|(is_tls, ..)| *is_tls);
+        let scheme_is_tls = target.as_ref().is_some_and(|target| target.is_tls);
+        let is_any_tls = scheme_is_tls || grpc.as_ref().is_some_and(|grpc| grpc.is_tls);
         if self.tls.is_some() && target.is_some() && !is_any_tls {
             let remedy = "use https:// in the URL, or remove tls";
             errors.add(source.fault(self.url.span(), "tls is set for an http:// URL", remedy));
         }
         let tls = is_any_tls.then(|| lower_tls(self.tls, source)).transpose();
         let tls = errors.keep(tls).flatten();
-        let grpc = grpc.map(|(is_tls, host, port)| {
+        let grpc = grpc.map(|Target { is_tls, host, port, .. }| {
             let tls = tls.clone().filter(|_| is_tls);
             GrpcTarget { host, port, tls }
         });
         let credential = self.credential.map(|c| lower_credential(c, source)).transpose();
         let credential = errors.keep(credential).flatten();
         let models = self.models.map(Spanned::into_inner).unwrap_or_default();
-        let names: Vec<String> = models.into_iter().map(Spanned::into_inner).collect();
+        let names = models.into_names();
         let versions = errors.keep(lower_versions(source, self.versions, &names));
-        let (_, host, port) = target.unwrap_or_default();
+        let Target { host, port, base, .. } = target.unwrap_or_default();
         errors.or(ReplicaSpec {
             name: ReplicaName::from(self.name.get_ref().as_str()),
             host,
             port,
+            base,
             // HTTP and gRPC share the settings, but each has its own scheme.
             tls: tls.filter(|_| scheme_is_tls),
             grpc,
@@ -290,7 +337,19 @@ impl ReplicaSection {
             usage_reports: UsageReports::None,
             kv_events_port: self.kv_events_port,
             credential,
+            overflow: None,
         })
+    }
+
+    fn check_kv_events(&self, source: &Source) -> Result<(), ConfigError> {
+        let kind = self.kind.as_ref().filter(|kind| !kind.get_ref().publishes_kv_events());
+        let (Some(kind), Some(_)) = (kind, self.kv_events_port) else { return Ok(()) };
+        let message = format!(
+            "kv_events_port does nothing: servers of kind {} publish no KV events that are read",
+            kind.get_ref()
+        );
+        let remedy = "remove kv_events_port, or set kind = \"vllm\" if the server is one";
+        Err(source.fault(kind.span(), message, remedy))
     }
 
     fn check_name(&self, source: &Source) -> Result<(), ConfigError> {
@@ -353,17 +412,35 @@ impl ReplicaSection {
     }
 }
 
-/// True for TLS, host, and port.
-type Target = (bool, String, u16);
+/// Parts of a replica's URL.
+#[derive(Debug, Default)]
+struct Target {
+    is_tls: bool,
+    host: String,
+    port: u16,
+    base: Option<BasePath>,
+}
 
-/// Reads an address.
+/// Reads the address for gRPC, whose paths name services.
 ///
 /// # Errors
 /// Returns an error if it is not scheme, host and port alone.
+fn lower_grpc_target(url: &Spanned<String>, source: &Source) -> Result<Target, ConfigError> {
+    let target = lower_target(url, source)?;
+    let Some(base) = &target.base else { return Ok(target) };
+    let remedy = format!("leave out {}: http://host:port is enough", base.as_str());
+    let message = "the URL has a path; gRPC calls keep their own";
+    Err(source.fault(url.span(), message, remedy))
+}
+
+/// Reads a base URL.
+///
+/// # Errors
+/// Returns an error if it has other parts than scheme, host, port and path.
 fn lower_target(url: &Spanned<String>, source: &Source) -> Result<Target, ConfigError> {
     let given = url.get_ref();
     let fault = |message: String| {
-        let remedy = "write it as http://host:port or https://host:port";
+        let remedy = "write it as http://host:port or https://host:port/base/path";
         source.fault(url.span(), message, remedy)
     };
     let has_scheme = given.contains("://");
@@ -382,10 +459,17 @@ fn lower_target(url: &Spanned<String>, source: &Source) -> Result<Target, Config
             return Err(fault(format!("the scheme {:?} is unknown", other.unwrap_or_default())));
         }
     };
-    if let Some(path) = uri.path_and_query().filter(|path| path.as_str() != "/") {
-        let remedy = format!("leave out {path}: http://host:port is enough");
-        let message = "the URL has a path; requests keep their own";
-        return Err(source.fault(url.span(), message, remedy));
+    if let Some(query) = uri.query() {
+        let remedy = format!("leave out ?{query}: each request has its own");
+        return Err(source.fault(url.span(), "the URL has a query", remedy));
+    }
+    if !is_confined(uri.path()) {
+        let message = "the path of the URL has dot segments, doubled slashes or escapes";
+        return Err(source.fault(
+            url.span(),
+            message,
+            "write it as the server knows it, e.g. /openai/v1",
+        ));
     }
     let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     if host.is_empty() {
@@ -401,13 +485,75 @@ fn lower_target(url: &Spanned<String>, source: &Source) -> Result<Target, Config
     if behind_host.contains(':') && uri.port_u16().is_none() {
         return Err(fault(format!("the port in {authority:?} is no port")));
     }
-    Ok((is_tls, host, uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 })))
+    check_host(source, url, &host)?;
+    if host.parse().is_ok_and(spillway_types::is_link_local) {
+        let message = "the address is link-local or a cloud's metadata service";
+        return Err(source.fault(url.span(), message, "name the machine of the model server"));
+    }
+    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    Ok(Target { is_tls, host, port, base: BasePath::new(uri.path()) })
+}
+
+/// Checks that a host can be looked up. `given` is the setting that names it.
+///
+/// # Errors
+/// Returns an error for a name that no name server can be asked for.
+pub(crate) fn check_host(
+    source: &Source,
+    given: &Spanned<String>,
+    host: &str,
+) -> Result<(), ConfigError> {
+    spillway_resolver::check_name(host).map_err(|error| {
+        let remedy = "write the host's name or address: labels of at most 63 letters, digits, hyphens and \
+                      underscores, with single dots between them";
+        source.fault(given.span(), error.to_string(), remedy)
+    })
 }
 
 fn lower_tls(section: Option<ReplicaTlsSection>, source: &Source) -> Result<TlsSpec, ConfigError> {
-    let Some(section) = section else { return Ok(TlsSpec { ca_pem: None, server_name: None }) };
+    let Some(section) = section else {
+        return Ok(TlsSpec { ca_pem: None, server_name: None, identity: None });
+    };
+    let identity = match (&section.certificate, &section.key) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some(lower_identity(certificate, key, source)?),
+        (Some(certificate), None) => {
+            let message = "the client certificate has no key";
+            return Err(source.fault(certificate.span(), message, "add key = \"client.key.pem\""));
+        }
+        (None, Some(key)) => {
+            let remedy = "add certificate = \"client.pem\"";
+            return Err(source.fault(key.span(), "the key has no client certificate", remedy));
+        }
+    };
     let ca_pem = section.ca.map(|file| read_file(&file, source)).transpose()?;
-    Ok(TlsSpec { ca_pem, server_name: section.server_name })
+    Ok(TlsSpec { ca_pem, server_name: section.server_name, identity })
+}
+
+/// Reads the certificate that is shown to a replica, and its key.
+///
+/// # Errors
+/// Returns an error if a file can't be read, or if both do not belong together.
+fn lower_identity(
+    certificate: &Spanned<String>,
+    key: &Spanned<String>,
+    source: &Source,
+) -> Result<ClientIdentity, ConfigError> {
+    let identity = ClientIdentity {
+        certificate_pem: read_file(certificate, source)?,
+        key_pem: read_file(key, source)?,
+    };
+    identity.check().map_err(|error| {
+        let (at, remedy) = match error {
+            ReplicaTlsError::Key(_) => (key, "give a PEM file with one private key"),
+            ReplicaTlsError::Identity(_) => {
+                (key, "give the key that the certificate was made with")
+            }
+            _ => (certificate, "give a PEM file with the certificate first"),
+        };
+        source.fault(at.span(), error.to_string(), remedy)
+    })?;
+    Ok(identity)
 }
 
 fn lower_credential(
@@ -423,8 +569,8 @@ fn lower_credential(
             fault(format!("the environment variable {variable} is not set"), "set it")
         })?,
         (None, None, Some(file)) => {
-            let path = source.resolve(&file);
-            std::fs::read_to_string(&path)
+            let read = source.read(&file);
+            read.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
                 .map_err(|error| fault(format!("can't read {file}: {error}"), "check the path"))?
                 .trim()
                 .to_owned()
@@ -434,6 +580,10 @@ fn lower_credential(
             return Err(fault("the credential has no value, or several".to_owned(), remedy));
         }
     };
+    // A file that is being replaced may be empty for a moment.
+    if value.is_empty() {
+        return Err(fault("the credential is empty".to_owned(), "give the API's key"));
+    }
     let name: HeaderName = section.header.parse().map_err(|_| {
         fault(format!("{:?} is not a header name", section.header), "e.g. authorization")
     })?;
@@ -449,7 +599,7 @@ fn lower_credential(
 /// # Errors
 /// Returns an error if the file can't be read, with the line that names it.
 pub(crate) fn read_file(name: &Spanned<String>, source: &Source) -> Result<Vec<u8>, ConfigError> {
-    std::fs::read(source.resolve(name.get_ref())).map_err(|error| {
+    source.read(name.get_ref()).map_err(|error| {
         let message = format!("can't read {}: {error}", name.get_ref());
         source.fault(name.span(), message, "check the path and the file's rights")
     })

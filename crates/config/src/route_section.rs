@@ -44,7 +44,8 @@ pub(crate) struct RouteSection {
     /// Protocol of requests below `path_prefix`, and form of errors.
     #[serde(default)]
     pub(crate) protocol: RouteProtocol,
-    /// Models that the route serves; empty serves all.
+    /// Models that the route serves; empty serves all. Where routes without `path_prefix` name models
+    /// and none of them serves all, other models get 404.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) models: Vec<Spanned<String>>,
@@ -107,6 +108,11 @@ pub(crate) struct RouteSection {
     /// Longest wait of one request in ms; as in `[spill]` if not set.
     #[serde(default)]
     pub(crate) queue_ms: Option<u32>,
+    /// Longest time in ms that a request waits in the queue for a replica that starts, while no
+    /// replica can serve it; 0 answers it at once. Choose more than an engine takes to load its
+    /// model, and less than clients wait.
+    #[serde(default)]
+    pub(crate) start_wait_ms: u32,
     /// Time in ms to the first token of a reply beyond which the reply is of no use: a request that
     /// can't make it is turned away at once.
     #[serde(default, deserialize_with = "positive_if_set")]
@@ -146,6 +152,9 @@ pub(crate) struct RouteSection {
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) countries: Vec<Country>,
+    /// False if the route's requests never go to overflow replicas.
+    #[serde(default = "default_overflow")]
+    pub(crate) overflow: bool,
     /// Time-outs of this route.
     #[serde(default)]
     pub(crate) timeouts: TimeoutsSection,
@@ -223,6 +232,7 @@ impl RouteSection {
             queue_max: None,
             queue_bytes_max: None,
             queue_ms: None,
+            start_wait_ms: 0,
             slo_ms: None,
             degraded_below_percent: None,
             tenant_room_percent: None,
@@ -232,6 +242,7 @@ impl RouteSection {
             hedge: None,
             regions: Vec::new(),
             countries: Vec::new(),
+            overflow: true,
             timeouts: TimeoutsSection::default(),
         }
     }
@@ -286,6 +297,7 @@ impl RouteSection {
                 bytes_max: self.queue_bytes_max.unwrap_or(base.limits.bytes_max),
                 wait_ms_max: self.queue_ms.map_or(base.limits.wait_ms_max, u64::from),
             },
+            start_wait_ms: self.start_wait_ms.into(),
             slo: self.slo_ms.map(Duration::from_millis).or(base.slo),
             degraded_below_permille: degraded
                 .map_or(Ok(base.degraded_below_permille), |percent| permille(source, percent))?,
@@ -346,8 +358,13 @@ impl RouteSection {
             hedge,
             timeouts: self.timeouts.over(base),
             residency: Residency::new(regions, self.countries),
+            overflow: self.overflow,
         })
     }
+}
+
+fn default_overflow() -> bool {
+    true
 }
 
 /// Reads the fields that clients may set.

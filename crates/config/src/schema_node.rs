@@ -139,10 +139,10 @@ impl<'a> Node<'a> {
     }
 }
 
-/// Follows references, also of a value that may be left out.
+/// Follows references, also of a value that may be left out. Of several forms, the first one counts.
 pub(crate) fn resolve<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
     let some = schema["anyOf"].as_array().and_then(|list| list.first());
-    let schema = some.unwrap_or(schema);
     let place = schema["$ref"].as_str().and_then(|place| place.strip_prefix('#'));
-    place.and_then(|place| root.pointer(place)).unwrap_or(schema)
+    let next = some.or_else(|| place.and_then(|place| root.pointer(place)));
+    next.map_or(schema, |next| resolve(root, next))
 }

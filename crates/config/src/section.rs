@@ -47,8 +47,10 @@ pub(crate) struct NodeSection {
     /// Way in which the workers share the work.
     pub(crate) worker_layout: WorkerLayout,
     /// Time in ms for which a node that is told to stop serves on, so that load balancers see that
-    /// it is not ready before it refuses connections: two or three periods of their checks.
-    pub(crate) drain_notice_ms: u64,
+    /// it is not ready before it refuses connections: two or three periods of their checks. Without
+    /// a value the node measures: it serves on for three and a half periods, 1 to 30 s, if something
+    /// polls `/readyz` or `/steering` regularly, and stops at once if nothing does.
+    pub(crate) drain_notice_ms: Option<u64>,
     /// Time limit in ms for running requests to finish after that, when the node stops.
     pub(crate) drain_ms: u64,
     /// True to add `x-spillway-*` headers to replies that tell which way a request took.
@@ -63,7 +65,7 @@ impl Default for NodeSection {
             country: None,
             workers: 0,
             worker_layout: WorkerLayout::default(),
-            drain_notice_ms: 0,
+            drain_notice_ms: None,
             drain_ms: 30_000,
             expose_routing: false,
         }
@@ -226,7 +228,7 @@ pub(crate) struct LimitsSection {
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) head_timeout_ms: u64,
-    /// Time limit of a complete request body.
+    /// Longest silence within a request body, which a body of less than 4 KiB a second uses up as well.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) body_timeout_ms: u64,

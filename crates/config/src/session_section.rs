@@ -32,7 +32,7 @@ pub(crate) struct SessionSection {
     /// Time for which clients keep the cookie; 3,600 s by default.
     #[serde(default)]
     pub(crate) max_age_s: Option<NonZero<u32>>,
-    /// Name of a header that clients send with every request of a session; this node remembers its
+    /// Name of a header that clients send with every request of a session; the nodes remember its
     /// replica.
     #[serde(default)]
     #[schemars(with = "Option<String>")]

@@ -1,5 +1,9 @@
 //! Text of a config: its file, and the environment variables that override parts of it.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +23,12 @@ pub(crate) struct Source {
     file_bytes: usize,
     variables: Vec<Variable>,
     shown: Shown,
+    files: RefCell<ReadFiles>,
 }
+
+/// Files that a config names, with a hash of what was read of each: the config is read again when one
+/// of them changes.
+pub type ReadFiles = BTreeMap<PathBuf, u64>;
 
 /// An environment variable that overrides a setting.
 #[derive(Debug, Clone)]
@@ -39,7 +48,26 @@ impl Source {
             file_bytes: text.len(),
             variables: Vec::new(),
             shown: Shown(masked(text).into()),
+            files: RefCell::default(),
         }
+    }
+
+    /// Reads a file that the config names, relative to its folder, and remembers the file.
+    ///
+    /// # Errors
+    /// Returns an error if the file can't be read.
+    pub(crate) fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        let path = self.resolve(name);
+        let read = std::fs::read(&path);
+        let mut hasher = DefaultHasher::new();
+        read.as_deref().unwrap_or_default().hash(&mut hasher);
+        self.files.borrow_mut().insert(path, hasher.finish());
+        read
+    }
+
+    /// Returns the files that were read so far.
+    pub(crate) fn files(&self) -> ReadFiles {
+        self.files.borrow().clone()
     }
 
     /// Adds environment variables, given as names and values.

@@ -114,6 +114,7 @@ impl SpillSection {
                 bytes_max: self.queue_bytes_max,
                 wait_ms_max: self.queue_ms.into(),
             },
+            start_wait_ms: 0,
             slo: None,
             degraded_below_permille: degraded.unwrap_or_default(),
             tenant_room_permille: tenant_room.unwrap_or_default(),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_route::{ArmWeight, Split, SplitError};
-use spillway_types::{ArmName, ModelName, ModelVersion, Percent, SplitArm};
-use spillway_upstream::split::{ArmSpec, SplitBy, SplitSpec, StickyCookie};
+use spillway_types::{ArmName, ModelName, ModelVersion, Percent, SplitArm, SplitBy, is_token};
+use spillway_upstream::split::{ArmSpec, SplitSpec, StickyCookie};
 use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors};
@@ -204,8 +204,7 @@ pub(crate) fn check_cookie_name(
     source: &Source,
     name: &Spanned<String>,
 ) -> Result<(), ConfigError> {
-    // Names of cookies are made of the same characters as those of headers.
-    if http::HeaderName::from_bytes(name.get_ref().as_bytes()).is_ok() {
+    if is_token(name.get_ref()) {
         return Ok(());
     }
     let message = format!("a cookie can't be called {:?}", name.get_ref());

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use crate::error::ConfigError;
-use crate::replica_section::read_file;
+use crate::replica_section::{check_host, read_file};
 use crate::source::Source;
 
 /// Path that OTLP over HTTP has for traces, if the endpoint names none.
@@ -132,6 +132,8 @@ fn endpoint_of(
     if !is_known || parts.authority.is_none() {
         return Err(fault());
     }
+    let host = parts.authority.as_ref().map(http::uri::Authority::host).unwrap_or_default();
+    check_host(source, text, host.trim_matches(['[', ']']))?;
     let has_path = parts.path_and_query.as_ref().is_some_and(|path| path.as_str() != "/");
     if protocol == TracesProtocol::Http && !has_path {
         parts.path_and_query = Some(PathAndQuery::from_static(TRACES_PATH));

@@ -112,6 +112,10 @@ fn lower_prices(source: &Source, sections: &[PriceSection]) -> Result<PriceList,
     let mut places = std::collections::BTreeMap::new();
     for section in sections {
         let model = section.model.as_ref().map(|model| model.get_ref().as_str());
+        if model == Some("*") {
+            let remedy = "leave `model` out: that is the price of all other models";
+            errors.add(source.fault(section.at(), "no model is called \"*\"", remedy));
+        }
         if let Some(earlier) = places.insert(model, section.at()) {
             let whose =
                 model.map_or_else(|| "all other models".to_owned(), |model| format!("{model:?}"));

@@ -1,7 +1,9 @@
 //! Warnings: configs that can be used, and most likely say something else than was meant.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::SystemTime;
 
+use spillway_link::certs::{CertificateFacts, certificates_of_pem};
 use spillway_types::RegionName;
 use toml::Spanned;
 
@@ -16,9 +18,12 @@ pub(crate) fn warnings(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
     let mut found = Vec::new();
     found.extend(nobody_serves(source, file));
     found.extend(same_urls(source, file));
+    found.extend(closed_models(source, file));
     found.extend(unknown_regions(source, file));
+    found.extend(unknown_models(source, file));
     found.extend(default_names(source, file));
     found.extend(inexact_usage(source, file));
+    found.extend(expired_certificates(source, file));
     found.into_iter().map(ConfigError::into_warning).collect()
 }
 
@@ -36,7 +41,9 @@ fn nobody_serves(source: &Source, file: &ConfigFile) -> Option<ConfigError> {
 
 fn same_urls(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
     let mut places = BTreeMap::new();
-    let same = file.replica.iter().filter_map(|replica| {
+    // An API with several prices is several overflow replicas.
+    let replicas = file.replica.iter().filter(|replica| !replica.is_overflow());
+    let same = replicas.filter_map(|replica| {
         let (url, at) = (replica.url.get_ref().trim_end_matches('/'), replica.url.span());
         // Replicas of several pools may stand for one server on purpose.
         let earlier = places.insert((url, replica.pool.as_str()), at.clone())?;
@@ -45,6 +52,48 @@ fn same_urls(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
         Some(source.collision((at, earlier), message, remedy))
     });
     same.collect()
+}
+
+/// Warns of models that replicas serve and no route takes: routes that name models are the list of
+/// what is served.
+fn closed_models(source: &Source, file: &ConfigFile) -> Option<ConfigError> {
+    let built_in = || file.route.iter().filter(|route| route.path_prefix.is_none());
+    if built_in().next().is_none() || built_in().any(|route| route.models.is_empty()) {
+        return None;
+    }
+    let named: BTreeSet<&str> =
+        file.route.iter().flat_map(|route| &route.models).map(|it| it.get_ref().as_str()).collect();
+    let below_paths = file.route.iter().filter_map(|route| route.model.as_ref());
+    let named: BTreeSet<&str> =
+        named.into_iter().chain(below_paths.map(|it| it.get_ref().as_str())).collect();
+    let served = file.replica.iter().filter_map(|replica| replica.models.as_ref());
+    let served = served.flat_map(|models| models.get_ref().iter()).map(|it| it.get_ref().as_str());
+    let closed: BTreeSet<&str> = served.filter(|model| !named.contains(model)).collect();
+    let closed: Vec<&str> = closed.into_iter().collect();
+    let first = built_in().find_map(|route| route.models.first())?;
+    if closed.is_empty() {
+        return None;
+    }
+    let message = format!("no route takes requests for {}: they get 404", listed(&closed));
+    let remedy = "add them to a route's models, or add a [[route]] without models for all others";
+    Some(source.fault(first.span(), message, remedy))
+}
+
+/// Warns of client certificates that replicas will refuse. No error: a node that is started again must
+/// come up, for its other replicas, on the day after a certificate has expired.
+fn expired_certificates(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
+    let named =
+        file.replica.iter().filter_map(|replica| replica.tls.as_ref()?.certificate.as_ref());
+    let expired = named.filter(|name| {
+        let chain = certificates_of_pem(&source.read(name.get_ref()).unwrap_or_default());
+        let facts = chain.first().and_then(CertificateFacts::of);
+        facts.is_some_and(|facts| facts.days_left(SystemTime::now()) < 0)
+    });
+    let warn = |name: &Spanned<String>| {
+        let message = format!("the client certificate {} has expired", name.get_ref());
+        source.fault(name.span(), message, "renew it: the replica will refuse each handshake")
+    };
+    expired.map(warn).collect()
 }
 
 /// Warns of regions that no node can be in. Where the cluster agrees on its regions, a node's file
@@ -66,13 +115,45 @@ fn unknown_regions(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
     let warn = |name: &Spanned<RegionName>| {
         let message = format!("no node is in the region {:?}", name.get_ref().as_str());
         let remedy = format!("name one of: {}; or add a [[peer]] there", listed(&known));
-        let warning = source.fault(name.span(), message, remedy);
-        match nearest(name.get_ref().as_str(), &known) {
-            Some(meant) => warning.labelled(format!("did you mean {meant:?}?")),
-            None => warning,
-        }
+        with_meant(source.fault(name.span(), message, remedy), name.get_ref().as_str(), &known)
     };
     named.filter(is_unknown).map(warn).collect()
+}
+
+/// Adds the name that was most likely meant.
+fn with_meant(warning: ConfigError, name: &str, known: &[&str]) -> ConfigError {
+    match nearest(name, known) {
+        Some(meant) => warning.labelled(format!("did you mean {meant:?}?")),
+        None => warning,
+    }
+}
+
+/// Warns of prices for models that nobody serves. Where replicas are asked for their models,
+/// or found, the file need not name them.
+fn unknown_models(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
+    let is_open = file.replica.is_empty()
+        || !file.discovery.is_empty()
+        || file.cluster.is_some()
+        || file.replica.iter().any(|replica| replica.models.is_none());
+    if is_open {
+        return Vec::new();
+    }
+    let replicas = file.replica.iter().filter_map(|replica| replica.models.as_ref());
+    let served = replicas.flat_map(|models| models.get_ref().iter());
+    let routes = file.route.iter().flat_map(|route| route.models.iter().chain(&route.model));
+    let aliases = file.aliases.keys().map(String::as_str);
+    let splits = file.split.iter().map(|split| split.model.get_ref().as_str());
+    let named = served.chain(routes).map(|it| it.get_ref().as_str());
+    let known: BTreeSet<&str> = named.chain(aliases).chain(splits).collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    let prices = file.price.iter().filter_map(|price| price.model.as_ref());
+    let is_unknown = |name: &&Spanned<String>| !known.contains(&name.get_ref().as_str());
+    let warn = |name: &Spanned<String>| {
+        let message = format!("no replica has the model {:?}", name.get_ref());
+        let remedy = format!("name one of: {}", listed(&known));
+        with_meant(source.fault(name.span(), message, remedy), name.get_ref(), &known)
+    };
+    prices.filter(is_unknown).map(warn).collect()
 }
 
 /// Warns of names that were left out: several nodes of a cluster would have the same.

@@ -1,0 +1,180 @@
+//! Settings that do nothing beside the others of their table. They are errors: who writes one expects
+//! that it counts.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::ConfigErrors;
+use crate::source::Source;
+
+/// Settings that do nothing without another one.
+struct Rule {
+    /// Table or list of tables.
+    table: &'static str,
+    keys: &'static [&'static str],
+    needs: Needs,
+}
+
+/// What gives settings an effect.
+enum Needs {
+    /// This setting of the same table.
+    Key(&'static str),
+    /// This value of a setting of the same table.
+    Value(&'static str, &'static str),
+}
+
+const RULES: &[Rule] = &[
+    rule("route", &["replace_prefix", "protocol", "model"], Needs::Key("path_prefix")),
+    rule("route", &["continue_bytes_max", "continuations_max"], Needs::Key("continue_streams")),
+    rule("route", &["least_loaded"], Needs::Value("policy", "least_loaded")),
+    rule("route", &["prefix_aware"], Needs::Value("policy", "prefix_aware")),
+    rule("route", &["prequal"], Needs::Value("policy", "prequal")),
+    rule("replica", &["notice_ms"], Needs::Key("notice_url")),
+    rule("geo", &["database_bytes_max", "unknown_clients"], Needs::Key("database")),
+    rule("cluster", &["join_token_file"], Needs::Key("data")),
+    rule(
+        "traces",
+        &["protocol", "share_percent", "slow_ms", "headers_file", "ca"],
+        Needs::Key("endpoint"),
+    ),
+];
+
+const fn rule(table: &'static str, keys: &'static [&'static str], needs: Needs) -> Rule {
+    Rule { table, keys, needs }
+}
+
+/// Checks that each setting of the file does something.
+///
+/// # Errors
+/// Returns an error for each that does nothing.
+pub(crate) fn check(source: &Source) -> Result<(), ConfigErrors> {
+    let mut errors = ConfigErrors::default();
+    // A text that is no TOML has errors already.
+    let Ok(file) = DeTable::parse(source.text()) else { return Ok(()) };
+    for rule in RULES {
+        for section in sections(file.get_ref(), rule.table) {
+            if rule.needs.is_in(section) || rule.is_from_outside(source) {
+                continue;
+            }
+            let set = section
+                .iter()
+                .filter(|(key, _)| rule.keys.iter().any(|it| &**key.get_ref() == *it));
+            for (key, _) in set {
+                let message = format!("{} does nothing {}", key.get_ref(), rule.needs.missing());
+                let remedy = format!("{}, or remove {}", rule.needs.remedy(), key.get_ref());
+                errors.add(source.fault(key.span(), message, remedy));
+            }
+        }
+    }
+    errors.or(())
+}
+
+/// Returns the tables of that name: one, or all of a list.
+fn sections<'t, 'i>(file: &'t DeTable<'i>, name: &str) -> Vec<&'t DeTable<'i>> {
+    fn of<'t, 'i>(value: &'t Spanned<DeValue<'i>>) -> Option<&'t DeTable<'i>> {
+        match value.get_ref() {
+            DeValue::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+    match file.get(name).map(Spanned::get_ref) {
+        Some(DeValue::Array(list)) => list.iter().filter_map(of).collect(),
+        Some(DeValue::Table(table)) => vec![table],
+        _ => Vec::new(),
+    }
+}
+
+impl Rule {
+    /// Returns true if an environment variable may give what is missing in the file.
+    fn is_from_outside(&self, source: &Source) -> bool {
+        let table = format!("SPILLWAY__{}__", self.table.to_ascii_uppercase());
+        source
+            .variables()
+            .iter()
+            .any(|variable| variable.name.to_ascii_uppercase().starts_with(&table))
+    }
+}
+
+impl Needs {
+    fn is_in(&self, section: &DeTable<'_>) -> bool {
+        match self {
+            Self::Key(key) => section.contains_key(*key),
+            Self::Value(key, value) => {
+                section.get(*key).and_then(|it| it.get_ref().as_str()) == Some(*value)
+            }
+        }
+    }
+
+    fn missing(&self) -> String {
+        match self {
+            Self::Key(key) => format!("without {key}"),
+            Self::Value(key, value) => format!("unless {key} is {value:?}"),
+        }
+    }
+
+    fn remedy(&self) -> String {
+        match self {
+            Self::Key(key) => format!("add {key}"),
+            Self::Value(key, value) => format!("set {key} = {value:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::{Config, ConfigErrors};
+
+    fn parse(text: &str) -> Result<Config, ConfigErrors> {
+        let replica = "[[replica]]\nname = \"a\"\nurl = \"http://h:1\"\nmodels = [\"tiny\"]\n";
+        let whole = format!("[[listener]]\naddress = \"127.0.0.1:0\"\n{replica}{text}");
+        Config::parse(&whole, Path::new("file.toml"), [])
+    }
+
+    #[test]
+    fn a_setting_without_effect_is_told_with_its_line_and_a_remedy() {
+        let route = |line: &str| format!("[[route]]\nname = \"r\"\n{line}\n");
+        for (text, key, remedy) in [
+            (route("protocol = \"openai\""), "protocol", "add path_prefix"),
+            (route("replace_prefix = \"/y\""), "replace_prefix", "add path_prefix"),
+            (route("model = \"tiny\""), "model", "add path_prefix"),
+            (route("continuations_max = 2"), "continuations_max", "add continue_streams"),
+            (route("prequal = { probes = 2 }"), "prequal", "set policy = \"prequal\""),
+            ("notice_ms = 5\n".to_owned(), "notice_ms", "add notice_url"),
+            (
+                "[geo]\nunknown_clients = \"no_rule\"\n".to_owned(),
+                "unknown_clients",
+                "add database",
+            ),
+            ("[traces]\nslow_ms = 5\n".to_owned(), "slow_ms", "add endpoint"),
+            ("[geo]\nasn_database = \"a.mmdb\"\n".to_owned(), "asn_database", "remove it"),
+            (
+                "kind = \"triton\"\nkv_events_port = 5557\n".to_owned(),
+                "triton",
+                "remove kv_events_port",
+            ),
+            (
+                "kind = \"sglang\"\nkv_events_port = 5557\n".to_owned(),
+                "sglang",
+                "remove kv_events_port",
+            ),
+        ] {
+            let told = parse(&text).expect_err(&text).to_string();
+            assert!(told.contains(key) && told.contains(remedy), "{told}");
+            assert!(told.contains("file.toml:"), "{told}");
+        }
+        for text in [
+            route("path_prefix = \"/x\"\nprotocol = \"openai\"\nreplace_prefix = \"/y\""),
+            route("continue_streams = true\ncontinuations_max = 2"),
+            route("policy = \"prequal\"\nprequal = { probes = 2 }"),
+            "notice_ms = 5\nnotice_url = \"http://h:1/n\"\n".to_owned(),
+            "kind = \"vllm\"\nkv_events_port = 5557\n".to_owned(),
+            "kv_events_port = 5557\n".to_owned(),
+        ] {
+            if let Err(errors) = parse(&text) {
+                panic!("{text}: {errors}");
+            }
+        }
+    }
+}
