@@ -2,12 +2,13 @@
 
 use std::sync::atomic::AtomicU64;
 
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::catalog;
-use crate::register::{Labels, metric, signed};
+use crate::register::{Labels, metric, raise, signed};
 
 /// This node's part in the control plane.
 #[derive(Clone, Debug)]
@@ -20,12 +21,21 @@ pub struct LiveControl {
     pub applied_index: u64,
     /// Index of the last entry in this node's log.
     pub last_index: u64,
-    /// Greatest possible age of this node's state, in seconds; `None` if it was never in contact.
-    pub age_s: Option<f64>,
+    /// Greatest possible age of this node's state, in seconds; without any contact the time since the
+    /// start.
+    pub age_s: f64,
+    /// Troubles of the state or of disks, by kind, each with the number of nodes that have it.
+    pub troubles: Vec<(&'static str, u64)>,
     /// Number of voters.
     pub voters: u64,
     /// Bytes of entries in this node's log.
     pub log_bytes: u64,
+    /// Time in seconds for which the disk has not answered; 0 if nothing waits for it.
+    pub disk_waiting_s: f64,
+    /// Writes to the disk since the node started.
+    pub disk_writes: u64,
+    /// Time in seconds that these writes took.
+    pub disk_write_s: f64,
     /// Records of the cluster, by their use on this node.
     pub items: Vec<LiveItems>,
 }
@@ -51,6 +61,10 @@ pub(crate) struct ControlMetrics {
     age: Family<Labels, Gauge<f64, AtomicU64>>,
     voters: Family<Labels, Gauge>,
     log_bytes: Family<Labels, Gauge>,
+    troubles: Family<Labels, Gauge>,
+    disk_waiting: Family<Labels, Gauge<f64, AtomicU64>>,
+    disk_writes: Family<Labels, Counter>,
+    disk_write_seconds: Family<Labels, Counter<f64, AtomicU64>>,
     items: Family<Labels, Gauge>,
 }
 
@@ -64,6 +78,10 @@ impl ControlMetrics {
             age: metric(r, &catalog::control::CONTROL_AGE),
             voters: metric(r, &catalog::control::CONTROL_VOTERS),
             log_bytes: metric(r, &catalog::control::CONTROL_LOG_BYTES),
+            troubles: metric(r, &catalog::control::CONTROL_TROUBLES),
+            disk_waiting: metric(r, &catalog::control::CONTROL_DISK_WAITING),
+            disk_writes: metric(r, &catalog::control::CONTROL_DISK_WRITES),
+            disk_write_seconds: metric(r, &catalog::control::CONTROL_DISK_WRITE_SECONDS),
             items: metric(r, &catalog::control::CONTROL_ITEMS),
         }
     }
@@ -74,6 +92,7 @@ impl ControlMetrics {
         // which is replaced.
         self.role.clear();
         self.age.clear();
+        self.troubles.clear();
         self.items.clear();
         let Some(live) = live else { return };
         let none = Labels::new;
@@ -87,13 +106,19 @@ impl ControlMetrics {
         ] {
             family.get_or_create(&none()).set(signed(value));
         }
+        self.disk_waiting.get_or_create(&none()).set(live.disk_waiting_s);
+        raise(&self.disk_writes.get_or_create(&none()), live.disk_writes);
+        let seconds = self.disk_write_seconds.get_or_create(&none());
+        // A counter never falls, even if another log counts from 0.
+        seconds.inc_by((live.disk_write_s - seconds.get()).max(0.0));
         for LiveItems { kind, outcome, count } in &live.items {
             let labels = vec![("kind", (*kind).to_owned()), ("use", (*outcome).to_owned())];
             self.items.get_or_create(&labels).set(signed(*count));
         }
-        // Without any contact there is no age; 0 would look fresh.
-        if let Some(age_s) = live.age_s {
-            self.age.get_or_create(&none()).set(age_s);
+        for (kind, count) in &live.troubles {
+            let labels = vec![("kind", (*kind).to_owned())];
+            self.troubles.get_or_create(&labels).set(signed(*count));
         }
+        self.age.get_or_create(&none()).set(live.age_s);
     }
 }

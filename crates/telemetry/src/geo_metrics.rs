@@ -13,7 +13,7 @@ use crate::register::{Labels, metric, raise};
 pub struct LiveGeo {
     /// Requests since start, by the client's country or `unknown`.
     pub countries: Vec<(String, u64)>,
-    /// Location databases in use, `place` or `asn`, each with its build time in seconds since 1970.
+    /// Location databases in use, `place`, each with its build time in seconds since 1970.
     pub databases: Vec<(&'static str, u64)>,
 }
 

@@ -1,11 +1,18 @@
 //! Log set-up: `tracing` to standard error, as text or JSON.
 
 use std::fs::File;
-use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::time::Duration;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::{self, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, registry};
+
+use crate::line_writer::{LinePlace, LineWriter};
+use crate::log_pace::LogPace;
 
 /// Form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,23 +35,68 @@ pub enum LogError {
         /// Fault of the filter.
         source: tracing_subscriber::filter::ParseError,
     },
+    /// Standard error can't be used.
+    #[error("can't log to standard error: {0}")]
+    Open(#[from] io::Error),
     /// Something else in this process logs already.
     #[error("logging is set up already")]
     AlreadySet,
 }
 
-/// Levels of two libraries. openraft reports each unreachable follower several times a second;
-/// Spillway reports it once. hickory warns of whatever strangers send to the name server.
-const QUIET: &str = "openraft=error,hickory_proto=error";
+/// Levels of three libraries. openraft reports each unreachable follower several times a second;
+/// Spillway reports it once, and [paces](LogPace) what openraft still logs. hickory warns of whatever
+/// strangers send to the name server, and h2 of each connection that a client misuses: thousands of
+/// lines a second before any key is known.
+const QUIET: &str = "openraft=error,hickory_proto=error,h2=error";
+
+/// Log to standard error, which many threads share. Each of them would wait for a reader that hangs if it
+/// wrote by itself, and a write that fails would end the task that logs.
+static LOG: OnceLock<LineWriter> = OnceLock::new();
+/// Lines of that log that were lost.
+static LOST: LazyLock<Arc<AtomicU64>> = LazyLock::new(Arc::default);
+
+/// Longest wait for the last lines.
+const LAST_LINES: Duration = Duration::from_millis(300);
+
+/// Returns the number of lines that were lost on their way to standard error: nobody read them, or they
+/// could not be written.
+#[must_use]
+pub fn lines_lost() -> u64 {
+    LOST.load(Ordering::Relaxed)
+}
+
+/// Waits until standard error has all lines so far, or for 300 ms: its reader may hang.
+pub fn flush() {
+    LOG.get().map(|log| log.flush(LAST_LINES));
+}
+
+/// One line on its way to standard error.
+struct LogLine;
+
+impl io::Write for LogLine {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let line = text.strip_suffix(b"\n").unwrap_or(text);
+        if let Some(log) = LOG.get() {
+            log.write(String::from_utf8_lossy(line).into_owned());
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Sends logs to standard error. `filter` has the form of `RUST_LOG`, e.g.
-/// `info,spillway_proxy=debug`. openraft and hickory log below errors only if the filter names
+/// `info,spillway_proxy=debug`. openraft, hickory and h2 log below errors only if the filter names
 /// them.
 ///
 /// # Errors
 /// Returns an error if the filter does not parse, or a logger is installed already.
 pub fn install(filter: &str, format: Format) -> Result<(), LogError> {
-    install_to(filter, format, std::io::stderr, std::io::stderr().is_terminal())
+    install_to(filter, format, || LogLine, io::stderr().is_terminal())?;
+    let log = LineWriter::open(&LinePlace::Stderr, Arc::clone(&LOST))?;
+    LOG.set(log).map_err(|_| LogError::AlreadySet)
 }
 
 /// Sends logs to a file, without colours, for programs that have the terminal to themselves.
@@ -59,17 +111,49 @@ fn install_to<W>(filter: &str, format: Format, writer: W, in_colour: bool) -> Re
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    // The filter stands last, so that it replaces these levels if it names the same libraries.
-    let quieted = format!("{QUIET},{filter}");
-    let filter_parsed = EnvFilter::try_new(quieted)
-        .map_err(|source| LogError::Filter { filter: filter.to_owned(), source })?;
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter_parsed)
+    let lines = fmt::layer()
         .with_ansi(in_colour)
+        // They go to standard error by a macro that panics where it can't be written.
+        .log_internal_errors(false)
         .with_writer(writer);
-    match format {
-        Format::Text => builder.try_init(),
-        Format::Json => builder.json().try_init(),
+    let lines = match format {
+        Format::Text => lines.boxed(),
+        Format::Json => lines.json().boxed(),
+    };
+    let log = registry().with(quieted(filter)?).with(LogPace::default()).with(lines);
+    log.try_init().map_err(|_| LogError::AlreadySet)
+}
+
+fn quieted(filter: &str) -> Result<EnvFilter, LogError> {
+    // The filter stands last, so that it replaces these levels if it names the same libraries.
+    EnvFilter::try_new(format!("{QUIET},{filter}"))
+        .map_err(|source| LogError::Filter { filter: filter.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek};
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn clients_write_no_lines_through_the_http_library() {
+        for (filter, expected) in [("info", 1), ("info,h2=warn", 2)] {
+            let mut file = tempfile::tempfile().unwrap();
+            let lines = Arc::new(file.try_clone().unwrap());
+            let log = tracing_subscriber::fmt()
+                .with_env_filter(quieted(filter).unwrap())
+                .with_writer(lines)
+                .finish();
+            tracing::subscriber::with_default(log, || {
+                tracing::warn!(target: "h2::proto::streams::recv", "a flood of a client");
+                tracing::info!(target: "spillway_node", "a line");
+            });
+            file.rewind().unwrap();
+            let mut text = String::new();
+            file.read_to_string(&mut text).unwrap();
+            assert_eq!(text.lines().count(), expected, "{filter}: {text}");
+        }
     }
-    .map_err(|_| LogError::AlreadySet)
 }

@@ -11,13 +11,16 @@ use prometheus_client::registry::Registry;
 use spillway_types::{Admission, AwayReason, End, Outcome, SignFault, Steering};
 use spillway_usage::{Money, UsageLine, UsageLines};
 
+use crate::arm_metrics::ArmMetrics;
 use crate::catalog;
 use crate::certificate_metrics::{CertificateMetrics, LiveCertificates};
 use crate::choices::ChoiceMetrics;
+use crate::discovery_metrics::{DiscoveryMetrics, LiveDiscovery};
 use crate::dns_metrics::{DnsMetrics, LiveDns};
 use crate::geo_metrics::{GeoMetrics, LiveGeo};
 use crate::knowledge_metrics::{KnowledgeMetrics, LiveHot, LiveKnowledge};
 use crate::limit_metrics::{LimitMetrics, LiveLimit};
+use crate::overflow_metrics::{LiveOverflow, OverflowMetrics};
 use crate::places::{PlaceFamilies, Places};
 use crate::region_metrics::{LiveCluster, RegionMetrics};
 use crate::register::{Labels, from_zero, metric, raise, raise_each, signed};
@@ -31,10 +34,12 @@ pub struct Metrics {
     registry: Registry,
     places: Mutex<Places>,
     families: PlaceFamilies,
+    arms: ArmMetrics,
     choices: ChoiceMetrics,
     sheds: ShedMetrics,
     usage: Mutex<UsageLines>,
     tenants: UsageMetrics,
+    overflow: OverflowMetrics,
     retries: Family<Labels, Counter>,
     cancels: Family<Labels, Counter>,
     closed: Family<Labels, Counter>,
@@ -43,10 +48,11 @@ pub struct Metrics {
     engines_died: Counter,
     residency: Family<Labels, Counter>,
     responses_not_kept: Family<Labels, Counter>,
+    home_news_dropped: Family<Labels, Counter>,
     home_changes: Family<Labels, Counter>,
     continuations: Family<Labels, Counter>,
     outcomes_dropped: Counter,
-    lines_lost: Counter,
+    lines_lost: Family<Labels, Counter>,
     spans: Family<Labels, Counter>,
     reloads: Family<Labels, Counter>,
     replicas: ReplicaMetrics,
@@ -62,6 +68,7 @@ pub struct Metrics {
     steered_away: Family<Labels, Gauge>,
     guest_requests: Family<Labels, Counter>,
     last_resort: Family<Labels, Gauge>,
+    discoveries: DiscoveryMetrics,
     facts_dropped: Counter,
     client_connections: Gauge,
     body_bytes: Gauge,
@@ -94,8 +101,8 @@ pub struct Live {
     pub access: Vec<(String, &'static str, u64)>,
     /// Outcomes since start that did not fit into the queue.
     pub outcomes_dropped: u64,
-    /// Lines that the access log lost.
-    pub lines_lost: u64,
+    /// Lines since start that logs lost, by log.
+    pub lines_lost: [(&'static str, u64); 2],
     /// Spans since start, by result.
     pub spans: [(&'static str, u64); 2],
     /// Retries since start that the retry budget refused.
@@ -106,6 +113,8 @@ pub struct Live {
     pub residency: Vec<(&'static str, u64)>,
     /// Replies of `/v1/responses` since start whose ids were not kept, by reason.
     pub responses_not_kept: Vec<(&'static str, u64)>,
+    /// News of homes that other nodes did not get since start, by the queue that dropped them.
+    pub home_news_dropped: Vec<(&'static str, u64)>,
     /// Sessions and conversations since start that moved elsewhere, by kind and destination.
     pub home_changes: Vec<(&'static str, &'static str, u64)>,
     /// Streams since start whose replica broke off, by result and reason.
@@ -122,6 +131,8 @@ pub struct Live {
     pub cluster: LiveCluster,
     /// Name server; `None` if this node is not one.
     pub dns: Option<LiveDns>,
+    /// Discoveries of replicas.
+    pub discoveries: Vec<LiveDiscovery>,
     /// Facts about replicas since start that did not fit into their queue.
     pub facts_dropped: u64,
     /// Knowledge of caches and speeds.
@@ -134,6 +145,8 @@ pub struct Live {
     pub limits: Vec<LiveLimit>,
     /// Budgets of tenants.
     pub budgets: Vec<LiveBudget>,
+    /// Caps of overflow replicas.
+    pub overflow: Vec<LiveOverflow>,
     /// Expiry of certificates.
     pub certificates: LiveCertificates,
 }
@@ -157,10 +170,12 @@ impl Metrics {
         r.register(catalog::node::BUILD.name, catalog::node::BUILD.help(), Info::new(facts));
         Self {
             families: PlaceFamilies::new(&mut r),
+            arms: ArmMetrics::new(&mut r),
             choices: ChoiceMetrics::new(&mut r),
             sheds: ShedMetrics::new(&mut r),
             usage: Mutex::default(),
             tenants: UsageMetrics::new(&mut r),
+            overflow: OverflowMetrics::new(&mut r),
             places: Mutex::default(),
             retries: metric(&mut r, &catalog::requests::RETRIES),
             cancels: metric(&mut r, &catalog::requests::CANCELS),
@@ -170,9 +185,10 @@ impl Metrics {
             engines_died: metric(&mut r, &catalog::requests::ENGINES_DIED),
             residency: metric(&mut r, &catalog::requests::RESIDENCY_REFUSALS),
             responses_not_kept: metric(&mut r, &catalog::requests::RESPONSES_NOT_KEPT),
+            home_news_dropped: metric(&mut r, &catalog::requests::HOME_NEWS_DROPPED),
             home_changes: metric(&mut r, &catalog::requests::HOME_CHANGES),
             continuations: metric(&mut r, &catalog::requests::CONTINUATIONS),
-            lines_lost: metric(&mut r, &catalog::node::ACCESS_LOG_LOST),
+            lines_lost: metric(&mut r, &catalog::node::LOG_LINES_LOST),
             spans: metric(&mut r, &catalog::node::SPANS),
             outcomes_dropped: metric(&mut r, &catalog::node::OUTCOMES_DROPPED),
             reloads: from_zero(
@@ -193,6 +209,7 @@ impl Metrics {
             guests: metric(&mut r, &catalog::requests::GUESTS),
             guest_requests: metric(&mut r, &catalog::requests::GUEST_REQUESTS),
             last_resort: metric(&mut r, &catalog::replicas::LAST_RESORT),
+            discoveries: DiscoveryMetrics::new(&mut r),
             facts_dropped: metric(&mut r, &catalog::replicas::FACTS_DROPPED),
             client_connections: metric(&mut r, &catalog::node::CLIENT_CONNECTIONS),
             body_bytes: metric(&mut r, &catalog::node::BODY_BYTES),
@@ -209,6 +226,7 @@ impl Metrics {
     pub fn record(&self, outcome: &Outcome, cost: Money) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.of(outcome, &self.families).record(outcome, &self.families);
+        self.arms.record(outcome);
         self.choices.record(outcome);
         self.sheds.record(outcome);
         self.replicas.request(outcome);
@@ -220,6 +238,12 @@ impl Metrics {
         self.tenants.record(outcome);
         self.record_retries(outcome);
         self.record_cancel(outcome.end);
+    }
+
+    /// Counts a finished request for which an overflow replica was asked, with its cost for the
+    /// operator.
+    pub fn record_overflow(&self, outcome: &Outcome, cost: Money) {
+        self.overflow.record(outcome, cost);
     }
 
     /// Returns the usage of tenants and keys since the start.
@@ -295,6 +319,7 @@ impl Metrics {
         self.certificates.show(&live.certificates);
         self.tenants.show(&self.usage.lock().unwrap_or_else(PoisonError::into_inner));
         self.tenants.show_budgets(&live.budgets);
+        self.overflow.show(&live.overflow);
         self.places.lock().unwrap_or_else(PoisonError::into_inner).show(&self.families);
         // Cleared first, so that models with no waiting request vanish.
         self.waiting.clear();
@@ -320,6 +345,7 @@ impl Metrics {
             ];
             self.last_resort.get_or_create(&labels).set(1);
         }
+        self.discoveries.show(&live.discoveries);
         raise(&self.facts_dropped, live.facts_dropped);
         self.client_connections.set(signed(live.client_connections));
         self.body_bytes.set(signed(live.body_bytes));
@@ -335,12 +361,13 @@ impl Metrics {
             raise(&self.access.get_or_create(&labels), *total);
         }
         raise(&self.outcomes_dropped, live.outcomes_dropped);
-        raise(&self.lines_lost, live.lines_lost);
+        raise_each(&self.lines_lost, "log", &live.lines_lost);
         raise_each(&self.spans, "result", &live.spans);
         raise(&self.retries_refused, live.retries_refused);
         raise(&self.engines_died, live.engines_died);
         raise_each(&self.residency, "at", &live.residency);
         raise_each(&self.responses_not_kept, "reason", &live.responses_not_kept);
+        raise_each(&self.home_news_dropped, "queue", &live.home_news_dropped);
         for (kept, to, total) in &live.home_changes {
             let labels = vec![("kept", (*kept).to_owned()), ("to", (*to).to_owned())];
             raise(&self.home_changes.get_or_create(&labels), *total);
@@ -398,14 +425,15 @@ mod tests {
             r#"spillway_requests_total{route="llm",model="tiny",status="200",end="complete"} 1"#,
             r#"spillway_tokens_total{route="llm",model="tiny",kind="prompt"} 7"#,
             r#"spillway_retries_total{cause="unsent"} 1"#,
-            r#"spillway_split_requests_total{split="chat",arm="canary",status="2xx"} 1"#,
+            r#"spillway_split_requests_total{split="chat",arm="canary",status="fallback"} 1"#,
             r#"spillway_fallbacks_total{model="huge",served="tiny"} 1"#,
             r#"spillway_inter_token_seconds_bucket{le="0.005",route="llm",model="tiny"} 1"#,
             r#"spillway_time_to_first_token_seconds_count{route="llm",model="tiny"} 1"#,
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
-        assert!(!text.contains(r#"kind="cached""#), "zero counts make no series");
+        let none = r#"spillway_tokens_total{route="llm",model="tiny",kind="cached"}"#;
+        assert!(!text.contains(none), "zero counts make no series");
     }
 
     #[test]
@@ -458,10 +486,12 @@ mod tests {
             in_flight: 0,
             concurrency_limit: None,
             connections: 0,
+            unasked: 0,
             admission: Admission::Open,
             ramp_permille: 1_000,
             signals: Signals::UNKNOWN,
             breakers: 0,
+            models_missing: 0,
         };
         let live = |name: &str| Live { replicas: vec![replica(name)], ..Live::default() };
         let text = metrics.scrape(&live("a"));
@@ -595,10 +625,16 @@ mod tests {
             in_flight: 3,
             concurrency_limit: Some(32),
             connections: 4,
+            unasked: 0,
             admission: Admission::Open,
             ramp_permille: 250,
-            signals: Signals { queued: Reading { value: 7.0, trust: 0.5 }, ..Signals::UNKNOWN },
+            signals: Signals {
+                queued: Reading { value: 7.0, trust: 0.5 },
+                gpu_memory_use: Reading { value: 0.5, trust: 1.0 },
+                ..Signals::UNKNOWN
+            },
             breakers: 0,
+            models_missing: 0,
         };
         let live = Live { replicas: vec![replica], outcomes_dropped: 5, ..Live::default() };
         let text = metrics.scrape(&live);
@@ -609,6 +645,8 @@ mod tests {
             r#"spillway_replica_ramp{replica="a"} 0.25"#,
             r#"spillway_replica_load{replica="a",signal="queued"} 7.0"#,
             r#"spillway_replica_load_trust{replica="a",signal="queued"} 0.5"#,
+            r#"spillway_replica_load{replica="a",signal="gpu_memory_use"} 0.5"#,
+            r#"spillway_replica_models_missing{replica="a"} 0"#,
         ] {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }

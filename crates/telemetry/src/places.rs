@@ -21,7 +21,7 @@ use crate::register::{Labels, metric};
 use crate::stream_gaps::StreamGaps;
 
 /// A histogram per label set.
-type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+pub(crate) type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 /// A histogram per label set that names a recorded trace for each of its buckets.
 type TracedHistograms = Family<Labels, TracedHistogram, fn() -> TracedHistogram>;
 type TracedHistogram = HistogramWithExemplars<Vec<(&'static str, String)>>;
@@ -250,7 +250,7 @@ fn bounds() -> impl Iterator<Item = f64> {
     exponential_buckets(0.000_25, 2.0, 22)
 }
 
-fn seconds(registry: &mut Registry, spec: &MetricSpec) -> Histograms {
+pub(crate) fn seconds(registry: &mut Registry, spec: &MetricSpec) -> Histograms {
     let family = Histograms::new_with_constructor(|| Histogram::new(bounds()));
     registry.register(spec.name, spec.help(), family.clone());
     family

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use spillway_types::{Admission, Outcome, RAMP_FULL, Reading, ReplicaName, SignFault, Signals};
 
 use crate::catalog;
-use crate::register::{Labels, metric};
+use crate::register::{Labels, metric, raise};
 
 /// Gauge of a number with a fraction.
 type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -38,6 +38,8 @@ pub struct LiveReplica {
     pub concurrency_limit: Option<u32>,
     /// Connections that this node holds to the replica.
     pub connections: u64,
+    /// Times that the replica sent bytes which no request had asked for.
+    pub unasked: u64,
     /// Admission of new requests.
     pub admission: Admission,
     /// Share of the replica's weight that counts, in permille.
@@ -46,6 +48,8 @@ pub struct LiveReplica {
     pub signals: Signals,
     /// Models of the replica whose circuit breaker is not closed.
     pub breakers: u64,
+    /// Models that the replica should serve and says it does not have.
+    pub models_missing: u64,
 }
 
 /// Metrics with the label replica.
@@ -54,8 +58,10 @@ pub(crate) struct ReplicaMetrics {
     in_flight: Family<Labels, Gauge>,
     concurrency_limit: Family<Labels, Gauge>,
     connections: Family<Labels, Gauge>,
+    unasked: Family<Labels, Counter>,
     admission: Family<Labels, Gauge>,
     breakers: Family<Labels, Gauge>,
+    models_missing: Family<Labels, Gauge>,
     ramp: Fraction,
     latency: Fraction,
     p99: Fraction,
@@ -77,8 +83,10 @@ impl ReplicaMetrics {
             in_flight: metric(r, &catalog::replicas::IN_FLIGHT),
             concurrency_limit: metric(r, &catalog::replicas::REPLICA_CONCURRENCY_LIMIT),
             connections: metric(r, &catalog::replicas::REPLICA_CONNECTIONS),
+            unasked: metric(r, &catalog::replicas::REPLICA_UNASKED),
             admission: metric(r, &catalog::replicas::REPLICA_ADMISSION),
             breakers: metric(r, &catalog::replicas::REPLICA_BREAKERS),
+            models_missing: metric(r, &catalog::replicas::REPLICA_MODELS_MISSING),
             ramp: metric(r, &catalog::replicas::REPLICA_RAMP),
             latency: metric(r, &catalog::replicas::REPLICA_LATENCY),
             p99: metric(r, &catalog::replicas::REPLICA_P99),
@@ -135,6 +143,14 @@ impl ReplicaMetrics {
         counted.entry(replica.to_owned()).or_default().insert(labels);
     }
 
+    /// Raises the counter of unasked bytes to a total that is counted elsewhere.
+    fn raise_unasked(&self, replica: &str, total: u64) {
+        let labels = vec![("replica", replica.to_owned())];
+        raise(&self.unasked.get_or_create(&labels), total);
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.entry(replica.to_owned()).or_default().insert(labels);
+    }
+
     /// Drops the counters of replicas that are gone: discovery brings new names without end.
     fn forget_others(&self, replicas: &[LiveReplica]) {
         let names: BTreeSet<&str> = replicas.iter().map(|replica| replica.name.as_str()).collect();
@@ -142,7 +158,7 @@ impl ReplicaMetrics {
         counted.retain(|name, labels| {
             let stays = names.contains(name.as_str());
             for labels in labels.iter().filter(|_| !stays) {
-                for family in [&self.transitions, &self.faults, &self.checks] {
+                for family in [&self.transitions, &self.faults, &self.checks, &self.unasked] {
                     family.remove(labels);
                 }
             }
@@ -166,6 +182,7 @@ impl ReplicaMetrics {
         self.connections.clear();
         self.admission.clear();
         self.breakers.clear();
+        self.models_missing.clear();
         for gauge in [&self.ramp, &self.latency, &self.p99, &self.load, &self.trust] {
             gauge.clear();
         }
@@ -184,7 +201,9 @@ impl ReplicaMetrics {
             whole(&self.concurrency_limit, limit.into());
         }
         whole(&self.connections, replica.connections);
+        self.raise_unasked(&replica.name, replica.unasked);
         whole(&self.breakers, replica.breakers);
+        whole(&self.models_missing, replica.models_missing);
         let ramp = f64::from(replica.ramp_permille) / f64::from(RAMP_FULL);
         self.ramp.get_or_create(&labels).set(ramp);
         let admission = ("admission", replica.admission.as_str().to_owned());
@@ -208,12 +227,13 @@ impl ReplicaMetrics {
 }
 
 /// Returns the load that a replica reports, with the names that the metric has for its signals.
-fn reported(signals: &Signals) -> [(&'static str, Reading); 5] {
+fn reported(signals: &Signals) -> [(&'static str, Reading); 6] {
     [
         ("queued", signals.queued),
         ("running", signals.running),
         ("kv_use", signals.kv_use),
         ("gpu_use", signals.gpu_use),
+        ("gpu_memory_use", signals.gpu_memory_use),
         ("pending", signals.pending),
     ]
 }

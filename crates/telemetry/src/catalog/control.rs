@@ -38,14 +38,32 @@ catalog! {
     /// Last entry in this node's log.
     CONTROL_LAST = Gauge "spillway_control_last_index" [];
 
-    /// How old what this node knows can be; alert above a few seconds.
+    /// How old what this node knows can be, or the time since its start if it has heard no quorum
+    /// yet; alert above a few seconds.
     CONTROL_AGE = Gauge "spillway_control_age_seconds" [];
+
+    /// Nodes with a trouble of this kind, as this node knows: `disk_from_the_past`, `state_differs`,
+    /// `two_processes`, `behind` (a leader is heard and can't be followed); alert on any
+    /// ([alerts.md](../guides/alerts.md#spillwaystatetrouble)).
+    CONTROL_TROUBLES = Gauge "spillway_control_troubles" [kind];
 
     /// Nodes that vote.
     CONTROL_VOTERS = Gauge "spillway_control_voters" [];
 
     /// Bytes of entries in this node's log.
     CONTROL_LOG_BYTES = Gauge "spillway_control_log_bytes" [];
+
+    /// For how long the disk of this node's log has not answered a write or an opening; 0 while none
+    /// is under way. Alert above a few seconds: the disk hangs.
+    CONTROL_DISK_WAITING = Gauge "spillway_control_disk_waiting_seconds" []
+        shown by "max(spillway_control_disk_waiting_seconds)";
+
+    /// Writes to the disk of this node's log, each forced to disk.
+    CONTROL_DISK_WRITES = Counter "spillway_control_disk_writes" [];
+
+    /// Time that these writes took.
+    CONTROL_DISK_WRITE_SECONDS = Counter "spillway_control_disk_write_seconds" []
+        shown by "rate(spillway_control_disk_write_seconds_total[5m]) / rate(spillway_control_disk_writes_total[5m])";
 
     /// Models, splits, routes and registered replicas of the cluster, by their use here: `used`,
     /// `hides` (in place of the config's), `in_part`, `unusable`; alert on the last two.

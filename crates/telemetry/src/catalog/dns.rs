@@ -5,8 +5,8 @@ use super::spec::catalog;
 catalog! {
     "Name server and places of clients";
 
-    /// When the location database in use was made, since 1970: `place` (cities or countries),
-    /// `asn`. Alert on old ones.
+    /// When the location database in use was made, since 1970: `place` (cities or countries). Alert
+    /// on old ones.
     GEO_DATABASE_BUILT = Gauge "spillway_geo_database_built_timestamp_seconds" [database]
         shown by "(time() - min by (database) (spillway_geo_database_built_timestamp_seconds)) / 86400";
 

@@ -23,7 +23,8 @@ catalog! {
         shown by "max by (tenant, period) (spillway_tenant_budget_used)";
 
     /// Requests for entry: `ok`, `missing`, `unknown`, `revoked` (also a suspended tenant),
-    /// `expired`, and of those let in `model` and `region`, which the key is not for. `tenant` is
-    /// empty without a good key, and `_other` beyond 1,000 tenants.
+    /// `expired`, `unsure` (a key of the cluster, which this node can't follow), and of those let in
+    /// `model` and `region`, which the key is not for. `tenant` is empty without a good key, and
+    /// `_other` beyond 1,000 tenants.
     ACCESS = Counter "spillway_access" [tenant, result];
 }

@@ -32,8 +32,9 @@ catalog! {
     MEMORY_BYTES = Gauge "spillway_memory_bytes" [kind]
         shown by r#"spillway_memory_bytes{kind="used"} / ignoring (kind) spillway_memory_bytes{kind="ceiling"}"#;
 
-    /// Lines that are missing in the access log, since the disk was too slow or full.
-    ACCESS_LOG_LOST = Counter "spillway_access_log_lines_lost" [];
+    /// Lines that are missing in a log, since its disk or its reader was too slow, or it can't be written:
+    /// `access`, or `node` for the log on standard error.
+    LOG_LINES_LOST = Counter "spillway_log_lines_lost" [log];
 
     /// Spans for the collector of traces: `sent`, or `lost` since it was too slow or did not answer.
     SPANS = Counter "spillway_spans" [result]

@@ -54,8 +54,26 @@ catalog! {
     TENANT_COST = Counter "spillway_tenant_cost" [tenant]
         shown by "sum by (tenant) (increase(spillway_tenant_cost_total[1d]))";
 
-    /// Finished requests by arm of a split; `status` is a class, e.g. `2xx`.
+    /// Finished requests by arm of a split. `status` is a class, e.g. `2xx`, or `fallback` if the arm's
+    /// model could not serve and another model replied.
     SPLIT_REQUESTS = Counter "spillway_split_requests" [split, arm, status];
+
+    /// Requests that an arm of a split failed: `fallback` (another model replied), `refused` (503 or
+    /// 504 of this node for load or lateness), `status` (5xx, or such a status of a gRPC call), and
+    /// replies that broke off: `cut`, `stalled`, `deadline_passed`.
+    SPLIT_ERRORS = Counter "spillway_split_errors" [split, arm, reason]
+        shown by r#"sum by (split, arm) (rate(spillway_split_errors_total[5m])) / sum by (split, arm) (rate(spillway_split_requests_total[5m]))"#;
+
+    /// Tokens by arm of a split: `prompt`, `completion`, and of the prompt `cached`. Those of
+    /// fallbacks count for no arm.
+    SPLIT_TOKENS = Counter "spillway_split_tokens" [split, arm, kind];
+
+    /// Request head to the first token of a stream that went well, by arm of a split.
+    SPLIT_FIRST_TOKEN = Histogram "spillway_split_time_to_first_token_seconds" [split, arm];
+
+    /// Request head to the end of a complete reply that went well, streams included, by arm of a
+    /// split.
+    SPLIT_REPLY = Histogram "spillway_split_reply_seconds" [split, arm];
 
     /// Requests that began to be answered by another model (`served`) than the one asked for
     /// (`model`).
@@ -104,9 +122,14 @@ catalog! {
 
     /// Requests that were served elsewhere than the earlier ones that they belong to. `kept`:
     /// `session` (cookie or header of a route's `session`) or `conversation` (prompts that another
-    /// region served); `to`: another `replica` of this region, or another `region`. A session is
-    /// counted by the node that its client asked.
+    /// region served); `to`: another `replica` of this region, or another `region`. One node counts
+    /// a move: the one that the client asked, or one that gave its choice up for another node's.
     HOME_CHANGES = Counter "spillway_home_changes" [kept, to];
+
+    /// News of homes (stored responses, sessions, conversations) that other nodes did not get: `node`
+    /// (this node had too many to tell) or `peer` (a node was out of reach for too long; each such node
+    /// counts). A request for a response that is missing there asks for it.
+    HOME_NEWS_DROPPED = Counter "spillway_home_news_dropped" [queue];
 
     /// Requests that were not served because of where they may be: `entry` (no region that may
     /// could), `sending` and `receiving` (second looks, 0 unless a first one was wrong or rules
