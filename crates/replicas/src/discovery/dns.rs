@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use spillway_resolver::Resolver;
+use spillway_tasks::restarted;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -11,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::DiscoveredEndpoint;
 use super::known::{DiscoveryAnswer, Known};
 use super::lookup::AddressLookup;
+use super::source_state::Findings;
 use crate::pause::{Backoff, rng};
 
 /// Pause after the first failure.
@@ -24,8 +27,10 @@ const RETRY_FIRST: Duration = Duration::from_millis(500);
 pub struct DnsSource {
     /// Question to DNS.
     pub question: DnsQuestion,
-    /// DNS server to ask, over UDP and TCP; `None` uses the system's.
+    /// DNS server to ask, over UDP and TCP; `None` asks as `system` does.
     pub resolver: Option<SocketAddr>,
+    /// Resolver of the node, with the system's hosts file and DNS servers.
+    pub system: Resolver,
     /// Time limit of one answer, with all its tries.
     pub timeout: Duration,
     /// Shortest pause between two look-ups. The pause is the TTL of the records, within this limit
@@ -74,6 +79,7 @@ impl DnsSource {
         Self {
             question,
             resolver: None,
+            system: Resolver::default(),
             timeout: Duration::from_secs(2),
             refresh_min: Duration::from_secs(1),
             refresh_max: Duration::from_secs(30),
@@ -83,18 +89,19 @@ impl DnsSource {
     }
 
     /// Looks the name up until `stop`, or until the receiver is dropped, on the runtime of the
-    /// caller. The value is `None` until a first answer, and then sorted and without repetitions.
+    /// caller. Nothing is found until a first answer; then the value is sorted and without
+    /// repetitions. Only a change of the value is a change of the watch.
     #[must_use]
     pub fn watch(
         self,
         tasks: &TaskTracker,
         seed: u64,
         stop: CancellationToken,
-    ) -> watch::Receiver<Option<Vec<DiscoveredEndpoint>>> {
-        let (sender, receiver) = watch::channel(None);
+    ) -> watch::Receiver<Findings<Vec<DiscoveredEndpoint>>> {
+        let (sender, receiver) = Findings::channel();
         tasks.spawn(async move {
             tokio::select! {
-                () = self.run(&sender, seed) => {}
+                () = restarted("discovery by DNS", || self.run(&sender, seed)) => {}
                 () = sender.closed() => {}
                 () = stop.cancelled() => {}
             }
@@ -102,7 +109,7 @@ impl DnsSource {
         receiver
     }
 
-    async fn run(&self, sender: &watch::Sender<Option<Vec<DiscoveredEndpoint>>>, seed: u64) {
+    async fn run(&self, sender: &watch::Sender<Findings<Vec<DiscoveredEndpoint>>>, seed: u64) {
         let mut rng = rng(seed, self.question.name());
         let mut backoff = Backoff::new(RETRY_FIRST.min(self.retry_max), self.retry_max);
         let mut known = Known::new(self.empty_grace);
@@ -110,7 +117,10 @@ impl DnsSource {
         let mut was_failing = false;
         loop {
             let asking = Box::pin(lookup.ask(&self.question));
-            let answer = timeout(self.timeout, asking).await.unwrap_or(DiscoveryAnswer::Failed);
+            let answer = timeout(self.timeout, asking).await.unwrap_or_else(|_| {
+                let why = "the name servers do not answer".to_owned();
+                DiscoveryAnswer::Failed(why)
+            });
             let pause = match &answer {
                 DiscoveryAnswer::Endpoints(_, ttl) => {
                     backoff.reset();
@@ -122,10 +132,9 @@ impl DnsSource {
                 }
                 // An empty answer may be a gap in a deployment, so the next look-up comes soon.
                 DiscoveryAnswer::Empty => backoff.next(&mut rng),
-                DiscoveryAnswer::Failed => {
+                DiscoveryAnswer::Failed(why) => {
                     if !was_failing {
-                        let name = self.question.name();
-                        tracing::warn!(name, "no answer from DNS; the last known set stays in use");
+                        self.warn(why, sender.borrow().found.as_ref().map(Vec::len));
                     }
                     // A new look-up reads the list of DNS servers again, and forgets what it knew
                     // of them: either may be the reason.
@@ -133,13 +142,34 @@ impl DnsSource {
                     backoff.next(&mut rng)
                 }
             };
-            was_failing = answer == DiscoveryAnswer::Failed;
-            if let Some(endpoints) = known.note(answer, Instant::now()) {
+            was_failing = matches!(answer, DiscoveryAnswer::Failed(_));
+            let now = Instant::now();
+            sender.send_if_modified(|findings| {
+                match &answer {
+                    DiscoveryAnswer::Endpoints(..) => findings.state.note_answer(false, now),
+                    DiscoveryAnswer::Empty => findings.state.note_answer(true, now),
+                    DiscoveryAnswer::Failed(why) => findings.state.note_failure(why.clone()),
+                }
+                let Some(endpoints) = known.note(answer, now) else { return false };
                 let (name, count) = (self.question.name(), endpoints.len());
                 tracing::info!(name, count, "DNS names other replicas");
-                sender.send_replace(Some(endpoints));
-            }
+                findings.found = Some(endpoints);
+                true
+            });
             sleep(pause).await;
+        }
+    }
+
+    fn warn(&self, why: &str, known: Option<usize>) {
+        let name = self.question.name();
+        match known {
+            Some(replicas) => tracing::warn!(
+                name,
+                why,
+                replicas,
+                "no answer from DNS; the replicas that it named last stay in use"
+            ),
+            None => tracing::warn!(name, why, "no answer from DNS yet; no replica is known"),
         }
     }
 }

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use spillway_tasks::restarted;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::source_state::Findings;
 use crate::FileWatch;
 
 /// Largest file that is read, bytes: ten thousand replicas.
@@ -28,28 +30,31 @@ pub struct FileSource {
     /// Interval at which the file is also read without a notification of a change, because network
     /// file systems may send none.
     pub reread: Duration,
+    /// Time for which a text must stay the same if it is only the beginning of the last one: the
+    /// writer may not have come further.
+    pub cut_settle: Duration,
 }
 
 impl FileSource {
     /// Makes a source that watches `path` and reads it at least every 3 s.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
-        Self { path, reread: Duration::from_secs(3) }
+        Self { path, reread: Duration::from_secs(3), cut_settle: Duration::from_secs(2) }
     }
 
     /// Watches the file until `stop`, or until the receiver is dropped, on the runtime of the
-    /// caller. The value is `None` until the file was read once. If the file is gone or can't be
-    /// read, its last text stays.
+    /// caller. Nothing is found until the file was read once. If the file is gone or can't be read,
+    /// its last text stays. Only another text is a change of the watch.
     #[must_use]
     pub fn watch(
         self,
         tasks: &TaskTracker,
         stop: CancellationToken,
-    ) -> watch::Receiver<Option<Arc<str>>> {
-        let (sender, receiver) = watch::channel(None);
+    ) -> watch::Receiver<Findings<Arc<str>>> {
+        let (sender, receiver) = Findings::channel();
         tasks.spawn(async move {
             tokio::select! {
-                () = self.run(&sender) => {}
+                () = restarted("discovery by a file", || self.run(&sender)) => {}
                 () = sender.closed() => {}
                 () = stop.cancelled() => {}
             }
@@ -57,7 +62,7 @@ impl FileSource {
         receiver
     }
 
-    async fn run(&self, sender: &watch::Sender<Option<Arc<str>>>) {
+    async fn run(&self, sender: &watch::Sender<Findings<Arc<str>>>) {
         // Capacity 1: a second change while one waits needs no second reading.
         let (changed, mut changes) = mpsc::channel(1);
         let _watch = FileWatch::start(std::slice::from_ref(&self.path), changed.clone())
@@ -72,6 +77,10 @@ impl FileSource {
             match self.read_settled(sender).await {
                 Ok(()) => could_read = true,
                 Err(error) => {
+                    sender.send_if_modified(|findings| {
+                        findings.state.note_failure(error.to_string());
+                        false
+                    });
                     if could_read {
                         let path = self.path.display();
                         tracing::warn!(%path, %error, "can't read; the last text stays in use");
@@ -87,16 +96,26 @@ impl FileSource {
     }
 
     /// Sends the text if it is new, and did not change between two readings.
-    async fn read_settled(&self, sender: &watch::Sender<Option<Arc<str>>>) -> io::Result<()> {
+    async fn read_settled(&self, sender: &watch::Sender<Findings<Arc<str>>>) -> io::Result<()> {
         let mut before = self.read().await?;
         for _ in 0..SETTLE_ROUNDS {
-            if sender.borrow().as_deref() == Some(&before) {
+            let known = sender.borrow().found.clone();
+            if known.as_deref() == Some(&before) {
+                sender.send_if_modified(|findings| {
+                    findings.state.note_answer(false, Instant::now());
+                    false
+                });
                 return Ok(());
             }
-            sleep(SETTLE).await;
+            // A beginning of the last text is likely to be the half of a text that is written again.
+            let is_beginning = known.is_some_and(|known| known.starts_with(&before));
+            sleep(if is_beginning { self.cut_settle } else { SETTLE }).await;
             let now = self.read().await?;
             if now == before {
-                sender.send_replace(Some(now.into()));
+                sender.send_modify(|findings| {
+                    findings.state.note_answer(false, Instant::now());
+                    findings.found = Some(now.into());
+                });
                 return Ok(());
             }
             before = now;

@@ -13,23 +13,49 @@ pub(super) enum DiscoveryAnswer {
     Endpoints(Vec<DiscoveredEndpoint>, Duration),
     /// The server knows that there are no endpoints.
     Empty,
-    /// The look-up failed.
-    Failed,
+    /// The look-up failed, for this reason.
+    Failed(String),
+}
+
+/// Grace of a set that becomes empty: it is emptied only when every answer was empty for so long.
+/// Covers a deployment that removes the old replicas before the new ones come, and a file that is
+/// empty while it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EmptyGrace {
+    grace: Duration,
+    /// Time since which every answer has been empty.
+    since: Option<Instant>,
+}
+
+impl EmptyGrace {
+    /// Makes a grace of this length.
+    #[must_use]
+    pub fn new(grace: Duration) -> Self {
+        Self { grace, since: None }
+    }
+
+    /// Notes an answer that lists replicas, which ends the grace.
+    pub fn note_some(&mut self) {
+        self.since = None;
+    }
+
+    /// Notes an empty answer. Returns the time at which a set that has replicas is emptied.
+    pub fn note_empty(&mut self, now: Instant) -> Instant {
+        *self.since.get_or_insert(now) + self.grace
+    }
 }
 
 /// Last known set of endpoints.
 #[derive(Debug)]
 pub(super) struct Known {
     endpoints: Option<Vec<DiscoveredEndpoint>>,
-    /// Time since which every answer has been empty.
-    empty_since: Option<Instant>,
-    empty_grace: Duration,
+    grace: EmptyGrace,
 }
 
 impl Known {
     /// Makes an unknown set. A known set is emptied only after empty answers for `empty_grace`.
     pub(super) fn new(empty_grace: Duration) -> Self {
-        Self { endpoints: None, empty_since: None, empty_grace }
+        Self { endpoints: None, grace: EmptyGrace::new(empty_grace) }
     }
 
     /// Takes an answer in. Returns the new set if the answer changed it.
@@ -40,17 +66,17 @@ impl Known {
     ) -> Option<Vec<DiscoveredEndpoint>> {
         let next = match answer {
             // A failure proves neither that there are endpoints nor that there are none.
-            DiscoveryAnswer::Failed => return None,
+            DiscoveryAnswer::Failed(_) => return None,
             DiscoveryAnswer::Empty => {
-                let since = *self.empty_since.get_or_insert(now);
+                let emptied_at = self.grace.note_empty(now);
                 let has_some = self.endpoints.as_ref().is_some_and(|known| !known.is_empty());
-                if has_some && now.duration_since(since) < self.empty_grace {
+                if has_some && now < emptied_at {
                     return None;
                 }
                 Vec::new()
             }
             DiscoveryAnswer::Endpoints(endpoints, _) => {
-                self.empty_since = None;
+                self.grace.note_some();
                 self.normal(endpoints)
             }
         };
@@ -91,6 +117,10 @@ mod tests {
         DiscoveryAnswer::Endpoints(endpoints.to_vec(), Duration::ZERO)
     }
 
+    fn failed() -> DiscoveryAnswer {
+        DiscoveryAnswer::Failed("x".to_owned())
+    }
+
     #[test]
     fn only_changes_are_told_whatever_the_order() {
         let (a, b) = (endpoint("a", None), endpoint("b", None));
@@ -107,9 +137,9 @@ mod tests {
         let a = endpoint("a", None);
         let mut known = Known::new(GRACE);
         let now = Instant::now();
-        assert_eq!(known.note(DiscoveryAnswer::Failed, now), None);
+        assert_eq!(known.note(failed(), now), None);
         known.note(some(&[a]), now);
-        assert_eq!(known.note(DiscoveryAnswer::Failed, now + 10 * GRACE), None);
+        assert_eq!(known.note(failed(), now + 10 * GRACE), None);
     }
 
     #[test]
@@ -120,7 +150,7 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         known.note(some(std::slice::from_ref(&a)), at(0));
         assert_eq!(known.note(DiscoveryAnswer::Empty, at(10)), None);
-        assert_eq!(known.note(DiscoveryAnswer::Failed, at(45)), None, "a failure confirms nothing");
+        assert_eq!(known.note(failed(), at(45)), None, "a failure confirms nothing");
         assert_eq!(known.note(some(&[a]), at(46)), None);
         assert_eq!(known.note(DiscoveryAnswer::Empty, at(50)), None, "the grace starts anew");
         assert_eq!(known.note(DiscoveryAnswer::Empty, at(79)), None);

@@ -1,14 +1,12 @@
 //! Look-up of one question in DNS.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::rdata::SRV;
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use spillway_resolver::{DnsClient, LookupError, Resolver};
 use tokio::task::JoinSet;
 
 use super::DiscoveredEndpoint;
@@ -17,24 +15,16 @@ use super::known::DiscoveryAnswer;
 
 /// Most endpoints that are taken from one answer. A DNS message over TCP can't hold many more.
 const ENDPOINTS_MAX: usize = 1024;
-/// Tries within one look-up: a lost packet is no outage.
-const ATTEMPTS: u32 = 2;
+/// Time for which addresses of the hosts file are used before the file is looked at again.
+const HOSTS_FILE_TTL: Duration = Duration::from_secs(1);
 
 /// DNS client of one source.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AddressLookup {
-    /// `None` if the system's configuration can't be read.
-    resolver: Option<Resolver>,
-}
-
-/// Resolver of hickory, with the `Debug` that it lacks.
-#[derive(Clone)]
-struct Resolver(TokioResolver);
-
-impl std::fmt::Debug for Resolver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Resolver").finish_non_exhaustive()
-    }
+    /// `None` if the DNS configuration can't be used.
+    client: Option<Arc<DnsClient>>,
+    /// Resolver whose hosts file counts; `None` for a source with a DNS server of its own.
+    system: Option<Resolver>,
 }
 
 /// Records that were found, or the answer if there are none.
@@ -42,34 +32,45 @@ type Found = Result<Vec<Record>, DiscoveryAnswer>;
 
 impl AddressLookup {
     pub(super) fn new(source: &DnsSource) -> Self {
-        let resolver = build(source).inspect_err(|error| {
-            tracing::warn!(%error, "the system's DNS configuration can't be used");
-        });
-        Self { resolver: resolver.ok().map(Resolver) }
+        match source.resolver {
+            Some(server) => {
+                let client = DnsClient::of_servers(&[server], source.timeout).map(Arc::new);
+                Self { client, system: None }
+            }
+            None => {
+                let system = source.system.clone();
+                Self { client: system.client(), system: Some(system) }
+            }
+        }
     }
 
     /// Returns the answer to `question`. Has no time limit of its own.
     pub(super) async fn ask(&self, question: &DnsQuestion) -> DiscoveryAnswer {
-        let Some(resolver) = &self.resolver else { return DiscoveryAnswer::Failed };
         let answer = match question {
-            DnsQuestion::Address { name, port } => resolver.ask_address(name, *port).await,
-            DnsQuestion::Service { name } => resolver.ask_service(name).await,
+            DnsQuestion::Address { name, port } => self.ask_address(name, *port).await,
+            DnsQuestion::Service { name } => self.ask_service(name).await,
         };
         answer.unwrap_or_else(|nothing| nothing)
     }
-}
 
-impl Resolver {
     async fn ask_address(&self, name: &str, port: u16) -> Result<DiscoveryAnswer, DiscoveryAnswer> {
-        let parsed = Name::from_utf8(name).map_err(|_| DiscoveryAnswer::Failed)?;
-        let records = self.addresses(parsed).await?;
-        let endpoints = addresses_in(name.trim_end_matches('.'), port, &records);
+        if let Ok(address) = name.trim_matches(['[', ']']).parse() {
+            let only = vec![endpoint(name, port, address)];
+            return Ok(DiscoveryAnswer::Endpoints(only, Duration::MAX));
+        }
+        let host = name.trim_end_matches('.');
+        if let Some(addresses) = self.system.as_ref().and_then(|it| it.in_hosts_file(name)) {
+            let endpoints = of_one_family(&addresses).map(|address| endpoint(host, port, address));
+            return Ok(DiscoveryAnswer::Endpoints(endpoints.collect(), HOSTS_FILE_TTL));
+        }
+        let records = self.addresses(name).await?;
+        let endpoints = addresses_in(host, port, &records);
         Ok(DiscoveryAnswer::Endpoints(endpoints, ttl(&records)))
     }
 
     async fn ask_service(&self, name: &str) -> Result<DiscoveryAnswer, DiscoveryAnswer> {
-        let name = Name::from_utf8(name).map_err(|_| DiscoveryAnswer::Failed)?;
-        let lookup = self.0.lookup(name, RecordType::SRV).await.map_err(|error| why(&error))?;
+        let client = self.client()?;
+        let lookup = client.records(name, RecordType::SRV).await.map_err(why)?;
         let services = services_in(lookup.answers());
         if services.is_empty() {
             return Err(DiscoveryAnswer::Empty);
@@ -97,9 +98,9 @@ impl Resolver {
         targets.dedup();
         let mut lookups = JoinSet::new();
         for target in targets.into_iter().filter(|target| address_of(target, known).is_none()) {
-            let (resolver, target) = (self.clone(), target.clone());
+            let (lookup, target) = (self.clone(), target.clone());
             lookups.spawn(async move {
-                let records = resolver.addresses(target.clone()).await.unwrap_or_default();
+                let records = lookup.addresses(&target.to_ascii()).await.unwrap_or_default();
                 (target, records)
             });
         }
@@ -108,56 +109,39 @@ impl Resolver {
 
     /// Looks up A records, and AAAA records only if there are none: a server with both would become
     /// two replicas.
-    async fn addresses(&self, name: Name) -> Found {
-        match self.records(name.clone(), RecordType::A).await {
+    async fn addresses(&self, name: &str) -> Found {
+        match self.records(name, RecordType::A).await {
             Err(DiscoveryAnswer::Empty) => self.records(name, RecordType::AAAA).await,
             found => found,
         }
     }
 
-    async fn records(&self, name: Name, kind: RecordType) -> Found {
-        let lookup = self.0.lookup(name, kind).await.map_err(|error| why(&error))?;
+    async fn records(&self, name: &str, kind: RecordType) -> Found {
+        let lookup = self.client()?.records(name, kind).await.map_err(why)?;
         let records = lookup.answers().iter().filter(|record| record.record_type() == kind);
-        let records: Vec<Record> = records.cloned().collect();
-        if records.is_empty() { Err(DiscoveryAnswer::Empty) } else { Ok(records) }
+        Ok(records.cloned().collect())
+    }
+
+    fn client(&self) -> Result<&DnsClient, DiscoveryAnswer> {
+        let why = || DiscoveryAnswer::Failed("the DNS configuration can't be used".to_owned());
+        self.client.as_deref().ok_or_else(why)
     }
 }
 
-fn build(source: &DnsSource) -> Result<TokioResolver, NetError> {
-    let provider = TokioRuntimeProvider::default();
-    let mut builder = match source.resolver {
-        None => TokioResolver::builder(provider)?,
-        Some(address) => {
-            let at_port = |mut connection: ConnectionConfig| {
-                connection.port = address.port();
-                connection
-            };
-            let connections =
-                vec![at_port(ConnectionConfig::udp()), at_port(ConnectionConfig::tcp())];
-            let server = NameServerConfig::new(address.ip(), true, connections);
-            let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
-            let mut builder = TokioResolver::builder_with_config(config, provider);
-            // A configured DNS server is asked alone, without the system's hosts file.
-            builder.options_mut().use_hosts_file = ResolveHosts::Never;
-            builder
-        }
-    };
-    let options = builder.options_mut();
-    options.timeout = source.timeout / ATTEMPTS;
-    // hickory counts the tries after the first.
-    options.attempts = (ATTEMPTS - 1) as usize;
-    // A cache would hide changes until a long TTL is over.
-    options.cache_size = 0;
-    builder.build()
+/// Returns the IPv4 addresses, or all others if there are none: a server with both would become two
+/// replicas.
+fn of_one_family(addresses: &[IpAddr]) -> impl Iterator<Item = IpAddr> {
+    let has_v4 = addresses.iter().any(IpAddr::is_ipv4);
+    addresses.iter().copied().filter(move |address| address.is_ipv4() == has_v4)
 }
 
 /// Returns `Empty` if DNS said that there are no records, and `Failed` for any other error.
-fn why(error: &NetError) -> DiscoveryAnswer {
+fn why(error: LookupError) -> DiscoveryAnswer {
     match error {
-        NetError::Dns(DnsError::NoRecordsFound(_)) => DiscoveryAnswer::Empty,
+        LookupError::NotFound(_) => DiscoveryAnswer::Empty,
         error => {
             tracing::debug!(%error, "no answer from DNS");
-            DiscoveryAnswer::Failed
+            DiscoveryAnswer::Failed(error.to_string())
         }
     }
 }
@@ -169,14 +153,12 @@ fn ttl(records: &[Record]) -> Duration {
 
 /// Returns the endpoints at the addresses of a name.
 pub(super) fn addresses_in(host: &str, port: u16, records: &[Record]) -> Vec<DiscoveredEndpoint> {
-    let endpoint = |address| DiscoveredEndpoint {
-        host: host.to_owned(),
-        address: Some(address),
-        port,
-        weight: 1,
-    };
     let addresses = records.iter().filter_map(|record| record.data.ip_addr());
-    addresses.map(endpoint).take(ENDPOINTS_MAX).collect()
+    addresses.map(|address| endpoint(host, port, address)).take(ENDPOINTS_MAX).collect()
+}
+
+fn endpoint(host: &str, port: u16, address: IpAddr) -> DiscoveredEndpoint {
+    DiscoveredEndpoint { host: host.to_owned(), address: Some(address), port, weight: 1 }
 }
 
 /// Returns the services that an answer names.
@@ -221,21 +203,22 @@ fn address_of(name: &Name, addresses: &[(Name, IpAddr)]) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use hickory_resolver::net::NoRecords;
-    use hickory_resolver::proto::op::{Query, ResponseCode};
-
     use super::*;
 
     #[test]
     fn only_a_server_that_knows_of_nothing_makes_an_empty_answer() {
-        for code in [ResponseCode::NXDomain, ResponseCode::NoError] {
-            let nothing = NoRecords::new(Query::query(Name::root(), RecordType::A), code);
-            assert_eq!(why(&nothing.into()), DiscoveryAnswer::Empty, "{code}");
-        }
-        for code in [ResponseCode::ServFail, ResponseCode::Refused, ResponseCode::NotImp] {
-            let failure = NetError::Dns(DnsError::ResponseCode(code));
-            assert_eq!(why(&failure), DiscoveryAnswer::Failed, "{code}");
-        }
-        assert_eq!(why(&NetError::Timeout), DiscoveryAnswer::Failed);
+        assert_eq!(why(LookupError::NotFound("x".to_owned())), DiscoveryAnswer::Empty);
+        let failed = LookupError::NoAnswer("x".to_owned());
+        assert!(matches!(why(failed), DiscoveryAnswer::Failed(_)));
+    }
+
+    #[test]
+    fn a_host_with_addresses_of_both_families_is_one_replica() {
+        let of = |addresses: &[&str]| {
+            let addresses: Vec<IpAddr> = addresses.iter().map(|it| it.parse().unwrap()).collect();
+            of_one_family(&addresses).map(|it| it.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["::1", "127.0.0.1", "127.0.0.2"]), ["127.0.0.1", "127.0.0.2"]);
+        assert_eq!(of(&["::1", "::2"]), ["::1", "::2"]);
     }
 }

@@ -9,11 +9,14 @@ mod file;
 pub(crate) mod fuzz;
 mod known;
 mod lookup;
+mod source_state;
 
 use std::net::IpAddr;
 
 pub use dns::{DnsQuestion, DnsSource};
 pub use file::FileSource;
+pub use known::EmptyGrace;
+pub use source_state::{Findings, SourcePhase, SourceState};
 
 /// Address at which a replica answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

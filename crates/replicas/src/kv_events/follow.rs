@@ -1,10 +1,12 @@
 //! One replica's subscription, which is opened again whenever it ends.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use spillway_resolver::{ConnectionAddress, Resolver};
 use spillway_types::{KvEvent, ReplicaName};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 
 use super::wire::read_batch;
@@ -12,6 +14,12 @@ use super::zmtp::{Message, Subscription};
 use crate::http::connect_tcp;
 use crate::pause::{Backoff, rng};
 
+/// Memory of all news on their way, in KiB.
+const QUEUE_KIB: u32 = 8 << 10;
+/// Most memory of a message's events, in KiB: by the limits of a batch, while they are read.
+const BATCH_KIB: usize = 4 << 10;
+/// Most bytes of an event for each byte of its message: a hash of one byte takes eight.
+const BYTES_PER_BYTE: usize = 8;
 /// Time limit of a connection with its handshake.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// First and longest pause before a connection is tried again.
@@ -22,6 +30,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from
 pub struct KvSource {
     /// Name of the replica in news.
     pub replica: ReplicaName,
+    /// Source of the host's addresses.
+    pub resolver: Resolver,
     /// Host name or address, IPv6 without brackets.
     pub host: String,
     /// Port of the publisher.
@@ -37,28 +47,106 @@ pub enum KvNews {
     Missed(&'static str),
 }
 
+impl KvNews {
+    /// Returns the memory that it takes, in units of [`KvQueue`].
+    fn weight(&self) -> u32 {
+        let Self::Events(events) = self else { return 1 };
+        let bytes = |event: &KvEvent| {
+            size_of::<KvEvent>()
+                + match event {
+                    KvEvent::Stored(blocks) => size_of_val(&blocks.hashes[..]),
+                    KvEvent::Removed { hashes, .. } => size_of_val(&hashes[..]),
+                    KvEvent::Cleared => 0,
+                }
+        };
+        let kib = events.iter().map(bytes).sum::<usize>() / 1024 + 1;
+        u32::try_from(kib).unwrap_or(u32::MAX).min(QUEUE_KIB)
+    }
+}
+
+/// News on its way. It keeps its part of the queue's memory until it is dropped.
+#[derive(Debug)]
+pub struct KvDelivery {
+    /// Name of the replica.
+    pub replica: ReplicaName,
+    /// What is new.
+    pub news: KvNews,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Sender of news into one queue, which is limited by its length and by its memory: 8 MiB.
+#[derive(Clone, Debug)]
+pub struct KvQueue {
+    channel: mpsc::Sender<KvDelivery>,
+    room: Arc<Semaphore>,
+}
+
+impl KvQueue {
+    /// Makes a sender into `channel`. Clones share the memory.
+    #[must_use]
+    pub fn new(channel: mpsc::Sender<KvDelivery>) -> Self {
+        Self { channel, room: Arc::new(Semaphore::new(QUEUE_KIB as usize)) }
+    }
+
+    /// Waits for room for all that a message of this length may hold. Call it before the message is
+    /// read: its events take more memory than it does.
+    async fn room(&self, message_bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let kib = (message_bytes * BYTES_PER_BYTE / 1024 + 2).min(BATCH_KIB);
+        let kib = u32::try_from(kib).unwrap_or(QUEUE_KIB);
+        // It is never closed.
+        Arc::clone(&self.room).acquire_many_owned(kib).await.ok()
+    }
+
+    /// Sends news, each with its part of `room`; the rest is given back first. Returns false if nobody
+    /// receives any more.
+    async fn send(
+        &self,
+        replica: &ReplicaName,
+        news: Vec<KvNews>,
+        mut room: OwnedSemaphorePermit,
+    ) -> bool {
+        let mut deliveries = Vec::with_capacity(news.len());
+        for news in news {
+            let own = (news.weight() as usize).min(room.num_permits());
+            // There are as many: the bound is theirs.
+            let Some(room) = room.split(own) else { return false };
+            deliveries.push(KvDelivery { replica: replica.clone(), news, _room: room });
+        }
+        drop(room);
+        for delivery in deliveries {
+            if self.channel.send(delivery).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
 /// Follows the KV events of a replica, for ever. Each item has the name of the replica.
 ///
 /// Waits while `news` has no room: a publisher that is not read drops events and counts them, so
 /// nothing goes by unnoticed. Ends when nobody receives any more.
-pub async fn follow_kv_events(
-    source: KvSource,
-    seed: u64,
-    news: mpsc::Sender<(ReplicaName, KvNews)>,
-) {
+pub async fn follow_kv_events(source: KvSource, seed: u64, news: KvQueue) {
     let mut rng = rng(seed, source.replica.as_str());
     let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
     let mut was_told = false;
     loop {
         match timeout(OPEN_TIMEOUT, open(&source)).await {
-            Ok(Ok(mut subscription)) => {
+            Ok(Ok((mut subscription, address))) => {
                 backoff.reset();
                 was_told = false;
                 tracing::info!(replica = %source.replica, "its KV events are read");
-                let Some(error) = read(&source, &mut subscription, &news).await else { return };
+                let ended = tokio::select! {
+                    ended = read(&source, &mut subscription, &news) => ended,
+                    () = address.removed() => {
+                        Some(io::Error::other("the replica's name has other addresses"))
+                    }
+                };
+                let Some(error) = ended else { return };
                 tracing::info!(replica = %source.replica, %error, "its KV events ended");
                 let missed = KvNews::Missed("the connection was lost");
-                if news.send((source.replica.clone(), missed)).await.is_err() {
+                let Some(room) = news.room(0).await else { return };
+                if !news.send(&source.replica, vec![missed], room).await {
                     return;
                 }
             }
@@ -75,22 +163,25 @@ pub async fn follow_kv_events(
             }
         }
         sleep(backoff.next(&mut rng)).await;
-        if news.is_closed() {
+        if news.channel.is_closed() {
             return;
         }
     }
 }
 
-async fn open(source: &KvSource) -> io::Result<Subscription<tokio::net::TcpStream>> {
-    let tcp = connect_tcp(&source.host, source.port).await;
-    Subscription::open(tcp.map_err(io::Error::other)?).await
+async fn open(
+    source: &KvSource,
+) -> io::Result<(Subscription<tokio::net::TcpStream>, ConnectionAddress)> {
+    let connected = connect_tcp(&source.resolver, &source.host, source.port).await;
+    let (tcp, address) = connected.map_err(io::Error::other)?;
+    Ok((Subscription::open(tcp).await?, address))
 }
 
 /// Hands events over until the connection fails, and returns why; `None` if nobody receives them.
 async fn read(
     source: &KvSource,
     subscription: &mut Subscription<tokio::net::TcpStream>,
-    news: &mpsc::Sender<(ReplicaName, KvNews)>,
+    news: &KvQueue,
 ) -> Option<io::Error> {
     let mut sequence = Sequence::default();
     loop {
@@ -98,10 +189,11 @@ async fn read(
             Ok(message) => message,
             Err(error) => return Some(error),
         };
-        for item in sequence.read(&message) {
-            if news.send((source.replica.clone(), item)).await.is_err() {
-                return None;
-            }
+        let room = news.room(message.iter().map(|frame| frame.len()).sum()).await?;
+        let items = sequence.read(&message).collect();
+        drop(message);
+        if !news.send(&source.replica, items, room).await {
+            return None;
         }
     }
 }

@@ -7,7 +7,7 @@ mod follow;
 mod wire;
 mod zmtp;
 
-pub use follow::{KvNews, KvSource, follow_kv_events};
+pub use follow::{KvDelivery, KvNews, KvQueue, KvSource, follow_kv_events};
 #[cfg(any(test, fuzzing))]
 pub(crate) use wire::read_batch;
 #[cfg(any(test, fuzzing))]

@@ -6,8 +6,10 @@ use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use spillway_types::{KvEvent, StoredBlocks};
 
-/// Maximum number of events of one batch that are kept; the others make the batch invalid.
-const EVENTS_MAX: usize = 1 << 17;
+/// Most events of one batch; more make the batch invalid, as if it had been missed.
+const EVENTS_MAX: usize = 1 << 14;
+/// Most hashes of one batch: blocks of two million tokens.
+const HASHES_MAX: usize = 1 << 17;
 /// Maximum length of a session id that is kept. Longer ones are not of this project.
 const SESSION_BYTES_MAX: usize = 64;
 
@@ -68,11 +70,14 @@ impl<'de> Visitor<'de> for Events {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let mut events = Vec::new();
+        let (mut read, mut hashes) = (0, 0);
         while let Some(fields) = list.next_element::<EventFields<'_>>()? {
-            events.extend(fields.event());
-            if events.len() > EVENTS_MAX {
+            read += 1;
+            hashes += fields.block_hashes.0.len();
+            if read > EVENTS_MAX || hashes > HASHES_MAX {
                 return Err(de::Error::custom("too many events"));
             }
+            events.extend(fields.event());
         }
         Ok(events)
     }
@@ -84,7 +89,7 @@ impl<'de> Visitor<'de> for Events {
 struct EventFields<'a> {
     #[serde(rename = "type", borrow)]
     kind: &'a str,
-    block_hashes: Vec<Hash>,
+    block_hashes: Hashes,
     parent_block_hash: Option<Hash>,
     block_size: u32,
     #[serde(borrow)]
@@ -101,10 +106,10 @@ impl EventFields<'_> {
         if self.medium.is_some_and(|medium| medium != "GPU") {
             return None;
         }
-        let hashes = || self.block_hashes.iter().map(|hash| hash.0).collect();
+        let hashes = self.block_hashes.0;
         match self.kind {
             "BlockStored" => Some(KvEvent::Stored(StoredBlocks {
-                hashes: hashes(),
+                hashes,
                 parent: self.parent_block_hash.map(|hash| hash.0),
                 block_tokens: self.block_size,
                 session: self
@@ -113,10 +118,41 @@ impl EventFields<'_> {
                     .map(str::to_owned),
                 group: self.group_idx,
             })),
-            "BlockRemoved" => Some(KvEvent::Removed { hashes: hashes(), group: self.group_idx }),
+            "BlockRemoved" => Some(KvEvent::Removed { hashes, group: self.group_idx }),
             "AllBlocksCleared" => Some(KvEvent::Cleared),
             _ => None,
         }
+    }
+}
+
+/// Hashes of blocks, read straight into their list.
+#[derive(Default)]
+struct Hashes(Vec<u64>);
+
+impl<'de> Deserialize<'de> for Hashes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(HashesVisitor)
+    }
+}
+
+struct HashesVisitor;
+
+impl<'de> Visitor<'de> for HashesVisitor {
+    type Value = Hashes;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of hashes")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Hashes, A::Error> {
+        let mut hashes = Vec::new();
+        while let Some(Hash(hash)) = list.next_element()? {
+            if hashes.len() >= HASHES_MAX {
+                return Err(de::Error::custom("too many hashes"));
+            }
+            hashes.push(hash);
+        }
+        Ok(Hashes(hashes))
     }
 }
 

@@ -89,3 +89,17 @@ fn bytes_that_are_no_batch_are_refused() {
     deep.extend([0x91; 100_000]);
     assert!(read_batch(&deep).is_err());
 }
+
+#[test]
+fn a_batch_beyond_its_bounds_is_refused() {
+    let of =
+        |event: serde_json::Value, count: usize| read_batch(&batch(&vec![event; count].into()));
+    let removed = |hashes: usize| json!({"type": "BlockRemoved", "block_hashes": vec![1; hashes]});
+    assert!(of(removed(HASHES_MAX), 1).is_ok());
+    assert!(of(removed(HASHES_MAX + 1), 1).is_err());
+    assert!(of(removed(HASHES_MAX / 2 + 1), 2).is_err(), "both together");
+    assert!(of(removed(1), EVENTS_MAX).is_ok());
+    assert!(of(removed(1), EVENTS_MAX + 1).is_err());
+    // Events that are left out are read all the same.
+    assert!(of(json!({"type": "x"}), EVENTS_MAX + 1).is_err());
+}

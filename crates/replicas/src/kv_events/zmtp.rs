@@ -9,6 +9,8 @@ use std::io;
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use crate::read_room::ReadHold;
+
 /// Length of the greeting of either side.
 const GREETING_BYTES: usize = 64;
 /// Length of signature and version: all of a greeting that is sent before the other side's version
@@ -16,9 +18,11 @@ const GREETING_BYTES: usize = 64;
 const MECHANISM_AT: usize = 12;
 /// Maximum length of one message, all its frames together: vLLM's largest batches have the tokens
 /// of one step, at about four bytes each.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 16 << 20;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Maximum number of frames of one message. Events have three.
 const FRAMES_MAX: usize = 8;
+/// Most bytes of a PING that come back (ZMTP 3.1).
+const CONTEXT_BYTES_MAX: usize = 16;
 /// Smallest free room to read into.
 const READ_BYTES: usize = 16 << 10;
 
@@ -35,6 +39,8 @@ pub(crate) type Message = Vec<Bytes>;
 pub(crate) struct Subscription<S> {
     stream: S,
     frames: Frames,
+    /// Room of the buffer, and of the last message until the next is read.
+    hold: ReadHold,
 }
 
 /// Frames in bytes that arrive in pieces.
@@ -67,7 +73,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Subscription<S> {
             return Err(wrong("the peer does not speak ZMTP 3 without security"));
         }
         stream.write_all(&frame(COMMAND, b"\x05READY\x0bSocket-Type\x00\x00\x00\x03SUB")).await?;
-        let mut open = Self { stream, frames: Frames::default() };
+        let mut open = Self { stream, frames: Frames::default(), hold: ReadHold::default() };
         match open.receive().await? {
             Received::Command(ready) if ready.starts_with(b"\x05READY") => {}
             _ => return Err(wrong("the peer refused the subscription")),
@@ -86,8 +92,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Subscription<S> {
             match self.receive().await? {
                 Received::Message(message) => return Ok(message),
                 Received::Command(ping) if ping.starts_with(b"\x04PING") => {
-                    // Two bytes of time to live; the rest comes back.
+                    // Two bytes of time to live; the rest comes back, of which there are 16 at most.
                     let context = ping.get(7..).unwrap_or_default();
+                    let context = &context[..context.len().min(CONTEXT_BYTES_MAX)];
                     let pong = [b"\x04PONG", context].concat();
                     self.stream.write_all(&frame(COMMAND, &pong)).await?;
                 }
@@ -102,6 +109,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Subscription<S> {
                 return Ok(received);
             }
             self.frames.buffer.reserve(READ_BYTES);
+            if !self.hold.resize(self.frames.buffer.len() + self.frames.message_bytes) {
+                return Err(wrong("too much is read of all replicas together"));
+            }
             if self.stream.read_buf(&mut self.frames.buffer).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -214,8 +224,8 @@ mod tests {
     #[test]
     fn a_length_or_a_number_of_frames_beyond_the_limit_ends_the_connection_before_it_is_kept() {
         let mut frames = Frames::default();
-        frames.buffer.extend_from_slice(&[LONG, 0, 0, 0, 0, 1, 0, 0, 1]);
-        assert!(frames.take().is_err(), "a byte more than 16 MiB");
+        frames.buffer.extend_from_slice(&[LONG, 0, 0, 0, 0, 0, 0x40, 0, 1]);
+        assert!(frames.take().is_err(), "a byte more than 4 MiB");
         let mut frames = Frames::default();
         frames.buffer.extend_from_slice(&frame(MORE, b"x").repeat(FRAMES_MAX));
         assert!(frames.take().is_err());

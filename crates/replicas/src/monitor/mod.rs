@@ -1,12 +1,13 @@
 //! Monitors: one task for each replica, which asks the replica and sends facts about it.
 
 mod monitors;
+mod wakers;
 mod watch;
 
 use std::sync::Arc;
 
+use spillway_tasks::restarted;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -14,13 +15,14 @@ pub use monitors::{Monitors, Reconciled};
 
 use crate::fact::FactSender;
 use crate::target::ReplicaTarget;
+use wakers::Wakers;
 use watch::ReplicaWatch;
 
 /// Task that watches one replica. A drop ends the task.
 #[derive(Debug)]
 pub struct Monitor {
     target: Arc<ReplicaTarget>,
-    again: Arc<Notify>,
+    wakers: Arc<Wakers>,
     stop: CancellationToken,
 }
 
@@ -52,21 +54,30 @@ impl Monitor {
     fn start_in(around: &Surroundings, target: ReplicaTarget, stop: &CancellationToken) -> Self {
         let target = Arc::new(target);
         let stop = stop.child_token();
-        let again = Arc::new(Notify::new());
-        let facts = around.facts.clone();
-        let watch = ReplicaWatch::new(Arc::clone(&target), facts, around.seed, Arc::clone(&again));
+        let wakers = Arc::<Wakers>::default();
+        let (facts, seed) = (around.facts.clone(), around.seed);
+        let (watched, woken) = (Arc::clone(&target), Arc::clone(&wakers));
+        let watching = restarted("monitor", move || {
+            let (target, wakers) = (Arc::clone(&watched), Arc::clone(&woken));
+            ReplicaWatch::new(target, facts.clone(), seed, wakers).run()
+        });
         let until = stop.clone();
         let task = async move {
             // A check under way is dropped, which closes its connection.
-            let _: Option<()> = until.run_until_cancelled(watch.run()).await;
+            let _: Option<()> = until.run_until_cancelled(watching).await;
         };
         around.tasks.spawn_on(task, &around.runtime);
-        Self { target, again, stop }
+        Self { target, wakers, stop }
     }
 
     /// Runs the identity check at once, not when it is due.
     pub fn identify_again(&self) {
-        self.again.notify_one();
+        self.wakers.identify();
+    }
+
+    /// Reads the models at once, not when they are due.
+    pub fn read_models_again(&self) {
+        self.wakers.read_models();
     }
 
     /// Returns the target of the monitor.

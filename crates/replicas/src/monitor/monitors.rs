@@ -62,6 +62,12 @@ impl Monitors {
         }
     }
 
+    /// Reads the models of a replica at once. Returns false if the replica is not watched.
+    pub fn read_models_again(&self, replica: &ReplicaName) -> bool {
+        let monitor = self.running.get(replica);
+        monitor.map(Monitor::read_models_again).is_some()
+    }
+
     /// Returns the number of watched replicas.
     #[must_use]
     pub fn len(&self) -> usize {

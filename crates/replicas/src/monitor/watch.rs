@@ -7,11 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use spillway_types::ReplicaName;
+use tokio::time::{Instant, sleep};
 
+use super::wakers::{Due, Wakers};
 use crate::check::{ActiveCheck, CheckKind, CheckResult, DeepCheck, NoticeCheck, notice, pause};
-use crate::fact::{Fact, FactKind, FactSender};
+use crate::fact::{Fact, FactHold, FactKind, FactSender};
+use crate::http::HttpClient;
+use crate::http::RequestError;
 use crate::identity::{EngineReading, IdentityCheck, ModelsReading, REST};
 use crate::pause::rng;
 use crate::scrape::{Scrape, ScrapePace, Scraped, Scraper};
@@ -28,8 +31,7 @@ pub(super) struct ReplicaWatch {
     facts: FactSender,
     seed: u64,
     gpu_memory_use: GpuMemoryUse,
-    /// Notification that the identity check must run at once.
-    again: Arc<Notify>,
+    wakers: Arc<Wakers>,
 }
 
 /// Loop that ends only when it is dropped.
@@ -40,9 +42,9 @@ impl ReplicaWatch {
         target: Arc<ReplicaTarget>,
         facts: FactSender,
         seed: u64,
-        again: Arc<Notify>,
+        wakers: Arc<Wakers>,
     ) -> Self {
-        Self { target, facts, seed, gpu_memory_use: GpuMemoryUse::default(), again }
+        Self { target, facts, seed, gpu_memory_use: GpuMemoryUse::default(), wakers }
     }
 
     /// Runs all loops. Never ends by itself.
@@ -100,7 +102,7 @@ impl ReplicaWatch {
         let mut rng = self.begin("notice").await;
         let mut was_given = false;
         loop {
-            match notice(check).await {
+            match notice(check, &self.target.resolver).await {
                 Ok(is_given) => {
                     if is_given {
                         self.tell(FactKind::Notice);
@@ -123,6 +125,7 @@ impl ReplicaWatch {
     async fn identify(&self, check: &IdentityCheck) -> Infallible {
         let mut rng = self.begin("identity").await;
         let api = self.target.server();
+        let mut client = HttpClient::new(api.clone());
         let mut engine = None;
         // Stays `None` if the config names the software: then nothing has to be recognised.
         let mut look_at = check.kind.is_none().then(Instant::now);
@@ -138,23 +141,28 @@ impl ReplicaWatch {
                 }
             }
             let kind = check.kind.or_else(|| engine.map(|engine| engine.kind));
-            let reading = check.read_models(kind, &api).await;
-            let rest = check.pause(&reading);
+            let started = Instant::now();
+            let reading = check.read_models(kind, &mut client).await;
+            let rest = check.pause(&reading, started.elapsed());
             match reading {
-                ModelsReading::Page(page) => self.tell(FactKind::Models(Some(Arc::new(page)))),
+                ModelsReading::Page(page) => match FactHold::of(page.bytes()) {
+                    Some(hold) => self.tell_held(FactKind::Models(Some(Arc::new(page))), hold),
+                    // The pages of others are still to be taken in.
+                    None => self.tell(FactKind::ModelsUnread),
+                },
                 ModelsReading::NoPage => self.tell(FactKind::Models(None)),
-                ModelsReading::NoAnswer => look_at = look_at.map(|_| Instant::now()),
+                ModelsReading::Denied(status) => self.tell(FactKind::ModelsDenied(status)),
+                ModelsReading::NoAnswer => {
+                    look_at = look_at.map(|_| Instant::now());
+                    self.tell(FactKind::ModelsUnread);
+                }
             }
-            if self.rest(pause(rest, &mut rng)).await {
+            if self.wakers.rest(pause(rest, &mut rng)).await == Due::All {
+                // The server may have been started anew elsewhere.
+                client = HttpClient::new(api.clone());
                 look_at = look_at.map(|_| Instant::now());
             }
         }
-    }
-
-    /// Waits for `length`, or until the identity check must run at once. Returns true in the second
-    /// case.
-    async fn rest(&self, length: Duration) -> bool {
-        timeout(length, self.again.notified()).await.is_ok()
     }
 
     async fn scrape(&self, page: usize, scrape: &Scrape) -> Infallible {
@@ -170,9 +178,13 @@ impl ReplicaWatch {
             }
             let rest = match outcome {
                 Ok(scraped) => {
-                    let Scraped { report, cache, took } = scraped;
-                    self.tell(FactKind::Report { page, report, cache, took });
+                    let Scraped { report, cache, adapters, took } = scraped;
+                    self.tell(FactKind::Report { page, report, cache, adapters, took });
                     pace.pause(took)
+                }
+                Err(RequestError::Shortage) => {
+                    say_shortage(&self.target.replica);
+                    pace.pause_after_failure()
                 }
                 Err(failure) => {
                     self.tell(FactKind::ScrapeFailed { page, failure });
@@ -191,13 +203,25 @@ impl ReplicaWatch {
     }
 
     fn tell_check(&self, kind: CheckKind, result: CheckResult, started: Instant) {
+        // Without a file descriptor or a port nothing is learned of the replica.
+        if result == CheckResult::Failed(RequestError::Shortage) {
+            return say_shortage(&self.target.replica);
+        }
         self.tell(FactKind::Check { kind, result, took: started.elapsed() });
     }
 
     fn tell(&self, kind: FactKind) {
-        let replica = self.target.replica.clone();
-        self.facts.send(Fact { replica, at: Instant::now().into_std(), kind });
+        self.tell_held(kind, FactHold::default());
     }
+
+    fn tell_held(&self, kind: FactKind, hold: FactHold) {
+        let replica = self.target.replica.clone();
+        self.facts.send(Fact { replica, at: Instant::now().into_std(), kind, hold });
+    }
+}
+
+fn say_shortage(replica: &ReplicaName) {
+    tracing::debug!(%replica, "this machine has no file descriptor, memory or port for a check");
 }
 
 /// GPU memory use in the last scrape, for the deep check. Not a number while unknown.
