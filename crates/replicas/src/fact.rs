@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 use crate::check::{CheckKind, CheckResult};
 use crate::http::RequestError;
 use crate::identity::Engine;
-use crate::scrape::CacheReport;
+use crate::read_room::ReadHold;
+use crate::scrape::{AdapterReport, CacheReport};
 
 /// Observation of a replica, made outside of requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,28 @@ pub struct Fact {
     pub at: Instant,
     /// Content of the observation.
     pub kind: FactKind,
+    /// Room of what the content takes, until the fact is dropped.
+    pub hold: FactHold,
+}
+
+/// Part of the room of everything that is read from replicas. All are equal.
+#[derive(Clone, Debug, Default)]
+pub struct FactHold {
+    _hold: Option<Arc<ReadHold>>,
+}
+
+impl FactHold {
+    /// Holds `bytes`; `None` if there is no room.
+    pub(crate) fn of(bytes: usize) -> Option<Self> {
+        let mut hold = ReadHold::default();
+        hold.resize(bytes).then(|| Self { _hold: Some(Arc::new(hold)) })
+    }
+}
+
+impl PartialEq for FactHold {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// Content of a fact.
@@ -44,6 +67,8 @@ pub enum FactKind {
         report: LoadReport,
         /// Figures of the caches that the page reports.
         cache: CacheReport,
+        /// Adapters that the page names; `None` if it tells nothing of them.
+        adapters: Option<AdapterReport>,
         /// Time that the scrape took: the numbers are no older than this.
         took: Duration,
     },
@@ -60,10 +85,22 @@ pub enum FactKind {
     /// Models on the replica's page; `None` if it answered and has no page that can be read. Sent
     /// after each reading.
     Models(Option<Arc<ModelsPage>>),
+    /// The replica demands another credential for its page of models, with this status.
+    ModelsDenied(u16),
+    /// The replica did not answer when it was asked for its models.
+    ModelsUnread,
     /// The machine is about to be taken away. Sent again after every check that finds the notice.
     Notice,
     /// The earlier notice is gone.
     NoticeWithdrawn,
+}
+
+impl FactKind {
+    /// Returns true if the replica was asked for its models, whatever it answered.
+    #[must_use]
+    pub fn is_about_models(&self) -> bool {
+        matches!(self, Self::Models(_) | Self::ModelsUnread)
+    }
 }
 
 /// Sender of facts that never waits. If the channel is full, the fact is dropped and counted: a
@@ -99,7 +136,12 @@ mod tests {
     use super::*;
 
     fn fact() -> Fact {
-        Fact { replica: "a".into(), at: Instant::now(), kind: FactKind::Notice }
+        Fact {
+            replica: "a".into(),
+            at: Instant::now(),
+            kind: FactKind::Notice,
+            hold: FactHold::default(),
+        }
     }
 
     #[test]

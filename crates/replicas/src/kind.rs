@@ -33,6 +33,11 @@ pub enum ServerKind {
     TorchServe,
     /// TensorFlow Serving, its REST port.
     TfServing,
+    /// Ollama.
+    Ollama,
+    /// The server of llama-cpp-python, another one than that of llama.cpp.
+    #[serde(rename = "llama-cpp-python")]
+    LlamaCppPython,
     /// Anything else.
     Generic,
 }
@@ -55,7 +60,7 @@ pub struct UnknownKindError(pub String);
 
 impl ServerKind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Vllm,
         Self::Sglang,
         Self::Triton,
@@ -64,6 +69,8 @@ impl ServerKind {
         Self::MlServer,
         Self::TorchServe,
         Self::TfServing,
+        Self::Ollama,
+        Self::LlamaCppPython,
         Self::Generic,
     ];
 
@@ -79,6 +86,8 @@ impl ServerKind {
             Self::MlServer => "mlserver",
             Self::TorchServe => "torchserve",
             Self::TfServing => "tfserving",
+            Self::Ollama => "ollama",
+            Self::LlamaCppPython => "llama-cpp-python",
             Self::Generic => "generic",
         }
     }
@@ -96,15 +105,35 @@ impl ServerKind {
     #[must_use]
     pub fn may_list_models(self) -> bool {
         match self {
-            Self::Vllm | Self::Sglang | Self::Tgi | Self::LlamaCpp | Self::Generic => true,
+            Self::Vllm
+            | Self::Sglang
+            | Self::Tgi
+            | Self::LlamaCpp
+            | Self::Ollama
+            | Self::LlamaCppPython
+            | Self::Generic => true,
             Self::Triton | Self::MlServer | Self::TorchServe | Self::TfServing => false,
         }
+    }
+
+    /// Returns true if the server serves its model under any name, so that its list of models says
+    /// nothing about a name.
+    #[must_use]
+    pub fn takes_any_name(self) -> bool {
+        matches!(self, Self::Sglang | Self::Tgi | Self::LlamaCpp | Self::LlamaCppPython)
     }
 
     /// Returns true if the server lists its loaded models by KServe's V2 repository extension.
     #[must_use]
     pub fn has_index(self) -> bool {
         matches!(self, Self::Triton | Self::MlServer)
+    }
+
+    /// Returns true if servers of this kind may publish KV events in the form that is read. A
+    /// generic server may be anything, vLLM behind another name too.
+    #[must_use]
+    pub fn publishes_kv_events(self) -> bool {
+        matches!(self, Self::Vllm | Self::Generic)
     }
 
     /// Returns true if the server completes text, so that a check can ask for one token.
@@ -126,6 +155,9 @@ impl ServerKind {
             // vLLM listens only once the model is loaded; 503 means that its engine died.
             Self::Vllm => http("/health", &[]),
             Self::Sglang | Self::Tgi | Self::LlamaCpp | Self::Generic => http("/health", &[503]),
+            // Neither has a page for its health. Ollama loads a model with its first request.
+            Self::Ollama => http("/api/version", &[503]),
+            Self::LlamaCppPython => http("/v1/models", &[503]),
             // Both answer 400 while they are not ready.
             Self::Triton | Self::MlServer => http("/v2/health/ready", &[400, 503]),
             Self::TorchServe => http("/ping", &[503]),
@@ -140,8 +172,8 @@ impl ServerKind {
     }
 
     /// Returns the page where this kind of server reports its load. `None` for kinds without a
-    /// number for it: TensorFlow Serving exports only counters and histograms of the past, and a
-    /// generic server is unknown.
+    /// number for it: TensorFlow Serving exports only counters and histograms of the past, Ollama and
+    /// llama-cpp-python export nothing, and a generic server is unknown.
     #[must_use]
     pub fn metrics(self) -> Option<MetricsPage> {
         let port = match self {
@@ -152,6 +184,8 @@ impl ServerKind {
             | Self::Tgi
             | Self::LlamaCpp
             | Self::TfServing
+            | Self::Ollama
+            | Self::LlamaCppPython
             | Self::Generic => None,
         };
         Mapping::of(self).map(|mapping| MetricsPage { port, path: "/metrics", mapping })
@@ -162,9 +196,13 @@ impl ServerKind {
     #[must_use]
     pub fn inference(self, model: &ModelName) -> Option<DeepRequest> {
         match self {
-            Self::Vllm | Self::Sglang | Self::Tgi | Self::LlamaCpp | Self::Generic => {
-                Some(DeepRequest::Chat { model: model.clone() })
-            }
+            Self::Vllm
+            | Self::Sglang
+            | Self::Tgi
+            | Self::LlamaCpp
+            | Self::Ollama
+            | Self::LlamaCppPython
+            | Self::Generic => Some(DeepRequest::Chat { model: model.clone() }),
             Self::Triton | Self::MlServer | Self::TorchServe | Self::TfServing => None,
         }
     }
@@ -197,7 +235,7 @@ mod tests {
             assert_eq!(json, kind.as_str());
             assert_eq!(serde_json::from_value::<ServerKind>(json).unwrap(), kind);
         }
-        assert_eq!("ollama".parse::<ServerKind>(), Err(UnknownKindError("ollama".to_owned())));
+        assert_eq!("other".parse::<ServerKind>(), Err(UnknownKindError("other".to_owned())));
     }
 
     #[test]

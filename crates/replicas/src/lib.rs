@@ -17,6 +17,7 @@ mod kind;
 mod kv_events;
 mod monitor;
 mod pause;
+mod read_room;
 mod scrape;
 mod target;
 mod warm_up;
@@ -24,13 +25,16 @@ mod warm_up;
 pub use check::{
     ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Expectation, NoticeCheck, Probe,
 };
-pub use fact::{Fact, FactKind, FactSender};
+pub use fact::{Fact, FactHold, FactKind, FactSender};
 pub use file_watch::FileWatch;
 pub use http::{HttpProtocol, RequestError, TlsTarget};
 pub use identity::{Engine, IdentityCheck};
 pub use kind::{MetricsPage, ServerKind, UnknownKindError};
-pub use kv_events::{KvNews, KvSource, follow_kv_events};
+pub use kv_events::{KvDelivery, KvNews, KvQueue, KvSource, follow_kv_events};
 pub use monitor::{Monitor, Monitors, Reconciled};
-pub use scrape::{CacheReport, Combine, FieldMapping, Mapping, Scrape, Selector, SelectorError};
+pub use scrape::{
+    AdapterMapping, AdapterReport, CacheReport, Combine, FieldMapping, Mapping, Scrape, Selector,
+    SelectorError,
+};
 pub use target::ReplicaTarget;
 pub use warm_up::{WarmUpError, warm_up};

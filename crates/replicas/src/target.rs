@@ -1,7 +1,8 @@
 //! Target of a monitor: one replica with its checks.
 
 use http::{HeaderName, HeaderValue};
-use spillway_types::{ModelName, ReplicaName};
+use spillway_resolver::Resolver;
+use spillway_types::{BasePath, ModelName, ReplicaName};
 
 use crate::check::{ActiveCheck, DeepCheck, NoticeCheck};
 use crate::http::{HttpProtocol, HttpServer, TlsTarget};
@@ -16,10 +17,14 @@ use crate::scrape::Scrape;
 pub struct ReplicaTarget {
     /// Name of the replica in facts.
     pub replica: ReplicaName,
+    /// Source of the addresses of hosts.
+    pub resolver: Resolver,
     /// Host name or address, IPv6 without brackets.
     pub host: String,
     /// Port of the replica's API.
     pub port: u16,
+    /// Path below which the API lies, its pages included; `None` for the root.
+    pub base: Option<BasePath>,
     /// TLS towards the replica; `None` for cleartext.
     pub tls: Option<TlsTarget>,
     /// Protocol of the replica's API.
@@ -45,8 +50,10 @@ impl ReplicaTarget {
     /// Returns the server of the replica's API.
     pub(crate) fn server(&self) -> HttpServer {
         HttpServer {
+            resolver: self.resolver.clone(),
             host: self.host.clone(),
             port: self.port,
+            base: self.base.clone(),
             tls: self.tls.clone(),
             protocol: self.protocol,
             headers: self.headers.clone(),

@@ -52,9 +52,11 @@ async fn models_of(target: &ReplicaTarget, api: &HttpServer, bound: Duration) ->
     match target.identity {
         Some(check) if target.models.is_empty() => {
             let check = IdentityCheck { timeout: bound, ..check };
-            match check.read_models(None, api).await {
+            match check.read_models(None, &mut HttpClient::new(api.clone())).await {
                 ModelsReading::Page(page) => page.ids().cloned().collect(),
-                ModelsReading::NoPage | ModelsReading::NoAnswer => Vec::new(),
+                ModelsReading::NoPage | ModelsReading::Denied(_) | ModelsReading::NoAnswer => {
+                    Vec::new()
+                }
             }
         }
         _ => target.models.clone(),

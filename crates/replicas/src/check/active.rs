@@ -9,7 +9,7 @@ use spillway_types::ModelName;
 use tokio::time::timeout;
 
 use super::{CheckResult, Expectation, grpc};
-use crate::http::{HttpClient, HttpProtocol, HttpServer, RequestError, Reuse, connect};
+use crate::http::{HttpClient, HttpProtocol, HttpServer, RequestError, Reuse, connect, late};
 
 /// Active check of a replica: a cheap request, sent at an interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +53,7 @@ impl ActiveCheck {
                 let mut server = api.at(*port);
                 // gRPC needs HTTP/2, whatever the API speaks.
                 server.protocol = HttpProtocol::Http2;
+                server.base = None;
                 grpc::check(&mut HttpClient::new(server), service, self.timeout)
                     .await
                     .unwrap_or_else(CheckResult::from)
@@ -82,7 +83,7 @@ impl ActiveCheck {
         match timeout(self.timeout, Box::pin(connect(server))).await {
             Ok(Ok(_)) => CheckResult::Good,
             Ok(Err(failure)) => failure.into(),
-            Err(_) => RequestError::TimedOut.into(),
+            Err(_) => late(&server.resolver, &server.host).into(),
         }
     }
 }

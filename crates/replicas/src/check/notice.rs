@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
+use spillway_resolver::Resolver;
 
 use super::Expectation;
 use crate::http::{HttpClient, HttpProtocol, HttpServer, RequestError, Reuse};
@@ -50,10 +51,12 @@ impl NoticeCheck {
 ///
 /// # Errors
 /// Returns an error if the service gives no clear answer; an unreachable service is no notice.
-pub(crate) async fn notice(check: &NoticeCheck) -> Result<bool, RequestError> {
+pub(crate) async fn notice(check: &NoticeCheck, resolver: &Resolver) -> Result<bool, RequestError> {
     let mut client = HttpClient::new(HttpServer {
+        resolver: resolver.clone(),
         host: check.host.clone(),
         port: check.port,
+        base: None,
         tls: None,
         protocol: HttpProtocol::Http1,
         headers: check.headers.clone(),

@@ -1,23 +1,30 @@
 //! HTTP client of one server, over a kept connection or a new one.
 
+use std::borrow::Cow;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HOST, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Body;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use spillway_resolver::ConnectionAddress;
 use tokio::time::timeout;
 
-use super::connect::HttpStream;
+use super::connect::{HttpStream, late};
+use super::reply_body::ReplyBody;
 use super::{BODY_BYTES_MAX, HttpProtocol, HttpServer, RequestError, connect, h2};
+use crate::read_room::ReadHold;
 
 /// User agent of these requests in the logs of servers.
 const AGENT: HeaderValue = HeaderValue::from_static("spillway-monitor");
-/// Longest head of a reply, in bytes.
-const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Longest head of a reply, in bytes. Each connection may have a buffer of this length.
+pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Most header lines of a reply.
+const HEADERS_MAX: usize = 1_024;
 
 /// Choice of the connection for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +43,8 @@ pub(crate) struct HttpReply {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
     pub(crate) trailers: HeaderMap,
+    /// Room of the body.
+    pub(super) _hold: ReadHold,
 }
 
 /// HTTP client of one server.
@@ -50,6 +59,7 @@ pub(crate) struct HttpClient {
 #[derive(Debug)]
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
+    address: ConnectionAddress,
     driver: Pin<Box<http1::Connection<TokioIo<HttpStream>, Full<Bytes>>>>,
     /// True if the driver has ended and must not be polled again.
     is_over: bool,
@@ -67,6 +77,12 @@ impl HttpClient {
         path: &str,
         body: Option<(HeaderValue, Bytes)>,
     ) -> Result<Request<Bytes>, RequestError> {
+        // An absolute URI could name another server.
+        if !path.starts_with('/') {
+            return Err(RequestError::BadRequest);
+        }
+        let path =
+            self.server.base.as_ref().map_or(Cow::Borrowed(path), |base| base.join(path).into());
         let authority = self.server.authority();
         let scheme = if self.server.tls.is_some() { "https" } else { "http" };
         let uri = match self.server.protocol {
@@ -76,10 +92,6 @@ impl HttpClient {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = uri.map_err(|_| RequestError::BadRequest)?;
         *request.method_mut() = method;
-        // An absolute URI could name another server.
-        if !path.starts_with('/') {
-            return Err(RequestError::BadRequest);
-        }
         let headers = request.headers_mut();
         // HTTP/2 has the authority in the URI.
         if self.server.protocol == HttpProtocol::Http1 {
@@ -110,7 +122,7 @@ impl HttpClient {
     ) -> Result<HttpReply, RequestError> {
         match timeout(bound, Box::pin(self.exchange(request, reuse))).await {
             Ok(result) => result,
-            Err(_) => Err(RequestError::TimedOut),
+            Err(_) => Err(late(&self.server.resolver, &self.server.host)),
         }
     }
 
@@ -120,10 +132,12 @@ impl HttpClient {
         reuse: Reuse,
     ) -> Result<HttpReply, RequestError> {
         if self.server.protocol == HttpProtocol::Http2 {
-            return h2::exchange(connect(&self.server).await?, request).await;
+            return h2::exchange(connect(&self.server).await?.0, request).await;
         }
         if reuse == Reuse::Kept
             && let Some(kept) = self.kept.take()
+            // Another server may have the name now.
+            && kept.address.is_current()
         {
             match self.exchange_on(kept, request.clone(), reuse).await {
                 // The server closed the kept connection meanwhile, which proves nothing about the
@@ -151,28 +165,32 @@ impl HttpClient {
 }
 
 impl Connection {
-    async fn open(stream: HttpStream) -> Result<Self, RequestError> {
+    async fn open(
+        (stream, address): (HttpStream, ConnectionAddress),
+    ) -> Result<Self, RequestError> {
         let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_BYTES_MAX);
+        builder.max_buf_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
         let (sender, driver) =
             builder.handshake(TokioIo::new(stream)).await.map_err(|_| RequestError::Broken)?;
-        Ok(Self { sender, driver: Box::pin(driver), is_over: false })
+        Ok(Self { sender, address, driver: Box::pin(driver), is_over: false })
     }
 
     async fn exchange(&mut self, request: Request<Bytes>) -> Result<HttpReply, RequestError> {
         let reply = self.sender.send_request(request.map(Full::new));
         let mut exchange = pin!(async {
-            let (head, body) = reply.await.map_err(|error| broken(&error))?.into_parts();
-            let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|error| {
-                if error.is::<LengthLimitError>() {
-                    RequestError::TooLarge
-                } else {
-                    broken(&*error)
+            let (head, mut body) = reply.await.map_err(|error| broken(&error))?.into_parts();
+            if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+                return Err(RequestError::TooLarge);
+            }
+            let (mut whole, mut trailers) = (ReplyBody::default(), HeaderMap::new());
+            while let Some(frame) = body.frame().await {
+                match frame.map_err(|error| broken(&error))?.into_data() {
+                    Ok(piece) => whole.push(&piece)?,
+                    Err(frame) => trailers = frame.into_trailers().unwrap_or_default(),
                 }
-            })?;
-            let trailers = body.trailers().cloned().unwrap_or_default();
-            let body = body.to_bytes();
-            Ok(HttpReply { status: head.status, headers: head.headers, body, trailers })
+            }
+            let (body, _hold) = whole.finish();
+            Ok(HttpReply { status: head.status, headers: head.headers, body, trailers, _hold })
         });
         // The exchange makes progress only while the connection is driven.
         tokio::select! {

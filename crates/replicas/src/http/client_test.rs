@@ -4,6 +4,8 @@ use std::time::Instant;
 use rustls::ClientConfig;
 use rustls::RootCertStore;
 use rustls::ServerConfig;
+use spillway_resolver::Resolver;
+use spillway_types::TlsFault;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -34,8 +36,10 @@ async fn listen() -> (u16, mpsc::Receiver<TcpStream>, JoinSet<()>) {
 
 fn client(port: u16) -> HttpClient {
     HttpClient::new(HttpServer {
+        resolver: Resolver::default(),
         host: "127.0.0.1".to_owned(),
         port,
+        base: None,
         tls: None,
         protocol: HttpProtocol::Http1,
         headers: Vec::new(),
@@ -259,8 +263,8 @@ async fn tls_is_spoken_with_servers_that_are_trusted_under_their_name() {
     let (port, mut connections, _tasks) = listen().await;
     for (config, name, expected) in [
         (trusting(own.clone()), "replica.test", Ok(())),
-        (trusting(own), "other.test", Err(RequestError::Tls)),
-        (trusting(others), "replica.test", Err(RequestError::Tls)),
+        (trusting(own), "other.test", Err(RequestError::Tls(TlsFault::WrongName))),
+        (trusting(others), "replica.test", Err(RequestError::Tls(TlsFault::UnknownIssuer))),
     ] {
         let mut client = client(port);
         let server_name = name.try_into().unwrap();
@@ -272,4 +276,20 @@ async fn tls_is_spoken_with_servers_that_are_trusted_under_their_name() {
         let (reply, ()) = both(get(&mut client, Reuse::Fresh, BOUND), serve).await;
         assert_eq!(reply.map(|reply| assert_eq!(&reply.body[..], b"ok")), expected, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_reply_may_have_hundreds_of_header_lines() {
+    let (port, mut connections, _tasks) = listen().await;
+    let mut client = client(port);
+    let server = async {
+        let mut stream = connections.recv().await.unwrap();
+        read_head(&mut stream).await;
+        let lines: String = (0..500).map(|number| format!("x-{number}: 1\r\n")).collect();
+        let reply = format!("HTTP/1.1 200 OK\r\n{lines}content-length: 2\r\n\r\nok");
+        stream.write_all(reply.as_bytes()).await.unwrap();
+        stream
+    };
+    let (reply, _stream) = both(get(&mut client, Reuse::Fresh, BOUND), server).await;
+    assert_eq!(reply.unwrap().headers.len(), 501);
 }

@@ -8,8 +8,11 @@ use std::task::{Context, Poll};
 use http::{HeaderName, HeaderValue};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use spillway_resolver::{ConnectError, ConnectionAddress, LookupError, Resolver};
+use spillway_sockets::{is_shortage, set_up};
+use spillway_types::BasePath;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -34,8 +37,12 @@ impl PartialEq for TlsTarget {
 /// Address of a server, with the TLS, protocol and headers of its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpServer {
+    /// Source of the host's addresses.
+    pub(crate) resolver: Resolver,
     pub(crate) host: String,
     pub(crate) port: u16,
+    /// Path below which all paths of the server lie; `None` for the root.
+    pub(crate) base: Option<BasePath>,
     pub(crate) tls: Option<TlsTarget>,
     pub(crate) protocol: HttpProtocol,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
@@ -55,7 +62,7 @@ impl HttpServer {
     /// is none.
     pub(crate) fn at(&self, port: Option<u16>) -> Self {
         match port {
-            Some(port) => Self { port, protocol: HttpProtocol::Http1, ..self.clone() },
+            Some(port) => Self { port, base: None, protocol: HttpProtocol::Http1, ..self.clone() },
             None => self.clone(),
         }
     }
@@ -68,10 +75,12 @@ pub(crate) enum HttpStream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Connects to the first of the server's addresses that accepts. Has no time limit of its own.
-pub(crate) async fn connect(server: &HttpServer) -> Result<HttpStream, RequestError> {
-    let tcp = connect_tcp(&server.host, server.port).await?;
-    let Some(tls) = &server.tls else { return Ok(HttpStream::Plain(tcp)) };
+/// Connects to one of the server's addresses. Has no time limit of its own.
+pub(crate) async fn connect(
+    server: &HttpServer,
+) -> Result<(HttpStream, ConnectionAddress), RequestError> {
+    let (tcp, address) = connect_tcp(&server.resolver, &server.host, server.port).await?;
+    let Some(tls) = &server.tls else { return Ok((HttpStream::Plain(tcp), address)) };
     let mut config = ClientConfig::clone(&tls.config);
     config.alpn_protocols = vec![match server.protocol {
         HttpProtocol::Http1 => b"http/1.1".to_vec(),
@@ -80,28 +89,46 @@ pub(crate) async fn connect(server: &HttpServer) -> Result<HttpStream, RequestEr
     let connector = TlsConnector::from(Arc::new(config));
     let encrypted = connector.connect(tls.server_name.clone(), tcp).await.map_err(|error| {
         tracing::debug!(host = %server.host, %error, "the TLS handshake failed");
-        RequestError::Tls
+        server.resolver.endpoint(&server.host, server.port).avoid(address.ip());
+        RequestError::of_handshake(&error)
     })?;
-    Ok(HttpStream::Tls(Box::new(encrypted)))
+    Ok((HttpStream::Tls(Box::new(encrypted)), address))
 }
 
-/// Connects to the first address of a host that accepts. Has no time limit of its own.
-pub(crate) async fn connect_tcp(host: &str, port: u16) -> Result<TcpStream, RequestError> {
-    let log = |error: &io::Error| tracing::debug!(host, port, %error, "no connection");
-    let addresses = lookup_host((host, port)).await;
-    let mut failure = RequestError::Name;
-    for address in addresses.inspect_err(log).map_err(|_| RequestError::Name)? {
-        match TcpStream::connect(address).await.inspect_err(log) {
-            // Without delay, so that the last bytes of a request do not wait for an
-            // acknowledgement.
-            Ok(tcp) => {
-                return tcp.set_nodelay(true).map(|()| tcp).map_err(|_| RequestError::Connect);
+/// Connects to one of a host's addresses; waits for the first look-up of its name. Has no time limit
+/// of its own.
+pub(crate) async fn connect_tcp(
+    resolver: &Resolver,
+    host: &str,
+    port: u16,
+) -> Result<(TcpStream, ConnectionAddress), RequestError> {
+    let endpoint = resolver.endpoint(host, port);
+    endpoint.host().ready().await;
+    let connected = endpoint.connect().await.map_err(|error| {
+        tracing::debug!(host, port, %error, "no connection");
+        match error {
+            ConnectError::Name(LookupError::NotFound(_) | LookupError::Name(_)) => {
+                RequestError::NameNotFound
             }
-            // Another address of the name may accept.
-            Err(_) => failure = RequestError::Connect,
+            ConnectError::Name(LookupError::NoAnswer(_) | LookupError::Pending) => {
+                RequestError::NameServer
+            }
+            // Nothing is known of the server then.
+            ConnectError::Io(error) if is_shortage(&error) => RequestError::Shortage,
+            ConnectError::Io(error) => RequestError::of_connect(&error),
         }
+    })?;
+    set_up(&connected.0).map_err(|_| RequestError::Connect)?;
+    Ok(connected)
+}
+
+/// Returns the reason for which the server did not answer in time: without an address, its name
+/// servers did not.
+pub(crate) fn late(resolver: &Resolver, host: &str) -> RequestError {
+    match resolver.endpoint(host, 0).host().has_address() {
+        true => RequestError::TimedOut,
+        false => RequestError::NameServer,
     }
-    Err(failure)
 }
 
 impl AsyncRead for HttpStream {

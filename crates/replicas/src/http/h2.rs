@@ -2,13 +2,14 @@
 
 use std::pin::pin;
 
-use bytes::{Bytes, BytesMut};
-use h2::client::{ResponseFuture, SendRequest, handshake};
+use bytes::Bytes;
+use h2::client::{Builder, ResponseFuture, SendRequest};
 use http::{HeaderMap, Request};
 
-use super::client::HttpReply;
+use super::RequestError;
+use super::client::{HEAD_BYTES_MAX, HttpReply};
 use super::connect::HttpStream;
-use super::{BODY_BYTES_MAX, RequestError};
+use super::reply_body::ReplyBody;
 
 /// Sends `request`, whose URI must be absolute, and returns the reply. hyper would need a task for
 /// the connection; here the connection ends with the request.
@@ -16,7 +17,11 @@ pub(super) async fn exchange(
     stream: HttpStream,
     request: Request<Bytes>,
 ) -> Result<HttpReply, RequestError> {
-    let (sender, connection) = handshake(stream).await.map_err(|error| broken(&error))?;
+    let mut builder = Builder::new();
+    // By default the library takes 16 MiB of fields, and streams that nothing asked for.
+    builder.max_header_list_size(HEAD_BYTES_MAX as u32).enable_push(false);
+    let opened = builder.handshake(stream).await;
+    let (sender, connection) = opened.map_err(|error| broken(&error))?;
     let mut exchange = pin!(converse(sender, request));
     // The exchange makes progress only while the connection is driven.
     tokio::select! {
@@ -46,18 +51,16 @@ async fn converse(
 
 async fn receive(reply: ResponseFuture) -> Result<HttpReply, RequestError> {
     let (head, mut stream) = reply.await.map_err(|error| broken(&error))?.into_parts();
-    let mut body = BytesMut::new();
+    let mut body = ReplyBody::default();
     while let Some(piece) = stream.data().await {
         let piece = piece.map_err(|error| broken(&error))?;
-        if body.len() + piece.len() > BODY_BYTES_MAX {
-            return Err(RequestError::TooLarge);
-        }
-        body.extend_from_slice(&piece);
+        body.push(&piece)?;
         stream.flow_control().release_capacity(piece.len()).map_err(|error| broken(&error))?;
     }
     let trailers = stream.trailers().await.map_err(|error| broken(&error))?;
     let trailers = trailers.unwrap_or_else(HeaderMap::new);
-    Ok(HttpReply { status: head.status, headers: head.headers, body: body.freeze(), trailers })
+    let (body, _hold) = body.finish();
+    Ok(HttpReply { status: head.status, headers: head.headers, body, trailers, _hold })
 }
 
 fn broken(error: &h2::Error) -> RequestError {

@@ -4,10 +4,11 @@ mod client;
 mod connect;
 mod failure;
 mod h2;
+mod reply_body;
 
 pub(crate) use client::{HttpClient, HttpReply, Reuse};
 pub use connect::TlsTarget;
-pub(crate) use connect::{HttpServer, connect, connect_tcp};
+pub(crate) use connect::{HttpServer, connect, connect_tcp, late};
 pub use failure::RequestError;
 use serde::{Deserialize, Serialize};
 

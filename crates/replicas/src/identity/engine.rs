@@ -2,6 +2,7 @@
 //! kind.
 
 use serde_json::Value;
+use spillway_types::{ModelName, ModelsPage};
 
 use super::models::read_page;
 use crate::kind::ServerKind;
@@ -42,11 +43,15 @@ pub(crate) enum EnginePage {
     GetServerInfo,
     /// OpenAPI document of TorchServe.
     ApiDescription,
+    /// Greeting of Ollama.
+    Root,
+    /// Models that Ollama has on its disk.
+    Tags,
 }
 
 impl EnginePage {
     /// All pages in the order in which they are asked for: pages that most servers have come first.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Models,
         Self::Metrics,
         Self::V2,
@@ -55,6 +60,8 @@ impl EnginePage {
         Self::ServerInfo,
         Self::GetServerInfo,
         Self::ApiDescription,
+        Self::Root,
+        Self::Tags,
     ];
 
     /// Returns the path of the page.
@@ -68,6 +75,8 @@ impl EnginePage {
             Self::ServerInfo => "/server_info",
             Self::GetServerInfo => "/get_server_info",
             Self::ApiDescription => "/api-description",
+            Self::Root => "/",
+            Self::Tags => "/api/tags",
         }
     }
 
@@ -75,17 +84,19 @@ impl EnginePage {
     pub(crate) fn kind(self, status: u16, body: &[u8]) -> Option<ServerKind> {
         let is_good = (200..300).contains(&status);
         match self {
-            // TensorFlow Serving does not know this path, and names it in its error.
+            // TensorFlow Serving gives the state of one model at a time below this path. A proxy that
+            // puts something before the path makes it malformed.
             Self::Models if status == 400 => {
                 let error = json(body)?["error"].as_str()?.to_owned();
-                error
-                    .starts_with("Malformed request: GET /v1/models")
-                    .then_some(ServerKind::TfServing)
+                let is_known = error == "Missing model name in request."
+                    || error.starts_with("Malformed request: GET /v1/models");
+                is_known.then_some(ServerKind::TfServing)
             }
             _ if !is_good => None,
             Self::Models => {
                 let page = read_page(body)?;
                 named(&OWNERS, |owner| page.owner() == Some(owner))
+                    .or_else(|| is_llama_cpp_python(&page).then_some(ServerKind::LlamaCppPython))
             }
             Self::Metrics => {
                 let page = std::str::from_utf8(body).ok()?;
@@ -109,8 +120,22 @@ impl EnginePage {
             }
             Self::ApiDescription => (json(body)?["info"]["title"] == "TorchServe APIs")
                 .then_some(ServerKind::TorchServe),
+            Self::Root => (body.trim_ascii() == b"Ollama is running").then_some(ServerKind::Ollama),
+            Self::Tags => {
+                let models = json(body)?["models"].as_array()?.clone();
+                let is_own = |model: &Value| has(model, &["name", "digest", "details"]);
+                (!models.is_empty() && models.iter().all(is_own)).then_some(ServerKind::Ollama)
+            }
         }
     }
+}
+
+/// Returns true for the list of llama-cpp-python: its owner is `me`, and it has permissions by a name of
+/// its own.
+fn is_llama_cpp_python(page: &ModelsPage) -> bool {
+    let permissions = |id: &ModelName| page.get(id)?.fields.get("permissions");
+    let has_own = |id: &ModelName| permissions(id).is_some_and(|text| text == "[]");
+    page.owner() == Some("me") && page.ids().all(has_own)
 }
 
 /// Recognises a server by KServe V2's metadata. The name can be configured; the extensions are

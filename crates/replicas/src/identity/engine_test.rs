@@ -1,6 +1,6 @@
 use super::*;
 use crate::kind::ServerKind::{
-    LlamaCpp, MlServer, Sglang, TfServing, Tgi, TorchServe, Triton, Vllm,
+    LlamaCpp, LlamaCppPython, MlServer, Ollama, Sglang, TfServing, Tgi, TorchServe, Triton, Vllm,
 };
 
 /// Answers of a server, each for one page; all other pages answer 404.
@@ -50,7 +50,21 @@ const NAMED_TRITON: &str = r#"{"name":"inference-7","version":"2.60.0","extensio
 const MLSERVER: &str = r#"{"name":"mlserver","version":"1.7.1","extensions":[]}"#;
 const TORCHSERVE: &str = r#"{"openapi":"3.0.1","info":{"title":"TorchServe APIs",
     "description":"TorchServe is a flexible and easy to use tool","version":"0.12.0"},"paths":{}}"#;
-const TF_SERVING: &str = r#"{ "error": "Malformed request: GET /v1/models" }"#;
+/// TensorFlow Serving from 1.11 on, `ProcessModelStatusRequest` of its
+/// `model_servers/http_rest_api_handler.cc`: a name is missing behind the path.
+const TF_SERVING: &str = r#"{ "error": "Missing model name in request." }"#;
+const TF_SERVING_PATH: &str = r#"{ "error": "Malformed request: GET /v1/models/" }"#;
+/// Ollama 0.5: `openai/openai.go` (`toListCompletion`), `server/routes.go` (`/`, `/api/tags`).
+const OLLAMA_MODELS: &str = r#"{"object":"list","data":[{"id":"llama3.2:latest","object":"model",
+    "created":1763600000,"owned_by":"library"}]}"#;
+const OLLAMA_NO_MODELS: &str = r#"{"object":"list","data":null}"#;
+const OLLAMA_TAGS: &str = r#"{"models":[{"name":"llama3.2:latest","model":"llama3.2:latest",
+    "modified_at":"2026-11-20T10:00:00Z","size":2019393189,"digest":"a80c4f17acd5","details":
+    {"parent_model":"","format":"gguf","family":"llama","parameter_size":"3.2B"}}]}"#;
+/// llama-cpp-python 0.3: `get_models` of its `llama_cpp/server/app.py`.
+const LLAMA_CPP_PYTHON_MODELS: &str = r#"{"object":"list","data":[{"id":"/models/tiny.gguf",
+    "object":"model","owned_by":"me","permissions":[]}]}"#;
+const MINE: &str = r#"{"object":"list","data":[{"id":"m","object":"model","owned_by":"me"}]}"#;
 const LIST_OF_A_GATEWAY: &str = r#"{"object":"list","data":[{"id":"tiny","object":"model","created":0,
     "owned_by":"spillway","root":"tiny","parent":null}]}"#;
 const V2_OF_A_GATEWAY: &str =
@@ -58,7 +72,9 @@ const V2_OF_A_GATEWAY: &str =
 
 #[test]
 fn servers_are_recognised_by_their_pages() {
-    use EnginePage::{ApiDescription, GetServerInfo, Info, Metrics, Models, Props, ServerInfo, V2};
+    use EnginePage::{
+        ApiDescription, GetServerInfo, Info, Metrics, Models, Props, Root, ServerInfo, Tags, V2,
+    };
     let table: &[(Pages, Option<ServerKind>)] = &[
         (&[(Models, 200, VLLM_MODELS), (Metrics, 200, VLLM_METRICS)], Some(Vllm)),
         // Paths below /v1 need a key that the gateway does not have.
@@ -78,7 +94,14 @@ fn servers_are_recognised_by_their_pages() {
         (&[(V2, 200, MLSERVER)], Some(MlServer)),
         (&[(ApiDescription, 200, TORCHSERVE)], Some(TorchServe)),
         (&[(Models, 400, TF_SERVING)], Some(TfServing)),
+        (&[(Models, 400, TF_SERVING_PATH)], Some(TfServing)),
         (&[(Models, 404, TF_SERVING)], None),
+        (&[(Models, 200, OLLAMA_MODELS), (Root, 200, "Ollama is running")], Some(Ollama)),
+        (&[(Models, 200, OLLAMA_NO_MODELS), (Root, 200, "Ollama is running")], Some(Ollama)),
+        (&[(Models, 200, OLLAMA_MODELS), (Tags, 200, OLLAMA_TAGS)], Some(Ollama)),
+        (&[(Tags, 200, r#"{"models":[]}"#), (Root, 200, "<html>Ollama is running")], None),
+        (&[(Models, 200, LLAMA_CPP_PYTHON_MODELS)], Some(LlamaCppPython)),
+        (&[(Models, 200, MINE)], None),
         (&[(Info, 200, EMBEDDINGS_INFO)], None),
         (&[(Models, 200, LIST_OF_A_GATEWAY), (V2, 200, V2_OF_A_GATEWAY)], None),
         (&[(Models, 200, "<html>"), (Metrics, 200, "<html>vllm: yes"), (V2, 200, "[]")], None),

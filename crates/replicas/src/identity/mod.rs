@@ -23,9 +23,13 @@ pub(crate) use models::read_page;
 const MODELS: &str = "/v1/models";
 /// Path of the models that a server with KServe's V2 API has loaded.
 const INDEX: &str = "/v2/repository/index";
-/// Pause between two readings of the models, with the jitter of checks. The page changes when a
-/// server is started with another model, or loads an adapter.
-const PERIOD: Duration = Duration::from_secs(10);
+/// Pause between two readings of the models as a multiple of the time that a reading takes, so that a
+/// long page costs its server no more than a fiftieth of one core; with the jitter of checks. The page
+/// changes when a server is started with another model, or loads an adapter.
+const PAUSE_PER_READING: u32 = 50;
+/// Shortest and longest of these pauses. An adapter counts a second after it was loaded.
+const PAUSE_MIN: Duration = Duration::from_millis(700);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Pause between two readings for a server without a page of models, and between two recognitions
 /// of the software. A server that did not answer in between is examined at once.
 pub(crate) const REST: Duration = Duration::from_secs(60);
@@ -73,6 +77,8 @@ pub(crate) enum ModelsReading {
     Page(ModelsPage),
     /// The server answers, and has no page that could be read.
     NoPage,
+    /// The server demands another credential for the page, with this status.
+    Denied(u16),
     /// The server did not answer, which proves nothing about its models.
     NoAnswer,
 }
@@ -97,7 +103,7 @@ impl EngineReading {
 
 impl IdentityCheck {
     /// Recognises a server by its pages, and checks that it has the standard pages of its software:
-    /// up to ten requests. `before` is the result of the last recognition.
+    /// up to twelve requests. `before` is the result of the last recognition.
     pub(crate) async fn recognise(
         &self,
         api: &HttpServer,
@@ -165,12 +171,11 @@ impl IdentityCheck {
         EngineReading::Known(Engine { kind, has_health, has_metrics })
     }
 
-    /// Reads the models of a server of this kind, over a connection of its own. Pass `None` as
-    /// `kind` for an unknown server.
+    /// Reads the models of a server of this kind; `None` as `kind` is an unknown server.
     pub(crate) async fn read_models(
         &self,
         kind: Option<ServerKind>,
-        api: &HttpServer,
+        client: &mut HttpClient,
     ) -> ModelsReading {
         let is_listed = kind.is_none_or(ServerKind::may_list_models);
         let has_index = self.needs_models && kind.is_some_and(ServerKind::has_index);
@@ -179,8 +184,7 @@ impl IdentityCheck {
             (false, true) => (Method::POST, INDEX),
             (false, false) => return ModelsReading::NoPage,
         };
-        let mut client = HttpClient::new(api.clone());
-        match self.ask(&mut client, method, path).await {
+        match self.ask(client, method, path).await {
             Ok(reply) if reply.status.is_success() => {
                 let read = if is_listed { read_page } else { read_index };
                 read(&reply.body).map_or(ModelsReading::NoPage, ModelsReading::Page)
@@ -192,16 +196,21 @@ impl IdentityCheck {
             {
                 ModelsReading::NoAnswer
             }
+            Ok(reply) if matches!(reply.status.as_u16(), 401 | 403) => {
+                ModelsReading::Denied(reply.status.as_u16())
+            }
             Ok(_) | Err(RequestError::TooLarge | RequestError::BadRequest) => ModelsReading::NoPage,
             Err(_) => ModelsReading::NoAnswer,
         }
     }
 
-    /// Returns the pause after a reading.
-    pub(crate) fn pause(&self, reading: &ModelsReading) -> Duration {
+    /// Returns the pause after a reading that took this long.
+    pub(crate) fn pause(&self, reading: &ModelsReading, took: Duration) -> Duration {
         match reading {
-            ModelsReading::Page(_) => PERIOD,
-            ModelsReading::NoPage => REST,
+            ModelsReading::Page(_) => {
+                took.saturating_mul(PAUSE_PER_READING).clamp(PAUSE_MIN, PAUSE_MAX)
+            }
+            ModelsReading::NoPage | ModelsReading::Denied(_) => REST,
             ModelsReading::NoAnswer => self.retry,
         }
     }

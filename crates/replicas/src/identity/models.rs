@@ -23,7 +23,9 @@ const DEPTH_MAX: usize = 8;
 
 #[derive(Deserialize)]
 struct Page {
-    data: Vec<Map<String, Value>>,
+    object: Option<Value>,
+    /// Null where Ollama has no model.
+    data: Option<Vec<Map<String, Value>>>,
 }
 
 /// Reads a page; `None` if it is not a list of models. An entry beyond a limit is left out alone.
@@ -32,12 +34,17 @@ pub(crate) fn read_page(bytes: &[u8]) -> Option<ModelsPage> {
         return None;
     }
     let page: Page = serde_json::from_slice(bytes).ok()?;
-    let count = page.data.len();
+    let is_list = page.object.is_some_and(|object| object == "list");
+    let data = match page.data {
+        None if is_list => Vec::new(),
+        data => data?,
+    };
+    let count = data.len();
     // An empty list is a list of models; objects without ids are something else.
-    if count > 0 && !page.data.iter().any(|model| model.contains_key("id")) {
+    if count > 0 && !data.iter().any(|model| model.contains_key("id")) {
         return None;
     }
-    let models: Vec<_> = page.data.into_iter().take(MODELS_MAX).filter_map(model).collect();
+    let models: Vec<_> = data.into_iter().take(MODELS_MAX).filter_map(model).collect();
     let is_whole = models.len() == count;
     let page = ModelsPage::new(models);
     Some(if is_whole { page } else { page.cut() })
@@ -150,8 +157,10 @@ mod tests {
         ] {
             assert_eq!(read(&page), None, "{page}");
         }
-        let empty = json!({"object": "list", "data": []});
-        assert_eq!(read(&empty), Some(ModelsPage::default()));
+        for empty in [json!([]), json!(null)] {
+            let empty = json!({"object": "list", "data": empty});
+            assert_eq!(read(&empty), Some(ModelsPage::default()));
+        }
         let files = json!({"object": "list", "data": [{"id": "file-1", "object": "file"}]});
         assert_eq!(read(&files).map(|page| page.is_empty()), Some(true));
     }

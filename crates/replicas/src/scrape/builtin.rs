@@ -3,6 +3,7 @@
 //! Counts are summed over the series of a page (vLLM has one for each of its engines, Triton one
 //! for each model), shares are averaged. The names come from the servers' documentation and source.
 
+use super::adapters::AdapterMapping;
 use super::mapping::{FieldMapping, Mapping};
 use super::selector::Selector;
 use crate::kind::ServerKind;
@@ -20,7 +21,10 @@ impl Mapping {
             ServerKind::LlamaCpp => Some(llamacpp()),
             ServerKind::MlServer => Some(mlserver()),
             ServerKind::TorchServe => Some(torchserve()),
-            ServerKind::TfServing | ServerKind::Generic => None,
+            ServerKind::TfServing
+            | ServerKind::Ollama
+            | ServerKind::LlamaCppPython
+            | ServerKind::Generic => None,
         }
     }
 
@@ -64,6 +68,19 @@ fn vllm() -> Mapping {
             named("vllm:gpu_prefix_cache_hits_total"),
         ])),
         started_s: Some(FieldMapping::mean([named("process_start_time_seconds")], 1.0)),
+        adapters: vec![
+            // Newer versions list what is loaded; all of them name what has requests.
+            AdapterMapping {
+                metric: named("vllm:lora_adapter_loaded"),
+                labels: vec!["adapter_name".into()],
+                slots: None,
+            },
+            AdapterMapping {
+                metric: named("vllm:lora_requests_info"),
+                labels: vec!["running_lora_adapters".into(), "waiting_lora_adapters".into()],
+                slots: Some("max_lora".into()),
+            },
+        ],
         ..Mapping::default()
     }
 }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_types::LoadReport;
 
+use super::adapters::{AdapterMapping, AdapterReport};
 use super::cache_report::CacheReport;
 use super::selector::Selector;
 use super::text::{Labels, Sample, samples};
@@ -32,6 +33,8 @@ pub struct Mapping {
     pub cache_hits: Option<FieldMapping>,
     /// Start time of the process, in seconds since 1970: another time means empty caches.
     pub started_s: Option<FieldMapping>,
+    /// Metrics that name the adapters in the server's memory. The first one that the page has is used.
+    pub adapters: Vec<AdapterMapping>,
 }
 
 /// Source of one number on a page.
@@ -142,6 +145,12 @@ impl Mapping {
         (load, cache)
     }
 
+    /// Reads the adapters that a page names; `None` if it tells nothing of adapters.
+    #[must_use]
+    pub fn read_adapters(&self, page: &[u8]) -> Option<AdapterReport> {
+        self.adapters.iter().find_map(|adapters| adapters.read(page))
+    }
+
     /// Reads only samples that have this label too, e.g. those of one replica's GPUs on the page of
     /// a whole machine.
     #[must_use]
@@ -162,6 +171,9 @@ impl Mapping {
             for selector in field.metrics.iter_mut().chain(&mut field.ratio_to) {
                 *selector = selector.clone().with(label, value);
             }
+        }
+        for adapters in &mut self.adapters {
+            adapters.metric = adapters.metric.clone().with(label, value);
         }
         self
     }
@@ -244,7 +256,7 @@ impl<'a> MappingTally<'a> {
 }
 
 /// Reads the number in a label.
-fn number_in(labels: &[u8], wanted: &str) -> Option<f64> {
+pub(super) fn number_in(labels: &[u8], wanted: &str) -> Option<f64> {
     let (_, text) = Labels(labels).find(|(label, _)| *label == wanted.as_bytes())?;
     std::str::from_utf8(&text).ok()?.parse().ok()
 }

@@ -1,5 +1,6 @@
 //! Load, read from the metrics pages of model servers and exporters.
 
+mod adapters;
 mod builtin;
 mod cache_report;
 mod mapping;
@@ -10,6 +11,7 @@ mod text;
 
 use std::time::Duration;
 
+pub use adapters::{AdapterMapping, AdapterReport};
 pub use cache_report::CacheReport;
 pub use mapping::{Combine, FieldMapping, Mapping};
 pub(crate) use pace::ScrapePace;

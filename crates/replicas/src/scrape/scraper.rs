@@ -6,14 +6,15 @@ use http::Method;
 use spillway_types::LoadReport;
 use tokio::time::Instant;
 
-use super::{CacheReport, Scrape};
+use super::{AdapterReport, CacheReport, Scrape};
 use crate::http::{HttpClient, HttpProtocol, HttpServer, RequestError, Reuse};
 
 /// Content of a page, and the time that its scrape took.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Scraped {
     pub(crate) report: LoadReport,
     pub(crate) cache: CacheReport,
+    pub(crate) adapters: Option<AdapterReport>,
     pub(crate) took: Duration,
 }
 
@@ -31,8 +32,10 @@ impl<'a> Scraper<'a> {
         } else {
             // A page outside the replica's API must not get the API's credential and protocol.
             HttpServer {
+                resolver: api.resolver.clone(),
                 host: scrape.host.clone().unwrap_or_else(|| api.host.clone()),
                 port: scrape.port.unwrap_or(api.port),
+                base: None,
                 tls: scrape.tls.clone(),
                 protocol: HttpProtocol::Http1,
                 headers: Vec::new(),
@@ -57,6 +60,7 @@ impl<'a> Scraper<'a> {
         if report == LoadReport::default() && cache == CacheReport::default() {
             return Err(RequestError::WrongAnswer);
         }
-        Ok(Scraped { report, cache, took: started.elapsed() })
+        let adapters = self.scrape.mapping.read_adapters(&reply.body);
+        Ok(Scraped { report, cache, adapters, took: started.elapsed() })
     }
 }

@@ -27,10 +27,10 @@ async fn an_active_check_follows_a_server_through_its_troubles() {
         Watching::of(ReplicaTarget { active: Some(active()), ..target(replica.address().port()) });
     watching.until_check(CheckKind::Active, GOOD).await;
     for (fault, expected) in [
-        (Fault::Crash, RequestError::Connect),
+        (Fault::Crash, RequestError::Refused),
         (Fault::Hang, RequestError::TimedOut),
         (Fault::Garbage, RequestError::Broken),
-        (Fault::Refuse, RequestError::Connect),
+        (Fault::Refuse, RequestError::Refused),
     ] {
         replica.set_fault(fault).await.unwrap();
         watching.until_check(CheckKind::Active, failed(expected)).await;
@@ -99,7 +99,7 @@ async fn a_tcp_check_needs_only_a_connection() {
     let mut watching = Watching::of(ReplicaTarget { active: Some(check), ..target(1) });
     watching.until_check(CheckKind::Active, GOOD).await;
     drop(listener);
-    watching.until_check(CheckKind::Active, failed(RequestError::Connect)).await;
+    watching.until_check(CheckKind::Active, failed(RequestError::Refused)).await;
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_name_without_an_address_fails_as_such() {
         host: "no-such-host.invalid".to_owned(),
         ..target(80)
     };
-    Watching::of(unknown).until_check(CheckKind::Active, failed(RequestError::Name)).await;
+    Watching::of(unknown).until_check(CheckKind::Active, failed(RequestError::NameServer)).await;
 }
 
 #[tokio::test]

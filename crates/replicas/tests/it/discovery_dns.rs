@@ -1,19 +1,20 @@
 use std::time::{Duration, Instant};
 
-use spillway_replicas::discovery::{DiscoveredEndpoint, DnsQuestion, DnsSource};
-use spillway_testkit::eventually;
+use spillway_replicas::discovery::{
+    DiscoveredEndpoint, DnsQuestion, DnsSource, Findings, SourceState,
+};
+use spillway_testkit::{DnsServer, Mood, eventually};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::dns_server::{DnsServer, Mood};
 use crate::support::DEADLINE;
 
 type Set = Option<Vec<DiscoveredEndpoint>>;
 
 struct Asking {
-    sets: watch::Receiver<Set>,
+    sets: watch::Receiver<Findings<Vec<DiscoveredEndpoint>>>,
     tasks: TaskTracker,
     _stop: DropGuard,
 }
@@ -38,13 +39,17 @@ impl Asking {
         Self { sets, tasks, _stop: stop.drop_guard() }
     }
 
-    async fn until(&mut self, is_so: impl FnMut(&Set) -> bool) -> Vec<DiscoveredEndpoint> {
-        let found = timeout(DEADLINE, self.sets.wait_for(is_so)).await;
-        found.expect("the set did not come").unwrap().clone().unwrap()
+    async fn until(&mut self, mut is_so: impl FnMut(&Set) -> bool) -> Vec<DiscoveredEndpoint> {
+        let found = timeout(DEADLINE, self.sets.wait_for(|it| is_so(&it.found))).await;
+        found.expect("the set did not come").unwrap().found.clone().unwrap()
     }
 
     fn now(&self) -> Set {
-        self.sets.borrow().clone()
+        self.sets.borrow().found.clone()
+    }
+
+    fn state(&self) -> SourceState {
+        self.sets.borrow().state.clone()
     }
 }
 
@@ -198,8 +203,45 @@ async fn asking_ends_when_nobody_listens() {
     let server = DnsServer::start().await;
     server.addresses("models.test.", 60, &["10.0.0.1"]);
     let Asking { mut sets, tasks, _stop } = Asking::start(&server, by_address());
-    sets.wait_for(Option::is_some).await.unwrap();
+    sets.wait_for(|it| it.found.is_some()).await.unwrap();
     drop(sets);
     tasks.close();
     assert!(timeout(DEADLINE, tasks.wait()).await.is_ok());
+}
+
+#[tokio::test]
+async fn names_with_underscores_are_asked_for() {
+    let server = DnsServer::start().await;
+    server.addresses("tasks.stack_worker.", 60, &["10.0.0.1"]);
+    let question = DnsQuestion::Address { name: "tasks.stack_worker".to_owned(), port: 8000 };
+    let set = Asking::start(&server, question).until(Option::is_some).await;
+    assert_eq!(set, [at("tasks.stack_worker", "10.0.0.1", 8000, 1)]);
+
+    let name = "_http._tcp.my_workers.internal.";
+    server.services(name, 60, &[(1, 8001, "gpu_a.internal.")]);
+    server.addresses("gpu_a.internal.", 60, &["10.0.0.2"]);
+    let question = DnsQuestion::Service { name: name.to_owned() };
+    let set = Asking::start(&server, question).until(Option::is_some).await;
+    assert_eq!(set, [at("gpu_a.internal", "10.0.0.2", 8001, 1)]);
+}
+
+#[tokio::test]
+async fn the_state_shows_answers_and_failures() {
+    let server = DnsServer::start().await;
+    server.mood(Mood::Silent);
+    let mut asking = Asking::start(&server, by_address());
+    eventually("a failure", || asking.state().failure.is_some()).await;
+    assert_eq!((asking.state().answered_at, asking.now()), (None, None));
+    server.addresses("models.test.", 60, &["10.0.0.1"]);
+    server.mood(Mood::Well);
+    asking.until(Option::is_some).await;
+    let state = asking.state();
+    assert!(state.answered_at.is_some() && state.failure.is_none(), "{state:?}");
+    server.mood(Mood::Failing);
+    eventually("a failure", || asking.state().failure.is_some()).await;
+    assert!(asking.state().answered_at.is_some());
+    server.addresses("models.test.", 60, &[]);
+    server.mood(Mood::Well);
+    eventually("an empty answer", || asking.state().empty_since.is_some()).await;
+    assert!(asking.now().is_some());
 }

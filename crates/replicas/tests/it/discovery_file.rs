@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_replicas::discovery::FileSource;
+use spillway_replicas::discovery::{FileSource, Findings};
 use spillway_testkit::eventually;
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use crate::support::DEADLINE;
 
 struct Watched {
-    texts: watch::Receiver<Option<Arc<str>>>,
+    texts: watch::Receiver<Findings<Arc<str>>>,
     tasks: TaskTracker,
     _stop: DropGuard,
 }
@@ -31,7 +31,7 @@ impl Watched {
     }
 
     async fn until(&mut self, text: &str) {
-        let found = self.texts.wait_for(|now| now.as_deref() == Some(text));
+        let found = self.texts.wait_for(|now| now.found.as_deref() == Some(text));
         assert!(timeout(DEADLINE, found).await.is_ok(), "{text:?} was not told");
     }
 }
@@ -63,7 +63,7 @@ async fn a_file_written_in_place_replaced_and_made_anew_is_told_each_time() {
     fs::remove_file(&path).unwrap();
     // wait: until the missing file was seen, which has no event.
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(watched.texts.borrow().as_deref(), Some("four"), "the last text stays");
+    assert_eq!(watched.texts.borrow().found.as_deref(), Some("four"), "the last text stays");
     fs::write(&path, "five").unwrap();
     watched.until("five").await;
 }
@@ -134,7 +134,7 @@ async fn what_is_no_text_or_too_much_keeps_the_last_one() {
         fs::write(&path, &bad).unwrap();
         // wait: until the file was surely read, which has no event.
         tokio::time::sleep(Duration::from_millis(200)).await;
-        assert_eq!(watched.texts.borrow().as_deref(), Some("one"));
+        assert_eq!(watched.texts.borrow().found.as_deref(), Some("one"));
     }
     fs::write(&path, "two").unwrap();
     watched.until("two").await;

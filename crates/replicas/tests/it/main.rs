@@ -5,7 +5,6 @@
 mod checks;
 mod discovery_dns;
 mod discovery_file;
-mod dns_server;
 mod grpc;
 mod monitors;
 mod scrapes;

@@ -94,7 +94,7 @@ async fn scraping_goes_on_over_the_kept_connection_when_new_ones_are_refused() {
     });
     watching.until(report).await;
     replica.set_fault(Fault::Refuse).await.unwrap();
-    let refused = CheckResult::Failed(RequestError::Connect);
+    let refused = CheckResult::Failed(RequestError::Refused);
     watching.until_check(CheckKind::Active, refused).await;
     watching.drain();
     watching.until(report).await;
@@ -111,7 +111,7 @@ async fn a_failed_scrape_is_told_and_a_healed_server_reports_again() {
     watching.until(report).await;
     for (fault, expected) in [
         (Fault::Hang, RequestError::TimedOut),
-        (Fault::Crash, RequestError::Connect),
+        (Fault::Crash, RequestError::Refused),
         (Fault::Garbage, RequestError::Broken),
     ] {
         replica.set_fault(fault).await.unwrap();

@@ -7,6 +7,7 @@ use spillway_replicas::{
     ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Fact, FactKind, FactSender,
     HttpProtocol, Monitors, ReplicaTarget, Scrape, ServerKind,
 };
+use spillway_resolver::Resolver;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -27,8 +28,10 @@ pub(crate) async fn emulator() -> Emulator {
 pub(crate) fn target(port: u16) -> ReplicaTarget {
     ReplicaTarget {
         replica: "r".into(),
+        resolver: Resolver::default(),
         host: "127.0.0.1".to_owned(),
         port,
+        base: None,
         tls: None,
         protocol: HttpProtocol::Http1,
         headers: Vec::new(),
