@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::{GatewayError, Segments, V2Look};
 
+use crate::connection::kept_body::KeptBody;
 use crate::connection::message_body::{ClientHalf, MessageBody};
 use crate::connection::streamed_body::{
     StreamedBody, StreamedBodyError, UploadHold, UploadProgress,
@@ -122,6 +123,8 @@ pub enum OutboundBody {
     Streamed(StreamedBody),
     /// Messages straight from the client's connection.
     Messages(Box<MessageBody>),
+    /// One of the latter two, which may be sent once more.
+    Kept(Box<KeptBody>),
 }
 
 impl OutboundBody {
@@ -137,6 +140,7 @@ impl OutboundBody {
         match self {
             Self::Buffered { .. } | Self::Messages(_) => None,
             Self::Streamed(body) => Some(body.hold()),
+            Self::Kept(body) => body.inner()?.hold(),
         }
     }
 }
@@ -157,6 +161,7 @@ impl Body for OutboundBody {
             }
             Self::Streamed(body) => body.poll_frame(cx),
             Self::Messages(body) => body.poll_frame(cx),
+            Self::Kept(body) => Pin::new(&mut **body).poll_frame(cx),
         }
     }
 
@@ -165,6 +170,7 @@ impl Body for OutboundBody {
             Self::Buffered { bytes_left, .. } => *bytes_left == 0,
             Self::Streamed(body) => body.is_end_stream(),
             Self::Messages(body) => body.is_end_stream(),
+            Self::Kept(body) => body.is_end_stream(),
         }
     }
 
@@ -172,6 +178,7 @@ impl Body for OutboundBody {
         match self {
             Self::Buffered { bytes_left, .. } => SizeHint::with_exact(*bytes_left),
             Self::Streamed(body) => body.size_hint(),
+            Self::Kept(body) => body.size_hint(),
             // Messages may be renamed on the way, which changes their length.
             Self::Messages(_) => SizeHint::default(),
         }

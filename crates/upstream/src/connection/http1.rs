@@ -20,13 +20,14 @@ mod request_writer;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use spillway_resolver::ConnectionAddress;
+use tokio::io::AsyncReadExt;
 
 use crate::connection::body::OutboundBody;
 use crate::connection::error::AttemptError;
@@ -34,14 +35,15 @@ use crate::connection::http1::body_decoder::{BodyDecoder, Read};
 use crate::connection::http1::reply_head::{ReplyHead, take_head};
 use crate::connection::http1::request_writer::RequestWriter;
 use crate::connection_count::ConnectionCount;
-use crate::stream::Stream;
+use crate::stream::{Received, Stream};
 use crate::wake;
 
 pub use error::Http1Error;
+pub(crate) use reply_head::plain_length;
 
 /// Most bytes that a replica may send until the head of its reply is complete, informational replies
-/// (1xx) included.
-const HEAD_BYTES_MAX: usize = 512 << 10;
+/// (1xx) included; also of trailers.
+pub(crate) const HEAD_BYTES_MAX: usize = 512 << 10;
 /// Room for the first read.
 const READ_BYTES_MIN: usize = 8 << 10;
 /// Most room for a read.
@@ -54,6 +56,7 @@ const READ_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Http1Connection {
     stream: Stream,
+    address: ConnectionAddress,
     /// Bytes that were read and not handed over.
     buffer: BytesMut,
     /// Room for the next read; it follows what reads bring.
@@ -72,9 +75,10 @@ pub struct Http1Connection {
 
 impl Http1Connection {
     /// Takes over a connected stream.
-    pub fn new(stream: Stream, count: ConnectionCount) -> Self {
+    pub fn new(stream: Stream, address: ConnectionAddress, count: ConnectionCount) -> Self {
         Self {
             stream,
+            address,
             buffer: BytesMut::new(),
             read_bytes: READ_BYTES_MIN,
             request: RequestWriter::default(),
@@ -216,38 +220,58 @@ impl Http1Connection {
         }
     }
 
-    /// Marks the connection as idle after the last byte of a reply; returns true if it can serve
-    /// another request.
-    pub fn becomes_idle(&mut self, now: Instant) -> bool {
+    /// Marks the connection as idle after the last byte of a reply.
+    ///
+    /// # Errors
+    /// Returns the reason if the connection can't serve another request.
+    pub fn becomes_idle(&mut self, now: Instant) -> Result<(), NotUsable> {
         self.idle_since = now;
         if self.read_bytes > READ_BYTES_MIN && self.buffer.is_empty() {
             // Idle connections are many, and long replies few.
             self.read_bytes = READ_BYTES_MIN;
             self.buffer = BytesMut::new();
         }
-        self.is_usable()
+        let is_over = self.request.is_complete() && self.reply.is_over();
+        if is_over && Received::of_bytes(&self.buffer) == Received::Bytes {
+            // They came with the last reply.
+            return Err(NotUsable::Unasked);
+        }
+        let is_usable = is_over && self.keeps_alive && self.buffer.is_empty();
+        if is_usable { Ok(()) } else { Err(NotUsable::Over) }
     }
 
-    /// Returns true if a request can be sent now: the server has not closed, and no bytes are left
-    /// over.
-    pub fn is_usable(&mut self) -> bool {
-        let is_over = self.request.is_complete() && self.reply.is_over() && self.buffer.is_empty();
-        self.keeps_alive && is_over && self.is_silent()
+    /// Checks that an idle connection can serve a request now: the server has neither closed it nor
+    /// sent bytes, and the replica's name still has the server's address. Costs a system call.
+    ///
+    /// # Errors
+    /// Returns the reason if the connection is of no more use.
+    pub fn check_idle(&mut self) -> Result<(), NotUsable> {
+        match self.stream.received() {
+            Received::Nothing if self.address.is_current() => Ok(()),
+            Received::Nothing | Received::End => Err(NotUsable::Over),
+            Received::Bytes => Err(NotUsable::Unasked),
+        }
     }
 
-    /// Returns true if the server has neither closed nor sent bytes that nobody asked for.
-    fn is_silent(&mut self) -> bool {
-        let mut byte = [0; 1];
-        let mut buffer = ReadBuf::new(&mut byte);
-        // Nobody waits for what this poll shows.
-        let mut cx = Context::from_waker(Waker::noop());
-        Pin::new(&mut self.stream).poll_read(&mut cx, &mut buffer).is_pending()
+    /// Returns true if the server keeps the connection open after the reply.
+    pub fn keeps_alive(&self) -> bool {
+        self.keeps_alive
     }
 
     /// Returns the time without a request at `now`.
     pub fn idle_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.idle_since)
     }
+}
+
+/// Reason for which a connection can't serve another request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotUsable {
+    /// The connection has ended, or ends with its last reply.
+    Over,
+    /// The server sent bytes that no request had asked for. They may be a reply that another request
+    /// would get.
+    Unasked,
 }
 
 /// Bytes that were read for a head.

@@ -16,10 +16,9 @@ use http_body::{Body, Frame};
 use spillway_protocol::GatewayError;
 use spillway_protocol::grpc::Messages;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, Sleep, sleep};
 
-use crate::body_limits::too_slow;
 use crate::connection::streamed_body::{StreamedBodyError, UploadProgress};
+use crate::upload_pace::PaceTimer;
 use crate::wire_body::WireBody;
 
 /// Client's half of a call, as a request body.
@@ -28,11 +27,8 @@ pub struct MessageBody {
     incoming: WireBody,
     has_ended: bool,
     messages: Messages,
-    /// Longest silence within a message.
-    pause_max: Duration,
-    /// Timer; made at the first pause.
-    pause: Option<Pin<Box<Sleep>>>,
-    is_pausing: bool,
+    /// Pace within messages.
+    pace: PaceTimer,
     started: std::time::Instant,
     sent_ms: Arc<AtomicU64>,
     upload: Arc<UploadProgress>,
@@ -52,6 +48,7 @@ pub struct ClientHalf {
 
 impl MessageBody {
     /// Returns the body and its handle. `messages` already has the bytes read of `incoming` so far.
+    /// A message may pause for `pause_max`.
     pub fn new(incoming: WireBody, messages: Messages, pause_max: Duration) -> (Self, ClientHalf) {
         let (holder, leash) = oneshot::channel();
         let started = std::time::Instant::now();
@@ -67,9 +64,7 @@ impl MessageBody {
             incoming,
             has_ended: false,
             messages,
-            pause_max,
-            pause: None,
-            is_pausing: false,
+            pace: PaceTimer::new(pause_max),
             started,
             sent_ms,
             upload,
@@ -105,15 +100,19 @@ impl MessageBody {
                 return Poll::Ready(None);
             }
             let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-                return match self.poll_pause(cx) {
+                // Between messages the client may wait for replies.
+                if !self.messages.is_within_message() {
+                    return Poll::Pending;
+                }
+                return match self.pace.poll_late(cx) {
                     Poll::Ready(error) => Poll::Ready(Some(Err(self.refuse(error)))),
                     Poll::Pending => Poll::Pending,
                 };
             };
-            self.is_pausing = false;
             // gRPC has no trailers in this direction.
             match next.transpose()?.map(Frame::into_data) {
                 Some(Ok(piece)) => {
+                    self.pace.came(piece.len());
                     if let Err(fault) = self.messages.push(piece) {
                         return Poll::Ready(Some(Err(self.refuse(fault.into()))));
                     }
@@ -122,20 +121,6 @@ impl MessageBody {
                 None => self.has_ended = true,
             }
         }
-    }
-
-    /// Returns ready once the client has been silent for too long in the middle of a message.
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<GatewayError> {
-        if !self.messages.is_within_message() {
-            return Poll::Pending;
-        }
-        let pause_max = self.pause_max;
-        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(pause_max)));
-        if !self.is_pausing {
-            self.is_pausing = true;
-            pause.as_mut().reset(Instant::now() + pause_max);
-        }
-        pause.as_mut().poll(cx).map(|()| too_slow(pause_max))
     }
 
     fn note_sent(&self) {

@@ -1,19 +1,17 @@
 //! Body that goes straight from the client's connection to a replica's, within limits.
 
-use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::{GatewayError, V2Look};
-use tokio::time::{Instant, Sleep, sleep};
 
-use crate::body_limits::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
+use crate::body_limits::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize};
 use crate::settings::Limits;
+use crate::upload_pace::PaceTimer;
 use crate::wire_body::{WireBody, WireError};
 
 /// Progress of a body that is sent while it arrives, as the rest of the request sees it.
@@ -53,10 +51,7 @@ pub struct StreamedBody {
     bytes: u64,
     bytes_max: u64,
     watch: Option<V2Look>,
-    pause_max: Duration,
-    /// Timer; made at the first pause, since a complete body never needs it.
-    pause: Option<Pin<Box<Sleep>>>,
-    is_pausing: bool,
+    pace: PaceTimer,
     /// Error of a refused body: the rest is discarded, within limits, so that the client can read
     /// the error.
     refused: Option<GatewayError>,
@@ -76,11 +71,19 @@ struct Upload {
 /// Reply's hold on the upload of its request. Dropping it ends the upload: the body is released
 /// even if its sender waits for the replica, so that the client's connection can end.
 #[derive(Debug)]
-pub struct UploadHold(Arc<Mutex<Upload>>);
+pub struct UploadHold(Option<Arc<Mutex<Upload>>>);
+
+impl UploadHold {
+    /// Lets go of the upload without ending it: its request is sent again.
+    pub(crate) fn let_go(mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for UploadHold {
     fn drop(&mut self) {
-        let mut upload = locked(&self.0);
+        let Some(upload) = self.0.take() else { return };
+        let mut upload = locked(&upload);
         upload.is_abandoned = true;
         let (rest, sender) = (upload.incoming.take(), upload.sender.take());
         drop(upload);
@@ -124,9 +127,7 @@ impl StreamedBody {
             bytes: 0,
             bytes_max: limits.body_bytes_max,
             watch,
-            pause_max: limits.body_timeout,
-            pause: None,
-            is_pausing: false,
+            pace: PaceTimer::new(limits.body_timeout),
             refused: None,
             progress: Arc::default(),
         }
@@ -147,7 +148,7 @@ impl StreamedBody {
 
     /// Returns the reply's hold on the upload.
     pub(crate) fn hold(&self) -> UploadHold {
-        UploadHold(Arc::clone(&self.upload))
+        UploadHold(Some(Arc::clone(&self.upload)))
     }
 
     pub(crate) fn poll_frame(
@@ -156,7 +157,7 @@ impl StreamedBody {
     ) -> Poll<Option<Result<Frame<Bytes>, StreamedBodyError>>> {
         loop {
             let Poll::Ready(next) = self.poll_incoming(cx) else {
-                let Poll::Ready(late) = self.poll_pause(cx) else { return Poll::Pending };
+                let Poll::Ready(late) = self.pace.poll_late(cx) else { return Poll::Pending };
                 let error = self.refused.take().unwrap_or(late);
                 return Poll::Ready(Some(Err(self.refuse(error))));
             };
@@ -168,12 +169,13 @@ impl StreamedBody {
                 }
                 continue;
             }
-            self.is_pausing = false;
             let Some(frame) = next.transpose()? else { return Poll::Ready(None) };
-            self.bytes += frame.data_ref().map_or(0, |piece| piece.len() as u64);
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            self.pace.came(bytes);
+            self.bytes += bytes as u64;
             match refuse_oversize(self.bytes, self.bytes_max).and_then(|()| self.look(&frame)) {
                 Ok(()) => {
-                    self.progress.note_bytes(frame.data_ref().map_or(0, Bytes::len));
+                    self.progress.note_bytes(bytes);
                     return Poll::Ready(Some(Ok(frame)));
                 }
                 Err(error) => self.start_discarding(error),
@@ -207,25 +209,13 @@ impl StreamedBody {
     fn start_discarding(&mut self, error: GatewayError) {
         drop(self.refuse(error.clone()));
         self.refused = Some(error);
-        // One pause for the whole rest.
-        self.pause = Some(Box::pin(sleep(DISCARD_TIME_MAX)));
-        self.is_pausing = true;
+        // What comes of the rest is not noted, so that this time is for all of it.
+        self.pace = PaceTimer::new(DISCARD_TIME_MAX);
     }
 
     fn may_discard(&mut self, frame: &Frame<Bytes>) -> bool {
         self.bytes += frame.data_ref().map_or(0, |piece| piece.len() as u64);
         self.bytes <= self.bytes_max.saturating_add(DISCARDED_BYTES_MAX)
-    }
-
-    /// Returns ready once the client has sent nothing for too long.
-    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<GatewayError> {
-        let pause_max = self.pause_max;
-        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(pause_max)));
-        if !self.is_pausing {
-            self.is_pausing = true;
-            pause.as_mut().reset(Instant::now() + pause_max);
-        }
-        pause.as_mut().poll(cx).map(|()| too_slow(pause_max))
     }
 
     fn refuse(&self, error: GatewayError) -> StreamedBodyError {

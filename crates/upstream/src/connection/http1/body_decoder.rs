@@ -6,15 +6,14 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use httparse::Status;
 
+use crate::connection::http1::HEAD_BYTES_MAX;
 use crate::connection::http1::error::Http1Error;
-use crate::connection::http1::reply_head::FIELDS_MAX;
+use crate::connection::http1::reply_head::{FIELDS_MAX, FIELDS_USUAL};
 
 /// Most bytes of the line before a chunk.
 const LINE_BYTES_MAX: usize = 4 << 10;
 /// Most bytes that all extensions of a body's chunks may have, as many as hyper takes.
 const EXTENSION_BYTES_MAX: usize = 16 << 10;
-/// Most bytes of trailers.
-const TRAILER_BYTES_MAX: usize = 16 << 10;
 /// Digits of the longest size, and the end of its line.
 const SIZE_BYTES: usize = 18;
 
@@ -47,8 +46,8 @@ pub(super) enum Chunk {
     Data(u64),
     /// End of the line behind data.
     End,
-    /// Trailers and the empty line.
-    Trailers,
+    /// Trailers and the empty line, of which so many bytes have no end yet.
+    Trailers(usize),
 }
 
 /// What was read of a body.
@@ -197,7 +196,7 @@ impl<'b> Run<'b> {
                     return Err(Http1Error::Chunk("too long extensions"));
                 }
                 self.at += length;
-                if size == 0 { Chunk::Trailers } else { Chunk::Data(size) }
+                if size == 0 { Chunk::Trailers(0) } else { Chunk::Data(size) }
             }
             Chunk::Data(_) if rest.is_empty() => return Ok(None),
             Chunk::Data(size) => self.take_data(size),
@@ -209,10 +208,17 @@ impl<'b> Run<'b> {
                 [] | [b'\r'] => return Ok(None),
                 _ => return Err(Http1Error::Chunk("no end")),
             },
-            Chunk::Trailers => {
-                let Some((length, trailers)) = trailers_in(rest)? else {
-                    return enough(rest.len() <= TRAILER_BYTES_MAX, "too long trailers");
-                };
+            Chunk::Trailers(seen) if !may_end(rest, seen) => {
+                if seen == rest.len() {
+                    return enough(rest.len() <= HEAD_BYTES_MAX, "too long trailers");
+                }
+                Chunk::Trailers(rest.len())
+            }
+            Chunk::Trailers(_) => {
+                let Some((length, trailers)) = trailers_in(rest)? else { return Ok(None) };
+                if length > HEAD_BYTES_MAX {
+                    return Err(Http1Error::Chunk("too long trailers"));
+                }
                 self.at += length;
                 return Ok(Some(Step::Over(trailers)));
             }
@@ -242,14 +248,30 @@ fn enough(is_short: bool, fault: &'static str) -> Result<Option<Step>, Http1Erro
     if is_short { Ok(None) } else { Err(Http1Error::Chunk(fault)) }
 }
 
+/// Returns true if trailers may end behind the first `seen` bytes. Otherwise trailers that come byte by
+/// byte would be parsed again with each of them.
+fn may_end(bytes: &[u8], seen: usize) -> bool {
+    let recent = &bytes[seen.saturating_sub(2)..];
+    bytes.starts_with(b"\r\n")
+        || recent.windows(3).any(|ends| ends == b"\n\r\n")
+        || recent.windows(2).any(|ends| ends == b"\n\n")
+}
+
 /// Reads trailers and the empty line behind them; `None` if they are not complete.
 fn trailers_in(bytes: &[u8]) -> Result<Option<(usize, HeaderMap)>, Http1Error> {
     if bytes.starts_with(b"\r\n") {
         return Ok(Some((2, HeaderMap::new())));
     }
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let parsed = httparse::parse_headers(bytes, &mut fields).map_err(Http1Error::Fields)?;
-    let Status::Complete((length, fields)) = parsed else { return Ok(None) };
+    let mut usual = [httparse::EMPTY_HEADER; FIELDS_USUAL];
+    let mut all;
+    let mut parsed = httparse::parse_headers(bytes, &mut usual);
+    if parsed == Err(httparse::Error::TooManyHeaders) {
+        all = vec![httparse::EMPTY_HEADER; FIELDS_MAX];
+        parsed = httparse::parse_headers(bytes, &mut all);
+    }
+    let Status::Complete((length, fields)) = parsed.map_err(Http1Error::Fields)? else {
+        return Ok(None);
+    };
     // The library takes bare line feeds, too, as it must for heads of old servers.
     let mut lines = bytes[..length].split_inclusive(|byte| *byte == b'\n');
     if !lines.all(|line| line.ends_with(b"\r\n")) {
@@ -261,7 +283,8 @@ fn trailers_in(bytes: &[u8]) -> Result<Option<(usize, HeaderMap)>, Http1Error> {
         let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(field.value)) else {
             return Err(Http1Error::Chunk("an invalid trailer"));
         };
-        trailers.append(name, value);
+        let appended = trailers.try_append(name, value);
+        appended.map_err(|_| Http1Error::Chunk("too many trailers"))?;
     }
     Ok(Some((length, trailers)))
 }

@@ -20,8 +20,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::body_decoder::Read;
-use super::reply_head::take_head;
-use super::{HEAD_BYTES_MAX, Http1Connection, Http1Error};
+use super::reply_head::{plain_length, take_head};
+use super::{HEAD_BYTES_MAX, Http1Connection, Http1Error, NotUsable};
+use spillway_resolver::Resolver;
+
 use crate::connection::body::OutboundBody;
 use crate::connection::error::AttemptError;
 use crate::connection::streamed_body::StreamedBody;
@@ -34,10 +36,12 @@ use crate::wire_body::{BoxError, WireBody};
 /// Returns a connection and the server's end of it.
 async fn connected() -> (Box<Http1Connection>, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let near = TcpStream::connect(listener.local_addr().unwrap());
-    let (near, far) = tokio::join!(near, listener.accept());
+    let port = listener.local_addr().unwrap().port();
+    let endpoint = Resolver::default().endpoint("127.0.0.1", port);
+    let (near, far) = tokio::join!(endpoint.connect(), listener.accept());
+    let (near, address) = near.unwrap();
     let count = ConnectionCount::new(&Arc::new(AtomicU32::new(1)));
-    let connection = Http1Connection::new(Stream::Plain(near.unwrap()), count);
+    let connection = Http1Connection::new(Stream::Plain(near), address, count);
     (Box::new(connection), far.unwrap().0)
 }
 
@@ -80,12 +84,70 @@ async fn a_connection_serves_one_request_after_the_other() {
         let (body, idle) = collected(exchange.await.unwrap().unwrap()).await;
         assert_eq!(body, "ok");
         connection = idle;
-        assert!(connection.becomes_idle(wake::now()), "{reply}");
+        assert!(connection.becomes_idle(wake::now()).is_ok(), "{reply}");
     }
     drop(far);
-    while connection.is_usable() {
+    while connection.check_idle().is_ok() {
         tokio::task::yield_now().await;
     }
+}
+
+/// Returns an idle connection that has served one request, and the server's end of it.
+async fn idle_after(reply: &str) -> (Result<(), NotUsable>, Box<Http1Connection>, TcpStream) {
+    let (connection, mut far) = connected().await;
+    let exchange = tokio::spawn(connection.exchange(post(b"abcd")));
+    received(&mut far, SENT.len()).await;
+    far.write_all(reply.as_bytes()).await.unwrap();
+    let (_, mut connection) = collected(exchange.await.unwrap().unwrap()).await;
+    (connection.becomes_idle(wake::now()), connection, far)
+}
+
+#[tokio::test]
+async fn what_comes_without_a_request_is_found_when_the_connection_is_taken() {
+    const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    for (late, expected) in [
+        ("", Ok(())),
+        (OK, Err(NotUsable::Unasked)),
+        ("x", Err(NotUsable::Unasked)),
+        ("\r\n", Err(NotUsable::Over)),
+        ("HTTP/1.1 408 Request Timeout\r\n\r\n", Err(NotUsable::Over)),
+    ] {
+        let (idle, mut connection, far) = idle_after(OK).await;
+        assert_eq!(idle, Ok(()));
+        // Not by the runtime, which then would know of it: the bytes are in the kernel alone.
+        let sent = socket2::SockRef::from(&far).send(late.as_bytes());
+        assert_eq!(sent.unwrap(), late.len());
+        assert_eq!(connection.check_idle(), expected, "{late:?}");
+    }
+    let (idle, mut connection, far) = idle_after(OK).await;
+    assert_eq!(idle, Ok(()));
+    drop(far);
+    assert_eq!(connection.check_idle(), Err(NotUsable::Over));
+}
+
+#[tokio::test]
+async fn what_comes_with_a_reply_and_is_no_part_of_it_is_found() {
+    for (rest, expected) in [
+        ("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", NotUsable::Unasked),
+        ("\r\n", NotUsable::Over),
+    ] {
+        let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok{rest}");
+        assert_eq!(idle_after(&reply).await.0, Err(expected), "{rest:?}");
+    }
+}
+
+#[tokio::test]
+async fn cookies_of_several_fields_are_one_line() {
+    let (connection, mut far) = connected().await;
+    let mut request = post(b"");
+    for cookies in ["a=1", "sid=x; b=2", "c=3"] {
+        request.headers_mut().append(header::COOKIE, cookies.parse().unwrap());
+    }
+    request.headers_mut().append("x-after", "1".parse().unwrap());
+    let _exchange = tokio::spawn(connection.exchange(request));
+    let sent = "POST /v1/chat/completions?x=1 HTTP/1.1\r\nhost: replica\r\n\
+        cookie: a=1; sid=x; b=2; c=3\r\nx-after: 1\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(received(&mut far, sent.len()).await, sent);
 }
 
 /// Body in pieces that never tells its length.
@@ -122,7 +184,7 @@ async fn a_body_of_unknown_length_goes_in_chunks_unless_it_has_ended() {
         assert_eq!(received(&mut far, sent.len()).await, sent);
         far.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
         let (_, mut connection) = collected(exchange.await.unwrap().unwrap()).await;
-        assert!(connection.becomes_idle(wake::now()), "the whole request was sent");
+        assert!(connection.becomes_idle(wake::now()).is_ok(), "the whole request was sent");
     }
 }
 
@@ -174,7 +236,7 @@ async fn a_refusal_arrives_though_the_body_was_not_read() {
     assert_eq!(reply.status(), StatusCode::PAYLOAD_TOO_LARGE);
     let (body, mut connection) = collected(reply).await;
     assert_eq!(body, "big");
-    assert!(!connection.becomes_idle(wake::now()), "a part of the request was not sent");
+    assert!(connection.becomes_idle(wake::now()).is_err(), "a part of the request was not sent");
 }
 
 /// Body that fails once told to, after a first piece.
@@ -223,7 +285,7 @@ async fn what_came_of_a_reply_goes_before_a_fault_of_the_upload() {
         if let Some(end) = end {
             assert!(matches!(end, Err(Http1Error::Body(_))), "{end:?}");
         }
-        assert!(!body.becomes_idle(wake::now()), "a part of the request was not sent");
+        assert!(body.becomes_idle(wake::now()).is_err(), "a part of the request was not sent");
     }
 }
 
@@ -236,7 +298,7 @@ async fn a_connection_with_bytes_that_nobody_asked_for_is_not_used_again() {
     far.write_all(two).await.unwrap();
     let (body, mut connection) = collected(exchange.await.unwrap().unwrap()).await;
     assert_eq!(body, "ok");
-    assert!(!connection.becomes_idle(wake::now()));
+    assert!(connection.becomes_idle(wake::now()).is_err());
 }
 
 /// What a client made of a reply: its status, fields, body and trailers.
@@ -307,6 +369,8 @@ async fn seen_by_hyper(method: &Method, wire: &[u8]) -> Seen {
     if parts.headers.contains_key(header::TRANSFER_ENCODING) {
         parts.headers.remove(header::CONTENT_LENGTH);
     }
+    // It also leaves lengths in several fields.
+    plain_length(&mut parts.headers);
     let seen = match body.collect().await {
         Ok(all) => {
             let trailers = all.trailers().cloned().unwrap_or_default();

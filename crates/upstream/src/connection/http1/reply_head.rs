@@ -13,8 +13,10 @@ use smallvec::SmallVec;
 use crate::connection::http1::body_decoder::BodyDecoder;
 use crate::connection::http1::error::Http1Error;
 
-/// Most fields of a head, as many as hyper takes.
-pub(super) const FIELDS_MAX: usize = 100;
+/// Fields for which there is room on the stack: more than most heads have.
+pub(super) const FIELDS_USUAL: usize = 100;
+/// Most fields of a head or of trailers.
+pub(super) const FIELDS_MAX: usize = 8_192;
 
 /// Head of a reply, and what follows from it.
 #[derive(Debug)]
@@ -48,12 +50,17 @@ pub(super) fn take_head(
     method: &Method,
     spare: &mut HeaderMap,
 ) -> Result<Option<ReplyHead>, Http1Error> {
-    let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS_MAX];
+    let mut usual = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS_USUAL];
+    let mut all;
     let mut reply = httparse::Response::new(&mut []);
-    let parsed = ParserConfig::default()
-        .parse_response_with_uninit_headers(&mut reply, buffer, &mut fields)
-        .map_err(Http1Error::Fields)?;
-    let Status::Complete(length) = parsed else { return Ok(None) };
+    let parser = ParserConfig::default();
+    let mut parsed = parser.parse_response_with_uninit_headers(&mut reply, buffer, &mut usual);
+    if parsed == Err(httparse::Error::TooManyHeaders) {
+        all = vec![MaybeUninit::uninit(); FIELDS_MAX];
+        reply = httparse::Response::new(&mut []);
+        parsed = parser.parse_response_with_uninit_headers(&mut reply, buffer, &mut all);
+    }
+    let Status::Complete(length) = parsed.map_err(Http1Error::Fields)? else { return Ok(None) };
     let (code, version) = (reply.code.unwrap_or_default(), reply.version);
     let start = buffer.as_ptr().addr();
     let place = |part: &[u8]| {
@@ -74,7 +81,7 @@ pub(super) fn take_head(
         let (Ok(name), Ok(value)) = (name, value) else {
             return Err(Http1Error::Unclear("an invalid field"));
         };
-        headers.append(name, value);
+        headers.try_append(name, value).map_err(|_| Http1Error::Unclear("too many fields"))?;
     }
     let is_old = version == Some(0);
     let body = decoder(status, method, is_old, &mut headers)?;
@@ -106,13 +113,15 @@ fn decoder(
         || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         || *method == Method::HEAD;
     if is_bare {
+        // It describes a body that is not sent, so a faulty one only misleads.
+        plain_length(headers);
         return Ok(BodyDecoder::Over);
     }
     Ok(match is_chunked {
         Some(_) if is_old => return Err(Http1Error::Unclear("a transfer coding in HTTP/1.0")),
         Some(true) => BodyDecoder::chunked(),
         Some(false) => BodyDecoder::UntilClose,
-        None => match length(headers)? {
+        None => match plain_length_of(headers)? {
             Some(0) => BodyDecoder::Over,
             Some(length) => BodyDecoder::Length(length),
             None => BodyDecoder::UntilClose,
@@ -120,9 +129,18 @@ fn decoder(
     })
 }
 
-/// Returns the length that all fields of it tell; `None` if there is none.
-fn length(headers: &HeaderMap) -> Result<Option<u64>, Http1Error> {
+/// Leaves one field of the length that all fields name; none if they name several.
+pub(crate) fn plain_length(headers: &mut HeaderMap) {
+    if plain_length_of(headers).is_err() {
+        headers.remove(header::CONTENT_LENGTH);
+    }
+}
+
+/// Leaves one field of the length, in plain digits: clients may read several, or `7, 7`, in other ways.
+/// Returns the length that all fields name; `None` if there is none.
+fn plain_length_of(headers: &mut HeaderMap) -> Result<Option<u64>, Http1Error> {
     let mut found = None;
+    let mut is_plain = true;
     for value in headers.get_all(header::CONTENT_LENGTH) {
         for part in value.as_bytes().split(|byte| *byte == b',') {
             let digits = part.trim_ascii();
@@ -132,8 +150,13 @@ fn length(headers: &HeaderMap) -> Result<Option<u64>, Http1Error> {
             if length.is_none() || found.is_some_and(|known| Some(known) != length) {
                 return Err(Http1Error::Unclear("no single length"));
             }
+            let is_padded = digits.len() < value.len() || matches!(digits, [b'0', _, ..]);
+            is_plain &= found.is_none() && !is_padded;
             found = length;
         }
+    }
+    if let Some(length) = found.filter(|_| !is_plain) {
+        headers.insert(header::CONTENT_LENGTH, length.into());
     }
     Ok(found)
 }

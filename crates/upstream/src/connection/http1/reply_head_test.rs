@@ -105,7 +105,6 @@ fn a_reason_of_its_own_is_kept() {
 
 #[test]
 fn what_is_unclear_is_refused() {
-    let many = "a: b\r\n".repeat(101);
     for text in [
         "HTTP/2.0 200 OK\r\n\r\n",
         "SSH-2.0-OpenSSH\r\n\r\n",
@@ -119,9 +118,40 @@ fn what_is_unclear_is_refused() {
         "HTTP/1.1 200 OK\r\na : b\r\n\r\n",
         "HTTP/1.1 200 OK\r\n a: b\r\n\r\n",
         "HTTP/1.1 200 OK\r\na: b\r\n c\r\n\r\n",
-        &format!("HTTP/1.1 200 OK\r\n{many}\r\n"),
     ] {
         let refused = head(text);
         assert!(refused.is_err_and(|error| error.is_malformed()), "{text}");
+    }
+}
+
+#[test]
+fn a_length_is_one_field_in_plain_digits() {
+    let get = |head: ReplyHead| {
+        let fields = head.parts.headers.get_all("content-length").iter();
+        fields.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for fields in
+        ["content-length: 7, 7", "content-length: 7\r\ncontent-length: 7", "content-length: 007"]
+    {
+        let head = head(&format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n")).unwrap();
+        assert_eq!(get(head), ["7"], "{fields}");
+    }
+    for (fields, expected) in
+        [("content-length: 7, 7", &["7"][..]), ("content-length: 7, 8", &[]), ("x: 1", &[])]
+    {
+        let text = format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n");
+        assert_eq!(get(head_of(&Method::HEAD, &text).unwrap()), expected, "{fields}");
+    }
+}
+
+#[test]
+fn a_head_may_have_thousands_of_fields() {
+    for (count, is_taken) in [(101, true), (8_000, true), (9_000, false)] {
+        let fields: String = (0..count).map(|number| format!("x-{number}: {number}\r\n")).collect();
+        let head = head(&format!("HTTP/1.1 200 OK\r\n{fields}content-length: 1\r\n\r\n"));
+        match head {
+            Ok(head) => assert!(is_taken && head.parts.headers.len() == count + 1, "{count}"),
+            Err(error) => assert!(!is_taken, "{count}: {error}"),
+        }
     }
 }

@@ -189,9 +189,16 @@ fn write_head(bytes: &mut Vec<u8>, head: &Parts, length: Option<u64>) {
     for part in [head.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
         bytes.extend_from_slice(part.as_bytes());
     }
+    let mut has_cookies = false;
     for (name, value) in &head.headers {
         // How the body is sent is decided here alone.
         if name == header::CONTENT_LENGTH || name == header::TRANSFER_ENCODING {
+            continue;
+        }
+        if name == header::COOKIE {
+            if !std::mem::replace(&mut has_cookies, true) {
+                write_cookies(bytes, &head.headers);
+            }
             continue;
         }
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
@@ -206,6 +213,16 @@ fn write_head(bytes: &mut Vec<u8>, head: &Parts, length: Option<u64>) {
             let _infallible = write!(bytes, "content-length: {length}\r\n");
         }
         None => bytes.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+    }
+    bytes.extend_from_slice(b"\r\n");
+}
+
+/// Writes all cookies as one line. Clients of HTTP/2 send each in a field of its own, of which servers
+/// of HTTP/1.1 may read the first or the last alone (RFC 9113, section 8.2.3).
+fn write_cookies(bytes: &mut Vec<u8>, headers: &HeaderMap) {
+    for (number, cookies) in headers.get_all(header::COOKIE).iter().enumerate() {
+        bytes.extend_from_slice(if number == 0 { b"cookie: " } else { b"; " });
+        bytes.extend_from_slice(cookies.as_bytes());
     }
     bytes.extend_from_slice(b"\r\n");
 }
