@@ -1,16 +1,25 @@
-//! Rate limit of a peer's HTTP/2 control frames. Pure: bytes and times in, a verdict out.
+//! Rate limit of a peer's HTTP/2 control frames and header fields. Pure: bytes and times in, a verdict
+//! out.
 //!
 //! The HTTP library answers or applies PING, SETTINGS, WINDOW_UPDATE and the like before the
-//! gateway sees them, and they cost processor time without being part of any request. So the frame
-//! headers are read as they pass. Payloads are skipped, not copied.
+//! gateway sees them, and they cost processor time without being part of any request. So do header
+//! blocks that the library refuses. So the frame headers are read as they pass. Payloads are skipped,
+//! but for the fields of a client's header blocks, which are counted, and a replica's settings.
 
 use std::time::{Duration, Instant};
+
+use crate::hpack_fields::HpackFields;
 
 /// Cost of a control frame. An empty DATA frame counts as one; h2 itself limits how many tiny ones
 /// wait to be read.
 const CONTROL: u64 = 16;
 /// Cost of SETTINGS: a new window size is applied to each open stream.
 const SETTINGS_COST: u64 = 160;
+/// Fields of a header block that cost nothing beside their frame: more than any client sends, with a
+/// field for each of its cookies.
+const FIELDS_FREE: u64 = 128;
+/// Cost of each further field: a block may have some 60,000 of them in as many bytes.
+const FIELD_COST: u64 = 4;
 /// Size of the token bucket: 1,024 control frames.
 const STORE_MAX: u64 = 1_024 * CONTROL;
 /// Time in which a peer earns one token without any work: 100 control frames a second, or 10
@@ -28,8 +37,20 @@ const HEADER_BYTES: usize = 9;
 const PREFACE_BYTES: usize = 24;
 
 const DATA: u8 = 0;
+const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+const ACK: u8 = 1;
+const PADDED: u8 = 8;
+const PRIORITY: u8 = 32;
+
+/// Bytes of a stream's priority, ahead of its header block.
+const PRIORITY_BYTES: usize = 5;
+/// Setting with the most streams that the peer takes at a time.
+const MAX_CONCURRENT_STREAMS: u16 = 3;
 
 /// Senders of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +72,35 @@ pub struct FrameBudget {
     /// Tokens earned by work up to the last refill.
     earned: u64,
     filled_at: Instant,
+    sender: FrameSender,
+    content: Content,
+    fields: HpackFields,
+    facts: FrameFacts,
+}
+
+/// Content of the current payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    /// Nothing that is read.
+    Skipped,
+    /// Length of the padding of a header block.
+    Padding { has_priority: bool },
+    /// A client's header block, behind so many bytes and before so many bytes of padding.
+    Fields { ahead: usize, padding: usize },
+    /// Settings, with the part of the current one that has passed.
+    Settings { setting: [u8; 6], length: usize },
+}
+
+/// Facts about a connection that its frames have shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameFacts {
+    /// Most streams that the peer takes at a time; `u32::MAX` if it named no limit, `None` before its
+    /// first settings.
+    pub streams_max: Option<u32>,
+    /// True once the peer has announced that it takes no more streams.
+    pub is_leaving: bool,
+    /// Bytes of the current or last header block, as compressed.
+    pub block_bytes: u64,
 }
 
 impl FrameBudget {
@@ -63,7 +113,16 @@ impl FrameBudget {
             store: STORE_MAX,
             earned: 0,
             filled_at: now,
+            sender,
+            content: Content::Skipped,
+            fields: HpackFields::default(),
+            facts: FrameFacts::default(),
         }
+    }
+
+    /// Returns what the frames so far have shown.
+    pub fn facts(&self) -> FrameFacts {
+        self.facts
     }
 
     /// Accounts for the next bytes of the connection, which has earned `earned` tokens since it
@@ -99,13 +158,16 @@ impl FrameBudget {
         self.store = self.store.saturating_add(by_time).saturating_add(by_work).min(STORE_MAX);
     }
 
-    /// Returns the cost of the frames whose headers end in these bytes.
+    /// Returns the cost of the frames whose headers end in these bytes, and of the fields in them.
     fn cost(&mut self, mut bytes: &[u8]) -> u64 {
         let mut cost = 0;
         loop {
-            let skipped = self.payload.min(bytes.len());
-            self.payload -= skipped;
-            bytes = &bytes[skipped..];
+            let (passing, after) = bytes.split_at(self.payload.min(bytes.len()));
+            self.payload -= passing.len();
+            if self.content != Content::Skipped {
+                cost += FIELD_COST * self.read(passing);
+            }
+            bytes = after;
             let missing = HEADER_BYTES - self.header_length;
             let Some((more, rest)) = bytes.split_at_checked(missing) else {
                 let end = self.header_length + bytes.len();
@@ -120,15 +182,79 @@ impl FrameBudget {
         }
     }
 
-    /// Returns the cost of the frame whose header is complete, and notes the length of its payload.
+    /// Returns the cost of the frame whose header is complete, and notes what its payload is.
     fn cost_of_frame(&mut self) -> u64 {
         let [high, middle, low, kind, flags, ..] = self.header;
         self.payload = u32::from_be_bytes([0, high, middle, low]) as usize;
+        self.content = Content::Skipped;
         match kind {
-            DATA if self.payload == 0 && flags & END_STREAM == 0 => CONTROL,
-            DATA => 0,
-            SETTINGS => SETTINGS_COST,
-            _ => CONTROL,
+            DATA if self.payload == 0 && flags & END_STREAM == 0 => return CONTROL,
+            DATA => return 0,
+            SETTINGS => {
+                if self.sender == FrameSender::Replica && flags & ACK == 0 {
+                    self.content = Content::Settings { setting: [0; 6], length: 0 };
+                }
+                return SETTINGS_COST;
+            }
+            GOAWAY => self.facts.is_leaving = true,
+            HEADERS => {
+                self.fields.begin();
+                self.facts.block_bytes = self.payload as u64;
+                // A field takes a byte at least, so a short block has none to be paid for.
+                let is_short = self.payload as u64 <= FIELDS_FREE && flags & END_HEADERS != 0;
+                self.content = match (flags & PADDED != 0, flags & PRIORITY != 0) {
+                    _ if is_short => Content::Skipped,
+                    (true, has_priority) => Content::Padding { has_priority },
+                    (false, true) => Content::Fields { ahead: PRIORITY_BYTES, padding: 0 },
+                    (false, false) => Content::Fields { ahead: 0, padding: 0 },
+                };
+            }
+            CONTINUATION => {
+                self.facts.block_bytes += self.payload as u64;
+                self.content = Content::Fields { ahead: 0, padding: 0 };
+            }
+            _ => {}
+        }
+        // Replicas are trusted with their fields: the library limits each block.
+        if self.sender == FrameSender::Replica {
+            self.content = Content::Skipped;
+        }
+        CONTROL
+    }
+
+    /// Reads the next bytes of a payload. Returns the fields in them that are to be paid for.
+    fn read(&mut self, passing: &[u8]) -> u64 {
+        match &mut self.content {
+            Content::Skipped => 0,
+            Content::Padding { has_priority } => {
+                let Some((padding, rest)) = passing.split_first() else { return 0 };
+                let ahead = if *has_priority { PRIORITY_BYTES } else { 0 };
+                self.content = Content::Fields { ahead, padding: usize::from(*padding) };
+                self.read(rest)
+            }
+            Content::Fields { ahead, padding } => {
+                let (skipped, block) = passing.split_at((*ahead).min(passing.len()));
+                *ahead -= skipped.len();
+                // Of these bytes the last may be padding already.
+                let padded = padding.saturating_sub(self.payload).min(block.len());
+                self.fields.read(&block[..block.len() - padded], FIELDS_FREE)
+            }
+            Content::Settings { setting, length } => {
+                for byte in passing {
+                    setting[*length] = *byte;
+                    *length = (*length + 1) % setting.len();
+                    if *length == 0 {
+                        let [high, low, value @ ..] = *setting;
+                        if u16::from_be_bytes([high, low]) == MAX_CONCURRENT_STREAMS {
+                            self.facts.streams_max = Some(u32::from_be_bytes(value));
+                        }
+                    }
+                }
+                if self.payload == 0 {
+                    self.facts.streams_max.get_or_insert(u32::MAX);
+                }
+                0
+            }
         }
     }
 }
@@ -137,8 +263,7 @@ impl FrameBudget {
 mod tests {
     use super::*;
 
-    const HEADERS: u8 = 1;
-    const PRIORITY: u8 = 2;
+    const PRIORITY_UPDATE: u8 = 2;
     const PING: u8 = 6;
     const WINDOW_UPDATE: u8 = 8;
     const UNKNOWN: u8 = 200;
@@ -185,7 +310,7 @@ mod tests {
         let floods = [
             (frame(PING, 0, 8), 1_024),
             (frame(PING, 1, 8), 1_024),
-            (frame(PRIORITY, 0, 5), 1_024),
+            (frame(PRIORITY_UPDATE, 0, 5), 1_024),
             (frame(WINDOW_UPDATE, 0, 4), 1_024),
             (frame(UNKNOWN, 0, 100), 1_024),
             (frame(HEADERS, 4, 0), 1_024),
@@ -279,11 +404,76 @@ mod tests {
     #[test]
     fn many_streams_at_once_are_fine() {
         let mut peer = Peer::client();
-        let opening = [frame(HEADERS, 5, 40), frame(PRIORITY, 0, 5), frame(WINDOW_UPDATE, 0, 4)];
+        let opening =
+            [frame(HEADERS, 5, 40), frame(PRIORITY_UPDATE, 0, 5), frame(WINDOW_UPDATE, 0, 4)];
         for _ in 0..100 {
             let at_once: Vec<u8> = (0..256).flat_map(|_| opening.concat()).collect();
             assert!(peer.sends(&at_once));
             peer.earned += 256 * EARNED_BY_PIECE;
         }
+    }
+
+    /// Returns a header block of `fields` indexed fields in frames of at most 16 KiB.
+    fn block(fields: usize) -> Vec<u8> {
+        let block = vec![0x82; fields];
+        let mut frames = Vec::new();
+        let parts: Vec<_> = block.chunks(16 << 10).collect();
+        for (number, part) in parts.iter().enumerate() {
+            let kind = if number == 0 { HEADERS } else { CONTINUATION };
+            let flags = if number + 1 == parts.len() { 4 } else { 0 };
+            frames.extend(&frame(kind, flags, part.len())[..HEADER_BYTES]);
+            frames.extend(*part);
+        }
+        frames
+    }
+
+    #[test]
+    fn blocks_of_many_fields_are_paid_for_and_usual_ones_are_not() {
+        for (fields, expected) in [(128, 1_024), (1_128, 4), (6_000, 0), (60_000, 0)] {
+            assert_eq!(Peer::client().burst(&block(fields)), expected, "{fields} fields");
+        }
+        let mut peer = Peer::client();
+        for _ in 0..100_000 {
+            peer.earned += EARNED_BY_PIECE;
+            assert!(peer.sends(&block(128)), "a client with many cookies");
+        }
+        let mut replica = Peer::new(FrameSender::Replica);
+        assert_eq!(replica.burst(&block(6_000)), 1_024);
+    }
+
+    #[test]
+    fn padding_and_priority_are_no_fields() {
+        let mut padded = frame(HEADERS, 4 | PADDED | PRIORITY, 1 + PRIORITY_BYTES + 100 + 255);
+        padded[HEADER_BYTES] = 255;
+        padded[HEADER_BYTES + 1..].fill(0x82);
+        for step in [1, 100, 1_000] {
+            let mut budget = FrameBudget::new(FrameSender::Client, Instant::now());
+            budget.payload = 0;
+            let cost: u64 = padded.chunks(step).map(|piece| budget.cost(piece)).sum();
+            assert_eq!(cost, CONTROL, "reads of {step}");
+        }
+    }
+
+    #[test]
+    fn a_replica_s_limit_of_streams_and_its_farewell_are_noted() {
+        let mut settings = frame(SETTINGS, 0, 12);
+        settings[HEADER_BYTES..].copy_from_slice(&[0, 4, 0, 1, 0, 0, 0, 3, 0, 0, 0, 7]);
+        for step in [1, 5, 100] {
+            let mut budget = FrameBudget::new(FrameSender::Replica, Instant::now());
+            assert_eq!(budget.facts(), FrameFacts::default());
+            settings.chunks(step).for_each(|piece| {
+                budget.cost(piece);
+            });
+            assert_eq!(budget.facts().streams_max, Some(7), "reads of {step}");
+            budget.cost(&frame(SETTINGS, ACK, 0));
+            budget.cost(&frame(SETTINGS, 0, 0));
+            assert_eq!(budget.facts().streams_max, Some(7), "settings that don't name it");
+            assert!(!budget.facts().is_leaving);
+            budget.cost(&frame(GOAWAY, 0, 8));
+            assert!(budget.facts().is_leaving);
+        }
+        let mut budget = FrameBudget::new(FrameSender::Replica, Instant::now());
+        budget.cost(&frame(SETTINGS, 0, 0));
+        assert_eq!(budget.facts().streams_max, Some(u32::MAX), "no limit");
     }
 }

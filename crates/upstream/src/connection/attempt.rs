@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use spillway_journey::{Connection, SOURCE_LOOK};
-use spillway_types::{Deadline, SignFault};
+use spillway_types::{Deadline, DownCause, SignFault};
 use tokio::time::{timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
@@ -14,12 +14,21 @@ use crate::connection::body::OutboundBody;
 use crate::connection::connect::connect;
 use crate::connection::error::AttemptError;
 use crate::connection::http1::Http1Connection;
-use crate::connection::http2::Http2Connection;
+use crate::connection::http2::{Http2Connection, OpenStream};
+use crate::connection::kept_body::{GivenBack, KeptBody};
 use crate::connection::line::{LineKind, Traffic, UpstreamLine};
+use crate::connection::shared_connections::{Found, OpeningTurn};
 use crate::replica::Replica;
 use crate::settings::Timeouts;
 use crate::upstream_body::UpstreamBody;
 use crate::wake;
+
+/// Most times that a request is sent which a replica does not take: one that refuses it on two new
+/// connections refuses others, too.
+const SENT_MAX: u32 = 3;
+
+/// Longest wait for the body of a request that was refused.
+const GIVEN_BACK_MAX: Duration = Duration::from_secs(1);
 
 /// Limits and kind of an attempt.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +57,8 @@ impl FailedAttempt {
     /// idle connections at any time.
     pub fn fault(&self) -> Option<SignFault> {
         match self.error {
-            AttemptError::Connect(_) | AttemptError::ConnectTimeout => Some(SignFault::Connect),
+            AttemptError::Connect(_) | AttemptError::Name(_) => Some(SignFault::Connect),
+            AttemptError::ConnectTimeout => Some(SignFault::ConnectTimeout),
             AttemptError::Unsent(_) | AttemptError::Reset(_) if !self.was_kept => {
                 Some(SignFault::Reset)
             }
@@ -60,8 +70,14 @@ impl FailedAttempt {
             }
             AttemptError::Unsent(_)
             | AttemptError::Reset(_)
+            // Servers close connections by age, and say how many streams they take.
+            | AttemptError::Refused(_)
+            // The node's own fault.
+            | AttemptError::Shortage(_)
             // The signal that found the replica down has judged it already.
             | AttemptError::Down
+            // Other models may be served there.
+            | AttemptError::NoModel
             | AttemptError::DeadlinePassed
             | AttemptError::BodyGone
             | AttemptError::ClientBody(_) => None,
@@ -78,8 +94,18 @@ pub struct WorkerPools<'a> {
     pub background: &'a TaskTracker,
 }
 
-/// Connects to `replica`, sends the request and waits for the reply's head. `request` is called
-/// only once connected: a streamed body is not lost to a replica that cannot be reached.
+/// Request of an attempt, as its sender has it.
+pub trait Sending {
+    /// Creates the request; `None` if it can't be sent again. Called only once connected: a streamed
+    /// body is not lost to a replica that cannot be reached. Called again if the replica did not take
+    /// the request.
+    fn request(&mut self) -> Option<Request<OutboundBody>>;
+
+    /// Returns true if another replica can serve the request now. Asked if the replica falls silent.
+    fn is_served_elsewhere(&self) -> bool;
+}
+
+/// Connects to `replica`, sends the request and waits for the reply's head.
 ///
 /// # Errors
 /// Returns an error if the attempt fails before the head; [`AttemptError::retry_safety`] tells if a
@@ -87,33 +113,17 @@ pub struct WorkerPools<'a> {
 pub async fn attempt(
     pools: WorkerPools<'_>,
     replica: &Replica,
-    request: impl FnOnce() -> Option<Request<OutboundBody>>,
+    sending: &mut impl Sending,
     bounds: AttemptBounds,
 ) -> Result<Response<UpstreamBody>, FailedAttempt> {
-    let pool = replica.pool(pools.worker);
     let line = replica.line(bounds.traffic);
+    let way = Way { pools, replica, line, bounds };
     let mut was_kept = false;
-    let reply = async {
-        match line.kind {
-            LineKind::Http1 => {
-                let idle = bounds.kept_from(|| pool.take(replica.spec.idle, wake::now()));
-                was_kept = idle.is_some();
-                over_http1(replica, &line, idle, request, bounds).await
-            }
-            LineKind::Http2 | LineKind::Grpc => {
-                let shared = bounds.kept_from(|| pool.shared(line.kind));
-                was_kept = shared.is_some();
-                let mut connection = match shared {
-                    Some(shared) => shared,
-                    None => http2_connection(pools, replica, &line, bounds).await?,
-                };
-                let request = request().ok_or(AttemptError::BodyGone)?;
-                let response = bounds.within(replica, connection.exchange(request)).await?;
-                Ok(response.map(UpstreamBody::Http2))
-            }
-        }
+    let reply = match way.line.kind {
+        LineKind::Http1 => way.over_http1(sending, &mut was_kept).await,
+        LineKind::Http2 | LineKind::Grpc => way.over_http2(sending, &mut was_kept).await,
     };
-    let reply: Result<Response<UpstreamBody>, AttemptError> = match reply.await {
+    let reply: Result<Response<UpstreamBody>, AttemptError> = match reply {
         // The bytes after an informational reply such as 101 are not HTTP.
         Ok(reply) if reply.status().is_informational() => Err(AttemptError::Switched),
         reply => reply,
@@ -121,39 +131,167 @@ pub async fn attempt(
     reply.map_err(|error| FailedAttempt { error, was_kept })
 }
 
-async fn over_http1(
-    replica: &Replica,
-    line: &UpstreamLine<'_>,
-    idle: Option<Box<Http1Connection>>,
-    request: impl FnOnce() -> Option<Request<OutboundBody>>,
+/// Way of one request to a replica.
+struct Way<'a> {
+    pools: WorkerPools<'a>,
+    replica: &'a Replica,
+    line: UpstreamLine<'a>,
     bounds: AttemptBounds,
-) -> Result<Response<UpstreamBody>, AttemptError> {
-    let connection = match idle {
-        Some(idle) => idle,
-        None => {
-            let stream = connect(line, bounds.connect()).await?;
-            Box::new(Http1Connection::new(stream, replica.count_connection()))
-        }
-    };
-    let request = request().ok_or(AttemptError::BodyGone)?;
-    let reply = bounds.within(replica, connection.exchange(request)).await?;
-    Ok(reply.map(UpstreamBody::Http1))
 }
 
-async fn http2_connection(
-    pools: WorkerPools<'_>,
-    replica: &Replica,
-    line: &UpstreamLine<'_>,
-    bounds: AttemptBounds,
-) -> Result<Http2Connection, AttemptError> {
-    let stream = connect(line, bounds.connect()).await?;
-    let count = replica.count_connection();
-    let opened = timeout(bounds.connect(), Http2Connection::new(stream, count, pools.background));
-    let connection = opened.await.map_err(|_| AttemptError::ConnectTimeout)??;
-    // Several requests may have connected at once; the last connection is kept, the others end with
-    // their last stream.
-    replica.pool(pools.worker).share(line.kind, connection.clone());
-    Ok(connection)
+impl Way<'_> {
+    /// Sends the request over a connection of its own. If a kept one was closing, the request is sent
+    /// again on a new one.
+    async fn over_http1(
+        &self,
+        sending: &mut impl Sending,
+        was_kept: &mut bool,
+    ) -> Result<Response<UpstreamBody>, AttemptError> {
+        let Self { pools, replica, bounds, .. } = self;
+        let idle = bounds.kept_from(|| replica.take_idle(pools.worker, wake::now()));
+        *was_kept = idle.is_some();
+        let connection = match idle {
+            Some(idle) => idle,
+            None => self.connect().await?,
+        };
+        let first = sending.request().ok_or(AttemptError::BodyGone)?;
+        let reply = bounds.within(replica, connection.exchange(first), sending).await;
+        let reply = match reply {
+            reply if *was_kept && was_closing(&reply) => match sending.request() {
+                Some(again) => {
+                    *was_kept = false;
+                    let connection = self.connect().await?;
+                    bounds.within(replica, connection.exchange(again), sending).await?
+                }
+                None => reply?,
+            },
+            reply => reply?,
+        };
+        Ok(reply.map(UpstreamBody::Http1))
+    }
+
+    async fn connect(&self) -> Result<Box<Http1Connection>, AttemptError> {
+        let (stream, address) = connect(&self.line, self.bounds.connect()).await?;
+        Ok(Box::new(Http1Connection::new(stream, address, self.replica.count_connection())))
+    }
+
+    /// Sends the request over a shared connection. Servers close those by age, or take fewer streams
+    /// than they did: a request that was not taken is sent again, on a new connection.
+    async fn over_http2(
+        &self,
+        sending: &mut impl Sending,
+        was_kept: &mut bool,
+    ) -> Result<Response<UpstreamBody>, AttemptError> {
+        let mut returned: Option<Box<Request<OutboundBody>>> = None;
+        let mut connection = self.bounds.connection;
+        let mut times_left = SENT_MAX;
+        loop {
+            let (stream, is_kept) = self.stream(connection).await?;
+            *was_kept = is_kept;
+            let next = match returned.take() {
+                Some(returned) => *returned,
+                None => sending.request().ok_or(AttemptError::BodyGone)?,
+            };
+            let (next, spare) = SpareRequest::of(next);
+            let exchange = self.bounds.within(self.replica, stream.exchange(next), sending);
+            let failed = match exchange.await {
+                Ok(reply) => return Ok(reply.map(UpstreamBody::Http2)),
+                Err(failed) => failed,
+            };
+            times_left -= 1;
+            let was_taken = match &failed.error {
+                AttemptError::Refused(_) => false,
+                // On a new connection this is the server's way to refuse all.
+                AttemptError::Unsent(_) => !is_kept,
+                _ => true,
+            };
+            if was_taken || times_left == 0 {
+                return Err(failed.error);
+            }
+            connection = Connection::New;
+            returned = match (failed.request, spare) {
+                (Some(untouched), _) => Some(untouched),
+                (None, Some(spare)) => Some(Box::new(spare.request().await.ok_or(failed.error)?)),
+                (None, None) => Some(Box::new(sending.request().ok_or(failed.error)?)),
+            };
+        }
+    }
+
+    /// Returns a stream, and true if its connection has served before.
+    async fn stream(&self, connection: Connection) -> Result<(OpenStream, bool), AttemptError> {
+        let shared = self.replica.pool(self.pools.worker).shared(self.line.kind);
+        let kept = match connection {
+            Connection::KeptOrNew => shared.take(),
+            Connection::New => None,
+        };
+        if let Some(stream) = kept {
+            return Ok((stream, true));
+        }
+        let opened = timeout(self.bounds.connect(), async {
+            let turn = match connection {
+                Connection::KeptOrNew => shared.find().await,
+                Connection::New => Found::Turn(shared.turn()),
+            };
+            match turn {
+                Found::Stream(stream) => Ok((stream, true)),
+                Found::Turn(turn) => Ok((self.open(turn).await?, false)),
+            }
+        });
+        opened.await.map_err(|_| AttemptError::ConnectTimeout)?
+    }
+
+    async fn open(&self, turn: OpeningTurn<'_>) -> Result<OpenStream, AttemptError> {
+        let connected = connect(&self.line, self.bounds.connect()).await?;
+        let count = self.replica.count_connection();
+        let connection = Http2Connection::new(connected, count, self.pools.background).await?;
+        self.replica.note_streams_max(self.line.kind, connection.streams_max());
+        // Taken first: the others may need all the rest.
+        let stream = connection.first_stream();
+        turn.add(&connection);
+        Ok(stream)
+    }
+}
+
+/// What it takes to send a request again whose body comes straight from the client.
+struct SpareRequest {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: GivenBack,
+}
+
+impl SpareRequest {
+    /// Returns the request in a form that can be sent again, unless its body is in memory.
+    fn of(request: Request<OutboundBody>) -> (Request<OutboundBody>, Option<Self>) {
+        if matches!(request.body(), OutboundBody::Buffered { .. }) {
+            return (request, None);
+        }
+        let (head, body) = request.into_parts();
+        let (method, uri, headers) = (head.method.clone(), head.uri.clone(), head.headers.clone());
+        let (body, given_back) = KeptBody::of(body);
+        let spare = Self { method, uri, headers, body: given_back };
+        (Request::from_parts(head, body), Some(spare))
+    }
+
+    /// Returns the request again; `None` if more of its body is gone than is kept.
+    async fn request(self) -> Option<Request<OutboundBody>> {
+        // The library drops the body in a task of its own.
+        let body = timeout(GIVEN_BACK_MAX, self.body).await.ok()?.ok()?;
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method;
+        *request.uri_mut() = self.uri;
+        *request.headers_mut() = self.headers;
+        Some(request)
+    }
+}
+
+/// Returns true if a kept connection was closed before its server saw the request: no byte of it was
+/// written, or the reply is the farewell of a server that has waited for a request for too long.
+fn was_closing(reply: &Result<Response<Box<Http1Connection>>, AttemptError>) -> bool {
+    match reply {
+        Ok(reply) => reply.status() == StatusCode::REQUEST_TIMEOUT && !reply.body().keeps_alive(),
+        Err(error) => matches!(error, AttemptError::Unsent(_)),
+    }
 }
 
 impl AttemptBounds {
@@ -169,12 +307,15 @@ impl AttemptBounds {
         self.timeouts.connect.min(self.deadline.remaining(wake::now()))
     }
 
-    /// Limits the wait for a reply's head, by time and by the replica going down.
-    async fn within<T>(
+    /// Limits the wait for a reply's head, by time and by the replica going down. A replica that is
+    /// merely silent is waited for unless another one can serve the request.
+    #[expect(clippy::needless_pass_by_ref_mut, reason = "a shared reference would not be Send")]
+    async fn within<T, E: From<AttemptError>>(
         &self,
         replica: &Replica,
-        exchange: impl Future<Output = Result<T, AttemptError>>,
-    ) -> Result<T, AttemptError> {
+        exchange: impl Future<Output = Result<T, E>>,
+        sending: &mut impl Sending,
+    ) -> Result<T, E> {
         let asked_at = wake::now();
         let by_first_byte = asked_at + self.timeouts.first_byte;
         let due = by_first_byte.min(self.deadline.at());
@@ -189,11 +330,19 @@ impl AttemptBounds {
                 // The client's own deadline is no fault of the replica.
                 let is_late = self.deadline.has_passed(now);
                 let late = AttemptError::DeadlinePassed;
-                return Err(if is_late { late } else { AttemptError::FirstByteTimeout });
+                return Err(if is_late { late } else { AttemptError::FirstByteTimeout }.into());
             }
-            if replica.is_gone(asked_at, now) {
-                return Err(AttemptError::Down);
+            match replica.lost(asked_at, now) {
+                Some(DownCause::Failure) => return Err(AttemptError::Down.into()),
+                Some(DownCause::Silence) if sending.is_served_elsewhere() => {
+                    return Err(AttemptError::Down.into());
+                }
+                _ => {}
             }
         }
     }
 }
+
+#[cfg(test)]
+#[path = "attempt_test.rs"]
+mod attempt_test;

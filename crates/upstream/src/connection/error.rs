@@ -5,6 +5,8 @@ use std::io;
 
 use spillway_journey::RetrySafety;
 use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_resolver::{ConnectError, LookupError};
+use spillway_sockets::is_shortage;
 
 use crate::connection::http1::Http1Error;
 
@@ -17,6 +19,16 @@ pub enum ConnectionError {
     /// Over HTTP/2.
     #[error(transparent)]
     Http2(#[from] hyper::Error),
+    /// The fields of a head over HTTP/2 are longer than they may be.
+    #[error("more bytes of fields than a head may have")]
+    LongFields,
+}
+
+impl ConnectionError {
+    /// Returns true if the head of a reply is longer than it may be.
+    fn is_long_head(&self) -> bool {
+        matches!(self, Self::LongFields | Self::Http1(Http1Error::LongHead))
+    }
 }
 
 /// An attempt that ended without a reply's head.
@@ -25,9 +37,19 @@ pub enum AttemptError {
     /// No connection: refused, unreachable, TLS failed.
     #[error("can't connect: {0}")]
     Connect(io::Error),
+    /// The replica's name has no known address.
+    #[error("can't connect: {0}")]
+    Name(LookupError),
     /// No connection in time.
     #[error("can't connect in time")]
     ConnectTimeout,
+    /// The node's own machine has no file descriptor, memory or port for a connection.
+    #[error("this machine can't open a connection: {0}")]
+    Shortage(io::Error),
+    /// The replica refused the stream, and promised that it did not begin to work: it closes the
+    /// connection, or has as many streams as it takes.
+    #[error("stream refused: {0}")]
+    Refused(ConnectionError),
     /// The request was provably not taken by the replica.
     #[error("connection closed before the request was sent: {0}")]
     Unsent(ConnectionError),
@@ -52,6 +74,9 @@ pub enum AttemptError {
     /// The engine reported that it ends and takes no more requests.
     #[error("the engine reported that it is draining")]
     EngineDraining,
+    /// The replica replied that it does not have the model of the request.
+    #[error("the replica does not have the model")]
+    NoModel,
     /// The replica's reply says that it aborted the request.
     #[error("the replica aborted the request")]
     Aborted,
@@ -72,7 +97,21 @@ pub enum AttemptError {
     ClientBody(ConnectionError),
 }
 
+impl From<ConnectError> for AttemptError {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Name(error) => Self::Name(error),
+            ConnectError::Io(error) => Self::of_connect(error),
+        }
+    }
+}
+
 impl AttemptError {
+    /// Sorts an error of connecting.
+    pub(crate) fn of_connect(error: io::Error) -> Self {
+        if is_shortage(&error) { Self::Shortage(error) } else { Self::Connect(error) }
+    }
+
     /// Sorts an error of HTTP/1.1. `unsent`: nothing of the request was written. `has_read`: a part of
     /// a reply came, so the replica did not just close an idle connection.
     pub(crate) fn of_http1(error: Http1Error, unsent: bool, has_read: bool) -> Self {
@@ -90,12 +129,14 @@ impl AttemptError {
 
     /// Sorts an error of hyper's HTTP/2 client. `unsent`: the request was handed back untouched.
     pub(crate) fn of_http2(error: hyper::Error, unsent: bool) -> Self {
-        let sort = if unsent || refused_by_http2(&error) {
+        let sort = if unsent {
             Self::Unsent
+        } else if refused_by_http2(&error) {
+            Self::Refused
         } else if error.is_user() {
             // hyper takes an error of the body that it sends for a fault of its user.
             Self::ClientBody
-        } else if error.is_parse() {
+        } else if error.is_parse() || rejected_here(&error) {
             Self::BadReply
         } else {
             // Incomplete message, reset, broken pipe, GOAWAY of a started stream.
@@ -113,9 +154,14 @@ impl AttemptError {
     /// Returns whether another attempt is safe.
     pub fn retry_safety(&self) -> RetrySafety {
         match self {
-            Self::Connect(_) | Self::ConnectTimeout | Self::Unsent(_) | Self::EngineDraining => {
-                RetrySafety::Unsent
-            }
+            Self::Connect(_)
+            | Self::Name(_)
+            | Self::ConnectTimeout
+            | Self::Shortage(_)
+            | Self::Refused(_)
+            | Self::Unsent(_)
+            | Self::EngineDraining
+            | Self::NoModel => RetrySafety::Unsent,
             Self::Reset(_)
             | Self::Down
             | Self::EngineDying
@@ -134,12 +180,28 @@ impl AttemptError {
     /// Returns the error for the client. Addresses and causes stay in the log.
     pub fn to_gateway_error(&self, replica: &str) -> GatewayError {
         let (kind, message) = match self {
+            Self::Name(_) => (
+                ErrorKind::ReplicaConnect,
+                format!("the name of replica {replica} does not resolve"),
+            ),
             Self::Connect(_) | Self::ConnectTimeout => {
                 (ErrorKind::ReplicaConnect, format!("replica {replica} can't be reached"))
+            }
+            Self::Shortage(_) => (
+                ErrorKind::NodeShortage,
+                "the gateway has no file descriptor, memory or port left for a connection"
+                    .to_owned(),
+            ),
+            Self::Refused(_) => {
+                (ErrorKind::ReplicaReset, format!("replica {replica} refused the request's stream"))
             }
             Self::Unsent(_) | Self::Reset(_) | Self::BodyGone => (
                 ErrorKind::ReplicaReset,
                 format!("replica {replica} closed the connection before it replied"),
+            ),
+            Self::BadReply(error) if error.is_long_head() => (
+                ErrorKind::ReplicaBadResponse,
+                format!("replica {replica} sent more than 512 KiB of headers"),
             ),
             Self::BadReply(_) => (
                 ErrorKind::ReplicaBadResponse,
@@ -159,6 +221,11 @@ impl AttemptError {
                 ErrorKind::ReplicaDown,
                 format!("replica {replica} ends and takes no more requests"),
             ),
+            Self::NoModel => {
+                let message =
+                    format!("no replica has the model now: {replica} was the last that was asked");
+                return GatewayError::new(ErrorKind::ModelNotFound, message).with_param("model");
+            }
             Self::Aborted => {
                 (ErrorKind::ReplicaReset, format!("replica {replica} aborted the request"))
             }
@@ -185,13 +252,28 @@ impl AttemptError {
 /// Returns true for REFUSED_STREAM, or GOAWAY for a stream above the last one the peer took: both
 /// promise that the request was not processed (RFC 9113, section 8.7).
 fn refused_by_http2(error: &hyper::Error) -> bool {
+    cause::<h2::Error>(error).is_some_and(|error| {
+        let refused = error.is_remote() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+        refused || (error.is_go_away() && error.is_remote())
+    })
+}
+
+/// Returns true if this side ended the stream or the connection, for what the peer sent.
+fn rejected_here(error: &hyper::Error) -> bool {
+    let by_library = |error: &h2::Error| error.is_library() && error.reason().is_some();
+    // The kind of what is wrong with frames.
+    let by_guard = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
+    cause(error).is_some_and(by_library) || cause(error).is_some_and(by_guard)
+}
+
+/// Returns the cause of this type.
+fn cause<E: Error + 'static>(error: &hyper::Error) -> Option<&E> {
     let mut source = error.source();
     while let Some(cause) = source {
-        if let Some(error) = cause.downcast_ref::<h2::Error>() {
-            let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
-            return refused || (error.is_go_away() && error.is_remote());
+        if let Some(error) = cause.downcast_ref() {
+            return Some(error);
         }
         source = cause.source();
     }
-    false
+    None
 }

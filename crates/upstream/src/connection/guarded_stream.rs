@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
+use crate::connection::http1::HEAD_BYTES_MAX;
 use crate::connection::open_uploads::OpenUploads;
+use crate::connection::stream_count::StreamCount;
 use crate::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE, FrameBudget, FrameSender};
 use crate::stream::Stream;
 
@@ -20,8 +22,7 @@ use crate::stream::Stream;
 /// A replica may refuse an upload and close while more of it is on its way. hyper would end all
 /// streams with the connection, even one whose whole reply has arrived. So a failed write counts as
 /// done, and the end of the connection is withheld until the replies to uploads have ended, or could
-/// have. If the socket can still be read after a failed write, hyper's pings find that it takes
-/// nothing.
+/// have.
 #[derive(Debug)]
 pub(crate) struct GuardedStream {
     stream: Stream,
@@ -29,9 +30,18 @@ pub(crate) struct GuardedStream {
     broken: Option<io::ErrorKind>,
     /// End of the incoming bytes, until it is reported.
     end: Option<WithheldEnd>,
-    uploads: OpenUploads,
+    /// Time after a failed write by which the socket has to end, too.
+    broken_until: Option<Pin<Box<Sleep>>>,
+    guards: StreamGuards,
     budget: FrameBudget,
-    earnings: FrameEarnings,
+}
+
+/// State that a connection's socket shares with its requests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StreamGuards {
+    pub(crate) uploads: OpenUploads,
+    pub(crate) earnings: FrameEarnings,
+    pub(crate) streams: StreamCount,
 }
 
 /// End of a connection that is not reported yet.
@@ -46,15 +56,21 @@ struct WithheldEnd {
 /// Longest time for which the end of a connection is withheld: replies that have arrived are read in
 /// a small part of it.
 const WITHHELD_TIME_MAX: Duration = Duration::from_secs(1);
+/// Longest time for which a socket that took no write is still read: a reply may be on its way.
+const BROKEN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Tokens that an HTTP/2 connection has earned for its control frames, shared with the requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameEarnings(Arc<AtomicU64>);
 
-/// Error of a replica that sends more control frames than a connection may have.
+/// Fault in a replica's frames that ends the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("more control frames than a connection may have")]
-struct TooManyFrames;
+enum FrameFault {
+    #[error("more control frames than a connection may have")]
+    TooMany,
+    #[error("a header block of more than 512 KiB")]
+    LongBlock,
+}
 
 impl FrameEarnings {
     /// Adds the tokens of one request.
@@ -64,21 +80,44 @@ impl FrameEarnings {
 }
 
 impl GuardedStream {
-    /// Guards `stream`; `earnings` and `uploads` are those of its requests.
-    pub(crate) fn new(stream: Stream, earnings: FrameEarnings, uploads: OpenUploads) -> Self {
+    /// Guards `stream`.
+    pub(crate) fn new(stream: Stream, guards: StreamGuards) -> Self {
         let budget = FrameBudget::new(FrameSender::Replica, Instant::now());
-        Self { stream, broken: None, end: None, uploads, budget, earnings }
+        Self { stream, broken: None, end: None, broken_until: None, guards, budget }
     }
 
-    fn check(&mut self, read: &[u8]) -> Result<(), TooManyFrames> {
-        let earned = || self.earnings.0.load(Ordering::Relaxed);
-        if self.budget.admits(read, earned, Instant::now) { Ok(()) } else { Err(TooManyFrames) }
+    fn check(&mut self, read: &[u8]) -> Result<(), FrameFault> {
+        let earned = || self.guards.earnings.0.load(Ordering::Relaxed);
+        let known = self.budget.facts();
+        if !self.budget.admits(read, earned, Instant::now) {
+            return Err(FrameFault::TooMany);
+        }
+        let facts = self.budget.facts();
+        if facts.block_bytes > HEAD_BYTES_MAX as u64 {
+            return Err(FrameFault::LongBlock);
+        }
+        if facts != known {
+            self.guards.streams.note(facts);
+        }
+        Ok(())
+    }
+
+    /// Reads; ready with an error if a write has failed and the socket does not end for long.
+    fn poll_socket(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let Some(broken) = self.broken.filter(|_| polled.is_pending()) else { return polled };
+        let until = self.broken_until.get_or_insert_with(|| Box::pin(sleep(BROKEN_TIME_MAX)));
+        until.as_mut().poll(cx).map(|()| Err(broken.into()))
     }
 
     /// Reports the end of the connection once no reply to an upload can be lost by it.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(end) = &mut self.end else { return Poll::Ready(Ok(())) };
-        if self.uploads.poll_none(cx).is_pending() {
+        if self.guards.uploads.poll_none(cx).is_pending() {
             let timer = end.timer.get_or_insert_with(|| Box::pin(sleep(WITHHELD_TIME_MAX)));
             ready!(timer.as_mut().poll(cx));
         }
@@ -90,18 +129,35 @@ impl GuardedStream {
         &mut self,
         written: Poll<io::Result<usize>>,
         length: usize,
+        cx: &Context<'_>,
     ) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(bytes)) => {
-                self.earnings.0.fetch_add(bytes as u64 / BYTES_PER_EARNED, Ordering::Relaxed);
+                self.guards
+                    .earnings
+                    .0
+                    .fetch_add(bytes as u64 / BYTES_PER_EARNED, Ordering::Relaxed);
                 Poll::Ready(Ok(bytes))
             }
             Poll::Ready(Err(error)) => {
-                self.broken = Some(error.kind());
+                self.breaks(error.kind(), cx);
                 Poll::Ready(Ok(length))
             }
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// Keeps the error of a failed write.
+    fn breaks(&mut self, error: io::ErrorKind, cx: &Context<'_>) {
+        self.broken = Some(error);
+        // The reader waits for bytes alone so far.
+        cx.waker().wake_by_ref();
+    }
+}
+
+impl Drop for GuardedStream {
+    fn drop(&mut self) {
+        self.guards.streams.settle();
     }
 }
 
@@ -116,17 +172,20 @@ impl AsyncRead for GuardedStream {
             return this.poll_end(cx);
         }
         let before = buffer.filled().len();
-        let polled = ready!(Pin::new(&mut this.stream).poll_read(cx, buffer));
+        let polled = ready!(this.poll_socket(cx, buffer));
         let read = &buffer.filled()[before..];
         let error = match polled {
             Ok(()) if !read.is_empty() => {
-                return Poll::Ready(this.check(read).map_err(io::Error::other));
+                // By this kind the fault is known again, of which the library keeps no more.
+                let faulty = |fault| io::Error::new(io::ErrorKind::InvalidData, fault);
+                return Poll::Ready(this.check(read).map_err(faulty));
             }
             // A failed write took the socket's error, which then shows an orderly end.
             Ok(()) => this.broken.map(io::Error::from),
             Err(error) => Some(error),
         };
-        this.uploads.note_end();
+        this.guards.uploads.note_end();
+        this.guards.streams.settle();
         this.end = Some(WithheldEnd { error, timer: None });
         this.poll_end(cx)
     }
@@ -143,7 +202,7 @@ impl AsyncWrite for GuardedStream {
             return Poll::Ready(Ok(bytes.len()));
         }
         let written = Pin::new(&mut this.stream).poll_write(cx, bytes);
-        this.written(written, bytes.len())
+        this.written(written, bytes.len(), cx)
     }
 
     fn poll_write_vectored(
@@ -157,7 +216,7 @@ impl AsyncWrite for GuardedStream {
             return Poll::Ready(Ok(length));
         }
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, slices);
-        this.written(written, length)
+        this.written(written, length, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -171,7 +230,7 @@ impl AsyncWrite for GuardedStream {
         }
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
         if let Poll::Ready(Err(error)) = flushed {
-            this.broken = Some(error.kind());
+            this.breaks(error.kind(), cx);
             return Poll::Ready(Ok(()));
         }
         flushed
@@ -200,9 +259,9 @@ mod tests {
     async fn control_frames_beyond_what_was_earned_end_the_connection() {
         const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
         let (near, mut far) = connected().await;
-        let earnings = FrameEarnings::default();
-        let mut guarded =
-            GuardedStream::new(Stream::Plain(near), earnings.clone(), OpenUploads::default());
+        let guards = StreamGuards::default();
+        let earnings = guards.earnings.clone();
+        let mut guarded = GuardedStream::new(Stream::Plain(near), guards);
         guarded.write_all(&[0; 64 << 10]).await.unwrap();
         assert_eq!(earnings.0.load(Ordering::Relaxed), (64 << 10) / BYTES_PER_EARNED);
         far.write_all(&PING.repeat(20_000)).await.unwrap();
@@ -215,15 +274,15 @@ mod tests {
                 Err(error) => break error,
             }
         };
-        assert_eq!(error.to_string(), TooManyFrames.to_string());
+        assert_eq!(error.to_string(), FrameFault::TooMany.to_string());
     }
 
     #[tokio::test]
     async fn what_arrived_is_read_after_a_write_has_failed() {
         let (near, mut far) = connected().await;
-        let uploads = OpenUploads::default();
-        let mut guarded =
-            GuardedStream::new(Stream::Plain(near), FrameEarnings::default(), uploads.clone());
+        let guards = StreamGuards::default();
+        let uploads = guards.uploads.clone();
+        let mut guarded = GuardedStream::new(Stream::Plain(near), guards);
         guarded.write_all(b"never read").await.unwrap();
         far.write_all(b"reply").await.unwrap();
         far.readable().await.unwrap();
@@ -252,9 +311,9 @@ mod tests {
     #[tokio::test]
     async fn the_end_of_a_connection_is_withheld_from_open_uploads_for_a_time() {
         let (near, far) = connected().await;
-        let uploads = OpenUploads::default();
-        let mut guarded =
-            GuardedStream::new(Stream::Plain(near), FrameEarnings::default(), uploads.clone());
+        let guards = StreamGuards::default();
+        let uploads = guards.uploads.clone();
+        let mut guarded = GuardedStream::new(Stream::Plain(near), guards);
         let upload = uploads.begin();
         drop(far);
         let started = Instant::now();

@@ -1,10 +1,8 @@
 //! Connection parameters of a replica: those of its main address, or of a separate one for gRPC.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-
-use arc_swap::ArcSwap;
 use http::HeaderValue;
+use spillway_resolver::{Endpoint, Resolver};
+use spillway_types::BasePath;
 
 use crate::connection::tls::{ReplicaTls, ReplicaTlsError};
 use crate::replica::Replica;
@@ -28,8 +26,10 @@ pub struct UpstreamLine<'r> {
     pub tls: Option<&'r ReplicaTls>,
     /// Authority, for `Host` or `:authority`.
     pub authority: &'r HeaderValue,
-    /// Addresses to connect to, in the order of preference.
-    pub addresses: Arc<Vec<SocketAddr>>,
+    /// Path below which the server has its API; `None` for the root.
+    pub base: Option<&'r BasePath>,
+    /// Host and port to connect to.
+    pub endpoint: &'r Endpoint,
 }
 
 /// Kinds of connections to a replica.
@@ -48,30 +48,22 @@ pub enum LineKind {
 pub struct GrpcLine {
     tls: Option<ReplicaTls>,
     authority: HeaderValue,
-    /// Resolved addresses, kept fresh by the node.
-    addresses: ArcSwap<Vec<SocketAddr>>,
+    endpoint: Endpoint,
 }
 
 impl GrpcLine {
-    /// Returns the address without resolved addresses yet.
+    /// Returns the parameters of this address.
     ///
     /// # Errors
     /// Returns an error if the TLS settings do not work.
-    pub fn new(target: &GrpcTarget) -> Result<Self, ReplicaTlsError> {
+    pub fn new(target: &GrpcTarget, resolver: &Resolver) -> Result<Self, ReplicaTlsError> {
         let tls = target.tls.as_ref();
         let tls = tls.map(|tls| ReplicaTls::new(tls, &target.host, ReplicaProtocol::Http2));
         Ok(Self {
             tls: tls.transpose()?,
             authority: authority(&target.host, target.port, target.tls.is_some()),
-            addresses: ArcSwap::default(),
+            endpoint: resolver.endpoint(&target.host, target.port),
         })
-    }
-
-    /// Sets the addresses that the gRPC port's name resolved to.
-    pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
-        if **self.addresses.load() != addresses {
-            self.addresses.store(Arc::new(addresses));
-        }
     }
 }
 
@@ -79,6 +71,15 @@ impl Replica {
     /// Returns true if gRPC requests can be sent to this replica.
     pub fn speaks_grpc(&self) -> bool {
         self.server.grpc.is_some() || self.spec.protocol == ReplicaProtocol::Http2
+    }
+
+    /// Returns the kind of connection for this traffic.
+    pub(crate) fn line_kind(&self, traffic: Traffic) -> LineKind {
+        match (traffic, self.spec.protocol) {
+            (Traffic::Grpc, _) if self.server.grpc.is_some() => LineKind::Grpc,
+            (_, ReplicaProtocol::Http1) => LineKind::Http1,
+            (_, ReplicaProtocol::Http2) => LineKind::Http2,
+        }
     }
 
     /// Returns the connection parameters for this traffic. gRPC goes only to replicas that speak
@@ -91,17 +92,16 @@ impl Replica {
                 kind: LineKind::Grpc,
                 tls: grpc.tls.as_ref(),
                 authority: &grpc.authority,
-                addresses: grpc.addresses.load_full(),
+                base: None,
+                endpoint: &grpc.endpoint,
             };
         }
         UpstreamLine {
-            kind: match self.spec.protocol {
-                ReplicaProtocol::Http1 => LineKind::Http1,
-                ReplicaProtocol::Http2 => LineKind::Http2,
-            },
+            kind: self.line_kind(traffic),
             tls: self.server.tls.as_ref(),
             authority: &self.server.authority,
-            addresses: self.addresses(),
+            base: self.spec.base.as_ref(),
+            endpoint: &self.server.endpoint,
         }
     }
 }

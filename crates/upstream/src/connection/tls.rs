@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-use crate::replica_spec::{ReplicaProtocol, TlsSpec};
+use crate::replica_spec::{ClientIdentity, ReplicaProtocol, TlsSpec};
 
 /// TLS client of one replica.
 pub struct ReplicaTls {
@@ -45,6 +46,15 @@ pub enum ReplicaTlsError {
     /// There is no CA to trust: the file is empty, or the system has none.
     #[error("no CA certificate to trust")]
     NoCa,
+    /// The file of the client certificate has none.
+    #[error("the file of the client certificate has no certificate")]
+    NoCertificate,
+    /// The key of the client certificate does not parse.
+    #[error("key of the client certificate: {0}")]
+    Key(rustls::pki_types::pem::Error),
+    /// The key and the client certificate do not belong together, or the key is of an unknown kind.
+    #[error("client certificate and key: {0}")]
+    Identity(rustls::Error),
 }
 
 impl ReplicaTls {
@@ -60,10 +70,13 @@ impl ReplicaTls {
         let name = spec.server_name.as_deref().unwrap_or(host);
         let server_name = ServerName::try_from(name.to_owned())
             .map_err(|source| ReplicaTlsError::ServerName { name: name.to_owned(), source })?;
-        let mut config = ClientConfig::builder_with_provider(crate::tls::provider())
+        let config = ClientConfig::builder_with_provider(crate::tls::provider())
             .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots(spec)?)
-            .with_no_client_auth();
+            .with_root_certificates(roots(spec)?);
+        let mut config = match &spec.identity {
+            Some(identity) => with_identity(config, identity)?,
+            None => config.with_no_client_auth(),
+        };
         config.alpn_protocols = vec![match protocol {
             ReplicaProtocol::Http1 => b"http/1.1".to_vec(),
             ReplicaProtocol::Http2 => b"h2".to_vec(),
@@ -71,6 +84,32 @@ impl ReplicaTls {
         let config = Arc::new(config);
         Ok(Self { connector: TlsConnector::from(Arc::clone(&config)), config, server_name })
     }
+}
+
+impl ClientIdentity {
+    /// Checks that certificate and key are usable and belong together.
+    ///
+    /// # Errors
+    /// Returns an error that says which of both is at fault.
+    pub fn check(&self) -> Result<(), ReplicaTlsError> {
+        let config = ClientConfig::builder_with_provider(crate::tls::provider())
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(RootCertStore::empty());
+        with_identity(config, self).map(drop)
+    }
+}
+
+fn with_identity(
+    config: ConfigBuilder<ClientConfig, WantsClientCert>,
+    identity: &ClientIdentity,
+) -> Result<ClientConfig, ReplicaTlsError> {
+    let chain: Vec<CertificateDer<'static>> =
+        CertificateDer::pem_slice_iter(&identity.certificate_pem).collect::<Result<_, _>>()?;
+    if chain.is_empty() {
+        return Err(ReplicaTlsError::NoCertificate);
+    }
+    let key = PrivateKeyDer::from_pem_slice(&identity.key_pem).map_err(ReplicaTlsError::Key)?;
+    config.with_client_auth_cert(chain, key).map_err(ReplicaTlsError::Identity)
 }
 
 fn roots(spec: &TlsSpec) -> Result<RootCertStore, ReplicaTlsError> {
