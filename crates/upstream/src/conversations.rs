@@ -1,4 +1,5 @@
-//! Regions that served conversations last, so that the next turn finds its cache again.
+//! Regions that served conversations last, so that the next turn finds its cache again. Nodes tell
+//! each other, since the next turn may come to any of them.
 
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ const IDLE: Duration = Duration::from_secs(3_600);
 /// Blocks at a prompt's end that are looked up: a turn adds fewer, or so much that a cache has
 /// little of the prompt.
 const BLOCKS_MAX: usize = 128;
+/// Blocks at a prompt's end that are looked up only to count a move. Every prompt costs as much, so
+/// moves of conversations with longer turns are not counted.
+const BLOCKS_COUNTED: usize = 16;
 
 /// Regions by the last block of the prompt that they served.
 #[derive(Debug)]
@@ -34,10 +38,32 @@ impl Conversations {
         }
     }
 
+    /// Notes that a region served the prompts with these last blocks, as another node tells.
+    pub fn hear(&self, blocks: &[u64], region: &RegionName) {
+        blocks.iter().for_each(|block| self.0.insert(*block, region.clone()));
+    }
+
+    /// Notes that a region served a prompt of this node's client. Returns true if another region
+    /// served the conversation before.
+    pub fn moved_to(&self, chain: &[u64], region: &RegionName) -> bool {
+        let before = self.find_within(chain, BLOCKS_COUNTED);
+        self.served(chain, region);
+        before.is_some_and(|before| before.region != *region)
+    }
+
+    /// Returns up to `count` last blocks of prompts, each with the region that served it.
+    pub fn some(&self, count: usize) -> Vec<(u64, RegionName)> {
+        self.0.iter().take(count).map(|(block, region)| (*block, region)).collect()
+    }
+
     /// Returns the region that served the longest beginning of a prompt.
     pub fn find(&self, chain: &[u64]) -> Option<ServedIn> {
+        self.find_within(chain, BLOCKS_MAX)
+    }
+
+    fn find_within(&self, chain: &[u64], blocks_max: usize) -> Option<ServedIn> {
         // From the end, since the longest beginning is looked for.
-        let ends = chain.iter().enumerate().rev().take(BLOCKS_MAX);
+        let ends = chain.iter().enumerate().rev().take(blocks_max);
         ends.into_iter().find_map(|(index, block)| {
             let region = self.0.get(block)?;
             Some(ServedIn { region, blocks: u32::try_from(index + 1).unwrap_or(u32::MAX) })
@@ -69,6 +95,11 @@ mod tests {
         assert_eq!(conversations.find(&[1, 2, 3, 4, 5, 6]), served_in(&us, 5), "it moved");
         conversations.served(&[], &eu);
         assert_eq!(conversations.find(&[]), None);
+        conversations.hear(&[90, 91], &eu);
+        assert_eq!(conversations.find(&[8, 9, 91, 92]), served_in(&eu, 3), "another node told");
+        assert!(!conversations.moved_to(&[8, 9, 91, 92], &eu));
+        assert!(conversations.moved_to(&[8, 9, 91, 92, 93], &us));
+        assert!(!conversations.moved_to(&[8, 9, 91, 92, 93], &us), "it stays there");
         let long: Vec<u64> = (0..1_000).collect();
         conversations.served(&long[..500], &eu);
         assert_eq!(conversations.find(&long), None, "too much was added");

@@ -1,14 +1,15 @@
 //! Session affinity: later requests of a client go to the replica of its earlier ones.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::header::SET_COOKIE;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use moka::sync::Cache;
 use spillway_prefix::PrefixHasher;
 use spillway_protocol::cookie;
 use spillway_route::Candidate;
-use spillway_types::{ModelName, RegionName, ReplicaName};
+use spillway_types::{ModelName, RegionName, ReplicaName, TenantName};
+
+use crate::session_homes::{SessionHome, SessionHomes};
 
 /// Most places in one cookie: a client of several models may have sessions at several replicas, and
 /// a replica of another region also takes a place for that region.
@@ -26,7 +27,7 @@ pub enum SessionSpec {
         /// Time that clients keep the cookie.
         max_age: Duration,
     },
-    /// A header that the client sends with every request of a session; this node remembers its
+    /// A header that the client sends with every request of a session; the nodes remember its
     /// replica.
     Header {
         /// Name of the header.
@@ -42,8 +43,8 @@ pub enum SessionSpec {
 #[derive(Debug)]
 pub struct Sessions {
     spec: SessionSpec,
-    /// Identity of the replica by the hash of header and model; empty if cookies are used.
-    places: Cache<u64, u64>,
+    /// Homes by the hash of header and model; empty if cookies are used.
+    homes: SessionHomes,
 }
 
 /// Session of one request.
@@ -61,6 +62,24 @@ enum Token {
     Cookie(Vec<u64>),
     /// Key of the remembered replica; `None` if the request belongs to no session.
     Header(Option<u64>),
+}
+
+/// Place that replied to a request of a session, by its identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionPlace {
+    /// A replica of the own region.
+    Replica(u64),
+    /// Another region.
+    Region(u64),
+}
+
+/// Consequence of a reply for its session.
+#[derive(Debug, PartialEq, Eq)]
+pub enum SessionChange<'s> {
+    /// The client is to keep another cookie.
+    Cookie(NewCookie<'s>),
+    /// The other nodes are to keep the home of the session with this key.
+    Home(u64, SessionHome),
 }
 
 /// Cookie to set at the client.
@@ -81,8 +100,7 @@ impl Sessions {
             SessionSpec::Cookie { .. } => (Duration::ZERO, 0),
             SessionSpec::Header { idle, sessions_max, .. } => (*idle, *sessions_max),
         };
-        let places = Cache::builder().max_capacity(sessions_max).time_to_idle(idle).build();
-        Self { spec, places }
+        Self { spec, homes: SessionHomes::new(idle, sessions_max) }
     }
 
     /// Returns the settings.
@@ -95,7 +113,7 @@ impl Sessions {
     pub fn find(
         &self,
         headers: &HeaderMap,
-        model: Option<&ModelName>,
+        (model, tenant): (Option<&ModelName>, Option<&TenantName>),
         hasher: &PrefixHasher,
         is_candidate: impl Fn(u64) -> bool,
     ) -> Session {
@@ -107,32 +125,74 @@ impl Sessions {
             }
             SessionSpec::Header { name, .. } => {
                 let value = headers.get(name).filter(|value| !value.is_empty());
-                let key = value.map(|value| key(value.as_bytes(), model, hasher));
-                let place = key.and_then(|key| self.places.get(&key));
+                let key = value.map(|value| key(value.as_bytes(), model, tenant, hasher));
+                let place = key.and_then(|key| self.homes.find(key)?.place());
                 Session { place, token: Token::Header(key) }
             }
         }
     }
 
-    /// Notes the replica or region that replied to a request of `session`; returns the cookie to
-    /// set, if it changes. `beyond` are the places in the other region's own cookie.
-    pub fn replied(&self, session: &Session, place: u64, beyond: &[u64]) -> Option<NewCookie<'_>> {
-        // The client or this node knows the place already.
-        if session.place == Some(place) && beyond.is_empty() {
-            return None;
+    /// Returns the key of a session by header that has no home yet.
+    pub fn new_key(&self, session: &Session) -> Option<u64> {
+        match session.token {
+            Token::Header(key) if session.place.is_none() => key,
+            _ => None,
         }
+    }
+
+    /// Notes that a replica is asked for the first request of the session with this key. Returns the
+    /// home if other nodes are to keep it: they may get the next request as soon as the reply ends.
+    pub fn begun(&self, key: u64, replica: u64, now: Instant) -> Option<SessionHome> {
+        match self.homes.find(key).and_then(|home| home.place()) {
+            // Another request of the session was faster.
+            Some(_) => None,
+            None => self.homes.served(key, (None, Some(replica)), now),
+        }
+    }
+
+    /// Notes the place that replied to a request of `session`; returns the consequence, if there is
+    /// one. `beyond` are the places in the other region's own cookie.
+    pub fn replied(
+        &self,
+        session: &Session,
+        place: SessionPlace,
+        beyond: &[u64],
+        now: Instant,
+    ) -> Option<SessionChange<'_>> {
         match (&self.spec, &session.token) {
             (SessionSpec::Cookie { name, max_age }, Token::Cookie(known)) => {
+                let place = place.identity();
+                // The client knows the place already.
+                if session.place == Some(place) && beyond.is_empty() {
+                    return None;
+                }
                 // Earlier places stay in the cookie, since they may serve other models.
                 let value = write_places(place, &[beyond, known].concat());
-                Some(NewCookie { name, value, max_age: *max_age })
+                Some(SessionChange::Cookie(NewCookie { name, value, max_age: *max_age }))
             }
             (SessionSpec::Header { .. }, Token::Header(Some(key))) => {
-                self.places.insert(*key, place);
-                None
+                let place = match place {
+                    SessionPlace::Replica(replica) => (None, Some(replica)),
+                    SessionPlace::Region(region) => (Some(region), None),
+                };
+                self.homes.served(*key, place, now).map(|home| SessionChange::Home(*key, home))
             }
             _ => None,
         }
+    }
+
+    /// Takes in the home of a session that another node tells. Returns the home that this node gives
+    /// up for it, if both had chosen one at once.
+    pub fn hear(&self, key: u64, home: SessionHome, now: Instant) -> Option<SessionHome> {
+        match self.spec {
+            SessionSpec::Header { .. } => self.homes.hear(key, home, now),
+            SessionSpec::Cookie { .. } => None,
+        }
+    }
+
+    /// Returns up to `count` homes of sessions by header, each with its key.
+    pub fn some_homes(&self, count: usize) -> Vec<(u64, SessionHome)> {
+        self.homes.some(count)
     }
 
     /// Returns true if a session continues at `place` though it belonged elsewhere. A cookie with
@@ -178,20 +238,38 @@ impl Sessions {
     }
 }
 
+impl SessionPlace {
+    /// Returns the identity of the replica or region.
+    pub fn identity(self) -> u64 {
+        match self {
+            Self::Replica(identity) | Self::Region(identity) => identity,
+        }
+    }
+}
+
 /// Returns the identity of a region, distinct from those of replicas, whose names the operator
 /// chooses too.
 pub fn region_identity(region: &RegionName) -> u64 {
     Candidate::identity_of(&ReplicaName::from(format!("region {region}")))
 }
 
-/// Returns the key of a session: one for each model, since not every replica serves every model.
-/// Keyed, or clients could make their sessions collide with those of others.
-fn key(value: &[u8], model: Option<&ModelName>, hasher: &PrefixHasher) -> u64 {
+/// Returns the key of a session: one for each model, since not every replica serves every model, and
+/// one for each tenant, so that none moves another's session by its name. Keyed, or clients could make
+/// their sessions collide with those of others.
+fn key(
+    value: &[u8],
+    model: Option<&ModelName>,
+    tenant: Option<&TenantName>,
+    hasher: &PrefixHasher,
+) -> u64 {
     let model = model.map(ModelName::as_str).unwrap_or_default();
-    let mut bytes = Vec::with_capacity(8 + model.len() + value.len());
-    // The length keeps the name of the model apart from the value.
-    bytes.extend_from_slice(&(model.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(model.as_bytes());
+    let tenant = tenant.map(TenantName::as_str).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(16 + model.len() + tenant.len() + value.len());
+    // The lengths keep the names apart from each other and from the value.
+    for name in [model, tenant] {
+        bytes.extend_from_slice(&(name.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(name.as_bytes());
+    }
     bytes.extend_from_slice(value);
     hasher.hash_request_key(&bytes)
 }
@@ -221,174 +299,5 @@ fn write_places(latest: u64, known: &[u64]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use spillway_prefix::PrefixConfig;
-
-    use super::*;
-
-    const MAX_AGE: Duration = Duration::from_secs(60);
-
-    fn by_cookie() -> Sessions {
-        Sessions::new(SessionSpec::Cookie { name: "home".to_owned(), max_age: MAX_AGE })
-    }
-
-    fn by_header(idle: Duration, sessions_max: u64) -> Sessions {
-        let name = HeaderName::from_static("x-session");
-        Sessions::new(SessionSpec::Header { name, idle, sessions_max })
-    }
-
-    fn find(sessions: &Sessions, line: (&'static str, &str), candidates: &[u64]) -> Session {
-        find_for(sessions, line, "tiny", candidates)
-    }
-
-    fn find_for(
-        sessions: &Sessions,
-        (name, value): (&'static str, &str),
-        model: &str,
-        candidates: &[u64],
-    ) -> Session {
-        let hasher = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()).expect("a hasher");
-        let mut headers = HeaderMap::new();
-        headers.insert(name, HeaderValue::from_str(value).expect("a value"));
-        let model = ModelName::from(model);
-        sessions.find(&headers, Some(&model), &hasher, |place| candidates.contains(&place))
-    }
-
-    #[test]
-    fn a_cookie_leads_to_the_replica_that_set_it() {
-        let sessions = by_cookie();
-        let fresh = find(&sessions, ("cookie", "a=b"), &[1, 2]);
-        assert_eq!(fresh.place, None);
-        let set = sessions.replied(&fresh, 2, &[]).expect("a cookie");
-        let expected = NewCookie { name: "home", value: format!("{:016x}", 2), max_age: MAX_AGE };
-        assert_eq!(set, expected);
-        let back = find(&sessions, ("cookie", &format!("home={}", set.value)), &[1, 2]);
-        assert_eq!(back.place, Some(2));
-        assert_eq!(sessions.replied(&back, 2, &[]), None, "nothing new to tell");
-    }
-
-    #[test]
-    fn a_session_that_moved_stays_where_it_went() {
-        let sessions = by_cookie();
-        let cookie = |places: &[u64]| format!("home={}", write_places(places[0], &places[1..]));
-        let moved = find(&sessions, ("cookie", &cookie(&[1])), &[1, 2]);
-        let set = sessions.replied(&moved, 2, &[]).expect("a cookie");
-        assert_eq!(set.value, write_places(2, &[1]));
-        let again = find(&sessions, ("cookie", &format!("home={}", set.value)), &[1, 2]);
-        assert_eq!(again.place, Some(2));
-        // Another model of the same client, which only the first replica serves.
-        let other = find(&sessions, ("cookie", &format!("home={}", set.value)), &[1, 3]);
-        assert_eq!((other.place, sessions.replied(&other, 1, &[])), (Some(1), None));
-        let swapped = find(&sessions, ("cookie", &cookie(&[1, 2])), &[1, 2]);
-        assert_eq!(sessions.replied(&swapped, 2, &[]).expect("one").value, write_places(2, &[1]));
-        assert_eq!(write_places(2, &[1, 2]), write_places(2, &[1]), "each is named once");
-        let full = find(&sessions, ("cookie", &cookie(&[1, 2, 3, 4, 6, 7])), &[5]);
-        assert_eq!(full.place, None);
-        let set = sessions.replied(&full, 5, &[]).expect("one").value;
-        assert_eq!(set, write_places(5, &[1, 2, 3, 4, 6]));
-    }
-
-    #[test]
-    fn a_session_moves_when_it_is_served_elsewhere_than_before() {
-        let none = |_| false;
-        let sessions = by_cookie();
-        let cookie = format!("home={}", write_places(1, &[9]));
-        let known = find(&sessions, ("cookie", &cookie), &[1, 2]);
-        assert!(!sessions.moves(&known, 1, none) && sessions.moves(&known, 2, none));
-        let fresh = find(&sessions, ("cookie", "a=b"), &[1, 2]);
-        assert!(!sessions.moves(&fresh, 2, none), "it begins");
-        // Its replica is no candidate any more.
-        let lost = find(&sessions, ("cookie", &cookie), &[2]);
-        assert!(sessions.moves(&lost, 2, none));
-        assert!(!sessions.moves(&lost, 2, |_| true), "its first request for this model");
-        let sessions = by_header(MAX_AGE, 10);
-        let line = ("x-session", "s-1");
-        let fresh = find(&sessions, line, &[]);
-        sessions.replied(&fresh, 7, &[]);
-        let known = find(&sessions, line, &[]);
-        assert!(!sessions.moves(&fresh, 7, none));
-        assert!(!sessions.moves(&known, 7, none) && sessions.moves(&known, 8, none));
-    }
-
-    #[test]
-    fn a_cookie_of_another_region_becomes_one_that_names_the_region_and_its_replica() {
-        const REGION: u64 = 100;
-        let sessions = by_cookie();
-        let fresh = find(&sessions, ("cookie", "a=b"), &[REGION]);
-        let mut headers = HeaderMap::new();
-        let there = write_places(2, &[]);
-        for line in ["mine=1; Path=/", &format!("home={there}; Path=/; HttpOnly"), "homes=x"] {
-            headers.append(SET_COOKIE, HeaderValue::from_str(line).expect("a value"));
-        }
-        let beyond = sessions.take_cookie(&mut headers);
-        assert_eq!(beyond, [2]);
-        let left: Vec<_> = headers.get_all(SET_COOKIE).iter().collect();
-        assert_eq!(left, ["mine=1; Path=/", "homes=x"], "others are the replica's own");
-        assert!(sessions.take_cookie(&mut headers).is_empty());
-        let set = sessions.replied(&fresh, REGION, &beyond).expect("a cookie");
-        assert_eq!(set.value, write_places(REGION, &[2]));
-        // In this region the cookie leads to the other region, and there to the replica.
-        let line = format!("home={}", set.value);
-        assert_eq!(find(&sessions, ("cookie", &line), &[1, REGION]).place, Some(REGION));
-        let there = find(&sessions, ("cookie", &line), &[2, 3]);
-        assert_eq!((there.place, sessions.replied(&there, 2, &[])), (Some(2), None));
-        let back = find(&sessions, ("cookie", &line), &[1, REGION]);
-        assert_eq!(sessions.replied(&back, REGION, &[]), None, "nothing new to tell");
-        let moved = sessions.replied(&back, REGION, &[3]).expect("a cookie");
-        assert_eq!(moved.value, write_places(REGION, &[3, 2]), "another replica there");
-    }
-
-    #[test]
-    fn a_cookie_that_was_never_set_here_counts_for_nothing() {
-        let sessions = by_cookie();
-        let valid = format!("{:016x}", 1);
-        let long = [valid.as_str(); PLACES_MAX + 2].join(".");
-        for value in ["", "1", "x", "000000000000000g", "+000000000000001", &long, "0.1"] {
-            for value in [value.to_owned(), format!("{valid}.{value}")] {
-                let found = find(&sessions, ("cookie", &format!("home={value}")), &[1]);
-                assert_eq!(found, Session { place: None, token: Token::Cookie(Vec::new()) });
-            }
-        }
-    }
-
-    #[test]
-    fn a_header_is_remembered_for_each_model() {
-        let sessions = by_header(MAX_AGE, 100);
-        let line = ("x-session", "s-1");
-        let fresh = find(&sessions, line, &[]);
-        assert_eq!(fresh.place, None);
-        assert_eq!(sessions.replied(&fresh, 7, &[]), None, "nothing to tell the client");
-        let back = find(&sessions, line, &[]);
-        assert_eq!(back.place, Some(7));
-        assert_eq!(find(&sessions, ("x-session", "s-2"), &[]).place, None);
-        assert_eq!(find_for(&sessions, line, "other", &[]).place, None);
-        sessions.replied(&back, 8, &[]);
-        assert_eq!(find(&sessions, line, &[]).place, Some(8), "it moved");
-        for line in [("x-session", ""), ("x-other", "s-1")] {
-            let none = find(&sessions, line, &[]);
-            assert_eq!(none, Session { place: None, token: Token::Header(None) });
-            sessions.replied(&none, 9, &[]);
-        }
-    }
-
-    #[test]
-    fn only_so_many_sessions_are_remembered() {
-        let sessions = by_header(MAX_AGE, 10);
-        for number in 0..1_000 {
-            let found = find(&sessions, ("x-session", &format!("s-{number}")), &[]);
-            sessions.replied(&found, 1, &[]);
-        }
-        sessions.places.run_pending_tasks();
-        assert!(sessions.places.entry_count() <= 10, "{}", sessions.places.entry_count());
-    }
-
-    #[test]
-    fn an_idle_session_is_forgotten() {
-        let sessions = by_header(Duration::from_millis(1), 10);
-        let line = ("x-session", "s-1");
-        sessions.replied(&find(&sessions, line, &[]), 1, &[]);
-        // wait: for the session's own idle time, which moka takes from the real clock.
-        std::thread::sleep(Duration::from_millis(5));
-        assert_eq!(find(&sessions, line, &[]).place, None);
-    }
-}
+#[path = "session_test.rs"]
+mod session_test;

@@ -1,14 +1,13 @@
 //! Table of stored responses, with their replicas and tenants. Each id belongs to the tenant that
-//! made it.
+//! made it. Nodes tell each other of their responses, so that each of them finds all.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName, TenantName};
-
-use crate::place::Place;
 
 /// Longest id that is kept, in bytes: engines use about 40.
 const ID_BYTES_MAX: usize = 128;
@@ -24,8 +23,15 @@ const IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
 pub enum Home {
     /// A replica of the own region.
     Replica(ReplicaName),
-    /// A replica of another region, which this node of that region knows.
-    Node(RegionName, NodeName),
+    /// A replica of another region, or one of the own region that another node has told of.
+    Elsewhere {
+        /// The region.
+        region: RegionName,
+        /// Node of the region that has the replica; other nodes of the region may have it too.
+        node: Option<NodeName>,
+        /// The replica; `None` until its region has told.
+        replica: Option<ReplicaName>,
+    },
 }
 
 /// A stored response.
@@ -53,29 +59,45 @@ pub enum NotKept {
 #[derive(Debug, Default)]
 pub struct StoredResponses {
     table: Mutex<ResponseTable>,
+    /// True while this node still hears from others what they know.
+    is_learning: AtomicBool,
     long_ids: AtomicU64,
     taken_ids: AtomicU64,
 }
 
 impl Home {
-    /// Returns the server of a reply from this place.
-    pub fn of(place: &Place) -> Self {
-        match place {
-            Place::Replica(lease) => Self::Replica(lease.replica().spec().name.clone()),
-            Place::Region(place) => Self::Node(place.region.clone(), place.node.clone()),
+    /// Returns true if the replica is known.
+    fn is_exact(&self) -> bool {
+        match self {
+            Self::Replica(_) => true,
+            Self::Elsewhere { replica, .. } => replica.is_some(),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
             Self::Replica(replica) => replica.as_str().len(),
-            Self::Node(region, node) => region.as_str().len() + node.as_str().len(),
+            Self::Elsewhere { region, node, replica } => {
+                let node = node.as_ref().map_or(0, |node| node.as_str().len());
+                let replica = replica.as_ref().map_or(0, |replica| replica.as_str().len());
+                region.as_str().len() + node + replica
+            }
         }
     }
 }
 
 impl StoredResponses {
-    /// Keeps an id, or counts it as not kept.
+    /// Sets whether this node still hears from others what they know.
+    pub fn set_learning(&self, is_learning: bool) {
+        self.is_learning.store(is_learning, Ordering::Relaxed);
+    }
+
+    /// Returns true while an unknown response may be one that this node has not heard of yet.
+    pub fn is_learning(&self) -> bool {
+        self.is_learning.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the id of a reply, or of one that another node tells of; or counts it as not kept.
     ///
     /// # Errors
     /// Returns an error if the id is too long, or belongs to another tenant or model.
@@ -93,6 +115,16 @@ impl StoredResponses {
     /// Finds the response with this id; `None` if it is unknown or expired.
     pub fn find(&self, id: &str, now: Instant) -> Option<StoredResponse> {
         self.locked(|table| table.find(id, now))
+    }
+
+    /// Returns true if a response with this id is known, without a use of it.
+    pub fn knows(&self, id: &str) -> bool {
+        self.locked(|table| table.entries.contains_key(id))
+    }
+
+    /// Returns up to `count` responses, the last used ones.
+    pub fn latest(&self, count: usize) -> Vec<(Arc<str>, StoredResponse)> {
+        self.locked(|table| table.latest(count))
     }
 
     /// Returns the number of ids that were not kept since start, by reason.
@@ -148,7 +180,7 @@ impl ResponseTable {
     fn keep(
         &mut self,
         id: &str,
-        response: StoredResponse,
+        mut response: StoredResponse,
         now: Instant,
         bytes_max: usize,
     ) -> Result<(), NotKept> {
@@ -159,6 +191,9 @@ impl ResponseTable {
             let known = &known.response;
             if known.tenant != response.tenant || known.model != response.model {
                 return Err(NotKept::Taken);
+            }
+            if known.home.is_exact() && !response.home.is_exact() {
+                response.home = known.home.clone();
             }
         }
         // Added again, so that it counts as used last.
@@ -173,6 +208,19 @@ impl ResponseTable {
         let entry = self.remove(id).filter(|entry| !entry.is_expired(now))?;
         self.add(id.into(), entry.response.clone(), now);
         Some(entry.response)
+    }
+
+    fn latest(&self, count: usize) -> Vec<(Arc<str>, StoredResponse)> {
+        let order = |(_, entry): &(&Arc<str>, &ResponseEntry)| Reverse(entry.use_number);
+        let mut latest: Vec<_> = self.entries.iter().collect();
+        // Sorted only as far as needed, since requests may wait for the table.
+        if count < latest.len() {
+            latest.select_nth_unstable_by_key(count, order);
+            latest.truncate(count);
+        }
+        latest.sort_unstable_by_key(order);
+        let latest = latest.into_iter();
+        latest.map(|(id, entry)| (Arc::clone(id), entry.response.clone())).collect()
     }
 
     fn add(&mut self, id: Arc<str>, response: StoredResponse, now: Instant) {
@@ -216,74 +264,5 @@ impl ResponseTable {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(tenant: &str, model: &str) -> StoredResponse {
-        StoredResponse {
-            home: Home::Replica("a".into()),
-            tenant: Some(tenant.into()),
-            model: model.into(),
-        }
-    }
-
-    fn keep(table: &mut ResponseTable, id: &str, tenant: &str) -> Result<(), NotKept> {
-        table.keep(id, of(tenant, "m"), Instant::now(), BYTES_MAX)
-    }
-
-    #[test]
-    fn an_id_stays_with_the_tenant_and_model_that_made_it() {
-        let (mut table, now) = (ResponseTable::default(), Instant::now());
-        assert_eq!(keep(&mut table, "resp_1", "acme"), Ok(()));
-        assert_eq!(keep(&mut table, "resp_1", "evil"), Err(NotKept::Taken));
-        let other_model = table.keep("resp_1", of("acme", "other"), now, BYTES_MAX);
-        assert_eq!(other_model, Err(NotKept::Taken));
-        assert_eq!(keep(&mut table, "resp_1", "acme"), Ok(()), "again by the same");
-        assert_eq!(table.find("resp_1", now), Some(of("acme", "m")));
-        assert_eq!(table.find("resp_2", now), None);
-    }
-
-    #[test]
-    fn an_id_is_forgotten_a_day_after_its_last_use() {
-        let (mut table, start) = (ResponseTable::default(), Instant::now());
-        table.keep("resp_1", of("acme", "m"), start, BYTES_MAX).unwrap();
-        let later = start + IDLE_MAX;
-        assert!(table.find("resp_1", later).is_some(), "which is a use");
-        assert!(table.find("resp_1", later + IDLE_MAX).is_some());
-        let end = later + IDLE_MAX + IDLE_MAX + Duration::from_secs(1);
-        table.keep("resp_2", of("acme", "m"), later + IDLE_MAX, BYTES_MAX).unwrap();
-        assert_eq!(table.find("resp_2", end), None);
-        assert_eq!(table.keep("resp_1", of("evil", "m"), end, BYTES_MAX), Ok(()));
-        assert_eq!(table.find("resp_1", end), Some(of("evil", "m")));
-    }
-
-    #[test]
-    fn long_ids_are_not_kept() {
-        let mut table = ResponseTable::default();
-        assert_eq!(keep(&mut table, &"r".repeat(ID_BYTES_MAX + 1), "acme"), Err(NotKept::LongId));
-        assert_eq!(keep(&mut table, &"r".repeat(ID_BYTES_MAX), "acme"), Ok(()));
-        assert_eq!(table.entries.len(), 1);
-    }
-
-    #[test]
-    fn memory_is_bounded_and_the_tenant_with_most_loses_what_it_used_longest_ago() {
-        let (mut table, now) = (ResponseTable::default(), Instant::now());
-        let bytes_max = 20 * (ENTRY_BYTES + 16);
-        for number in 0..5 {
-            table.keep(&format!("resp_a{number}"), of("acme", "m"), now, bytes_max).unwrap();
-        }
-        for number in 0..1_000 {
-            table.keep(&format!("resp_e{number}"), of("evil", "m"), now, bytes_max).unwrap();
-            assert!(table.bytes <= bytes_max, "{}", table.bytes);
-        }
-        for number in 0..5 {
-            assert!(table.find(&format!("resp_a{number}"), now).is_some(), "{number}");
-        }
-        assert!(table.find("resp_e0", now).is_none());
-        assert!(table.find("resp_e999", now).is_some());
-        let held: usize = table.entries.iter().map(|(id, entry)| entry.bytes(id)).sum();
-        let shelved: usize = table.shelves.values().map(|shelf| shelf.bytes).sum();
-        assert_eq!((held, shelved), (table.bytes, table.bytes));
-        assert_eq!(table.sizes.len(), 2);
-    }
-}
+#[path = "stored_responses_test.rs"]
+mod stored_responses_test;
