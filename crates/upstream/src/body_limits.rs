@@ -38,10 +38,3 @@ pub fn refuse_oversize(bytes: u64, bytes_max: u64) -> Result<(), GatewayError> {
     let message = format!("the request body is larger than the {bytes_max} bytes allowed here");
     Err(GatewayError::new(ErrorKind::BodyTooLarge, message))
 }
-
-/// Returns the error for a body that did not arrive within `bound`.
-#[must_use]
-pub fn too_slow(bound: Duration) -> GatewayError {
-    let message = format!("the request body did not arrive within {} s", bound.as_secs_f32());
-    GatewayError::new(ErrorKind::BodyTimeout, message)
-}

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use spillway_route::{Sharer, own_part};
+use spillway_route::{GuestLack, Sharer, own_part};
 
 /// Thousandths: times to the first token are added up in whole numbers.
 const PERMILLE: f32 = 1_000.0;
@@ -19,6 +19,10 @@ pub struct ConcurrencyLimiter {
     is_found: AtomicU32,
     /// This node's part of the limit; `u32::MAX` if there is none.
     part: AtomicU32,
+    /// Requests without a begun reply at which no more guests come; `u32::MAX` if there is none.
+    guests_unbegun_max: AtomicU32,
+    /// What refused guests lacked since the last take: a bit of each [`GuestLack`].
+    guest_lacks: AtomicU32,
     /// Requests of the region's other nodes at this replica.
     elsewhere: AtomicU32,
     /// Demand of each of these nodes. Requests never read it.
@@ -49,6 +53,8 @@ pub struct ConcurrencySeen {
     pub allowed: u32,
     /// Requests of this node whose reply has not begun, now.
     pub unbegun: u32,
+    /// What guests lacked that were refused; of several, the reserve.
+    pub guest_lack: Option<GuestLack>,
     /// Replies that began.
     pub began: u32,
     /// Mean time to first token of the replies where it is known, relative to the prediction
@@ -63,6 +69,8 @@ impl Default for ConcurrencyLimiter {
             limit: AtomicU32::new(u32::MAX),
             is_found: AtomicU32::new(0),
             part: AtomicU32::new(u32::MAX),
+            guests_unbegun_max: AtomicU32::new(u32::MAX),
+            guest_lacks: AtomicU32::new(0),
             elsewhere: AtomicU32::new(0),
             sharers: Mutex::default(),
             most: AtomicU32::new(0),
@@ -95,6 +103,27 @@ impl ConcurrencyLimiter {
         self.limit.store(limit, Ordering::Relaxed);
         self.is_found.store(is_found.into(), Ordering::Relaxed);
         self.divide();
+    }
+
+    /// Returns the requests without a begun reply at which no more guests come; `u32::MAX` if there is
+    /// no such number.
+    pub fn guests_unbegun_max(&self) -> u32 {
+        self.guests_unbegun_max.load(Ordering::Relaxed)
+    }
+
+    /// Sets that number.
+    pub fn set_guests_unbegun_max(&self, most: Option<u32>) {
+        self.guests_unbegun_max.store(most.unwrap_or(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// Notes what a guest lacked that was refused.
+    pub fn note_guest_lack(&self, lack: GuestLack) {
+        self.guest_lacks.fetch_or(lack_bit(lack), Ordering::Relaxed);
+    }
+
+    /// Returns this node's requests whose reply has not begun.
+    pub fn unbegun(&self) -> u32 {
+        self.unbegun.load(Ordering::Relaxed)
     }
 
     /// Sets the requests of the region's other nodes here, and the nodes that share the limit.
@@ -159,6 +188,7 @@ impl ConcurrencyLimiter {
             wanted_elsewhere: self.wanted_elsewhere(),
             allowed: self.part(),
             unbegun: self.unbegun.load(order),
+            guest_lack: lack_of(self.guest_lacks.swap(0, order)),
             began: self.began.swap(0, order),
             first_token: (timed > 0).then(|| sum / timed as f32),
         }
@@ -174,6 +204,17 @@ impl ConcurrencyLimiter {
         let part = if limit == u32::MAX { u32::MAX } else { own_part(limit, &mut sharers) };
         self.part.store(part, Ordering::Relaxed);
     }
+}
+
+const fn lack_bit(lack: GuestLack) -> u32 {
+    match lack {
+        GuestLack::Reserve => 1,
+        GuestLack::Pace => 2,
+    }
+}
+
+fn lack_of(bits: u32) -> Option<GuestLack> {
+    [GuestLack::Reserve, GuestLack::Pace].into_iter().find(|lack| bits & lack_bit(*lack) != 0)
 }
 
 #[cfg(test)]
@@ -208,17 +249,27 @@ mod tests {
         concurrency.note_began(Some(1.5));
         concurrency.note_began(None);
         concurrency.note_began(Some(2.5));
+        for lack in [GuestLack::Reserve, GuestLack::Pace] {
+            concurrency.note_guest_lack(lack);
+        }
         let first = ConcurrencySeen {
             in_flight: 5,
             elsewhere: 4,
             wanted_elsewhere: 6,
             allowed: 40,
             unbegun: 2,
+            guest_lack: Some(GuestLack::Reserve),
             began: 3,
             first_token: Some(2.0),
         };
         assert_eq!(concurrency.take(2), first);
-        let nothing = ConcurrencySeen { in_flight: 2, began: 0, first_token: None, ..first };
+        let nothing = ConcurrencySeen {
+            in_flight: 2,
+            guest_lack: None,
+            began: 0,
+            first_token: None,
+            ..first
+        };
         assert_eq!(concurrency.take(1), nothing, "those that were there at the last look count");
         assert_eq!(concurrency.take(1).in_flight, 1);
     }

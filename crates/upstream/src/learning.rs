@@ -17,6 +17,8 @@ pub enum Learning {
         identity: u64,
         /// The prompt's blocks; never empty.
         chain: BlockHashes,
+        /// True if another node forwarded the request.
+        is_guest: bool,
     },
     /// The replica did not read the request of [`Sent`](Self::Sent): it broke the connection before
     /// it replied, or replied with an error.

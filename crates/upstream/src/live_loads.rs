@@ -8,22 +8,45 @@ use spillway_journey::{PlaceSight, Room, RoomLoads};
 use spillway_route::{Loads, Snapshot};
 use spillway_types::{ReplicaSlot, Signals, Speed};
 
+use crate::connection::Traffic;
 use crate::knowledge::Cached;
 use crate::replica::Replica;
 use crate::replica_loads::ReplicaLoads;
 use crate::view::View;
 
-impl PlaceSight for Replica {
+/// Places of a replica for one kind of traffic.
+#[derive(Clone, Copy, Debug)]
+pub struct TrafficPlaces<'r> {
+    /// The replica.
+    pub replica: &'r Replica,
+    /// Kind of traffic.
+    pub traffic: Traffic,
+}
+
+impl PlaceSight for TrafficPlaces<'_> {
     fn rests_for(&self, tenant: u64) -> bool {
-        self.tenant_rests().until(tenant).is_some()
+        self.replica.tenant_rests().until(tenant).is_some()
     }
 
     fn has_guessed_limit(&self) -> bool {
-        Self::has_guessed_limit(self)
+        self.replica.has_guessed_limit()
+    }
+
+    fn has_loaded(&self, adapter: u64) -> bool {
+        self.replica.loaded_adapters().has(adapter)
     }
 
     fn places_for(&self, can_wait: bool) -> u32 {
-        Self::places_for(self, can_wait)
+        let places = self.replica.places_for(can_wait);
+        match self.replica.streams_free(self.traffic) {
+            u32::MAX => places,
+            // Other requests in flight may have taken no stream.
+            free => places.min(self.replica.in_flight().saturating_add(free)),
+        }
+    }
+
+    fn places_for_guests(&self) -> u32 {
+        self.replica.places_for_guests()
     }
 }
 
@@ -38,6 +61,15 @@ pub struct LiveLoads<'v> {
     pub cached: Cached,
     /// Places that count for this request.
     pub room: Room,
+    /// Kind of traffic of this request.
+    pub traffic: Traffic,
+}
+
+impl LiveLoads<'_> {
+    fn places(&self, slot: ReplicaSlot, cached_blocks: u32) -> u32 {
+        let places = TrafficPlaces { replica: self.view.replica(slot), traffic: self.traffic };
+        self.room.places_with(&places, slot, cached_blocks)
+    }
 }
 
 impl RoomLoads for LiveLoads<'_> {
@@ -56,8 +88,7 @@ impl Loads for LiveLoads<'_> {
     }
 
     fn limit(&self, slot: ReplicaSlot) -> u32 {
-        let cached_blocks = self.cached_blocks(slot);
-        self.room.places_with(&**self.view.replica(slot), slot, cached_blocks)
+        self.places(slot, self.cached_blocks(slot))
     }
 
     fn started(&self, slot: ReplicaSlot) -> u64 {
@@ -104,7 +135,7 @@ impl Loads for LiveLoads<'_> {
         Snapshot {
             in_flight: replica.in_flight(),
             elsewhere: replica.elsewhere(),
-            limit: self.room.places_with(&**replica, slot, cached_blocks),
+            limit: self.places(slot, cached_blocks),
             cached_blocks,
             pending_tokens: pending_tokens(replica),
             signals: self.replica_loads.signals(slot),

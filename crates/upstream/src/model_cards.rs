@@ -10,6 +10,9 @@ use crate::names::Names;
 /// Field with the longest prompt and answer together, in tokens. The least of all replicas holds.
 const LENGTH_MAX: &str = "max_model_len";
 
+/// Field with the model that an adapter belongs to; null for a model of its own.
+const PARENT: &str = "parent";
+
 /// Fields of a model that replicas do not describe.
 static NOTHING: BTreeMap<String, String> = BTreeMap::new();
 
@@ -42,6 +45,15 @@ impl ModelCards {
             heard.entry(name).or_default().hear(model);
         }
         Self(heard.into_iter().map(|(name, heard)| (name.clone(), heard.into_told())).collect())
+    }
+
+    /// Returns true if a model is an adapter of another one.
+    pub fn is_adapter(&self, model: &ModelName) -> bool {
+        let parent = self.0.get(model).and_then(|card| card.fields.get(PARENT));
+        // A name is a JSON string.
+        parent.is_some_and(|parent| {
+            parent.starts_with('"') && parent.trim_matches('"') != model.as_str()
+        })
     }
 
     /// Returns the card of a name. The card of a split has the fields if all its arms have the
@@ -140,6 +152,16 @@ mod tests {
             assert_eq!(root, "m");
             assert_eq!(fields, ["a=1", "b=2", "max_model_len=4"]);
         }
+    }
+
+    #[test]
+    fn an_adapter_is_known_by_its_parent() {
+        let of = |parent| served(None, &[("parent", parent)]);
+        let (base, adapter, own) = (of("null"), of("\"base\""), of("\"own\""));
+        let said = [(&"base".into(), &base), (&"a".into(), &adapter), (&"own".into(), &own)];
+        let cards = ModelCards::new(said);
+        let is_adapter = |model: &str| cards.is_adapter(&model.into());
+        assert_eq!(["base", "a", "own", "other"].map(is_adapter), [false, true, false, false]);
     }
 
     #[test]

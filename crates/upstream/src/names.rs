@@ -104,6 +104,11 @@ impl Names {
         Self { listed, versioned, models, splits, spec }
     }
 
+    /// Lists these models no more. Clients may still ask for them.
+    pub fn hide(&mut self, models: &BTreeSet<ModelName>) {
+        self.listed.retain(|name| !models.contains(name));
+    }
+
     /// Returns all names, models first: clients that ask for no name get the first one.
     pub fn listed(&self) -> &[ModelName] {
         &self.listed

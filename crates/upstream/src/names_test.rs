@@ -1,9 +1,9 @@
 use http::HeaderMap;
 use spillway_route::{ArmWeight, Split};
-use spillway_types::{ArmName, SplitArm};
+use spillway_types::{ArmName, SplitArm, SplitBy};
 
 use super::*;
-use crate::split::{ArmSpec, SplitBy};
+use crate::split::ArmSpec;
 
 /// Returns names for a region that serves `tiny`, and `resnet` in two versions. `chat` is a split
 /// of both, `resnet` one whose only arm is `tiny`; `gone` has a fallback, and each has an alias.

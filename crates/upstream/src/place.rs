@@ -7,6 +7,7 @@ use spillway_types::{NodeName, RegionName};
 
 use crate::regions::RegionCount;
 use crate::replica::{Lease, Replica};
+use crate::stored_responses::Home;
 
 /// Place of a request where it is served; released when dropped.
 #[derive(Debug)]
@@ -42,6 +43,18 @@ impl Place {
         match self {
             Self::Replica(_) => ReplySource::Replica,
             Self::Region(_) => ReplySource::Region,
+        }
+    }
+
+    /// Returns the server of a response that came from this place.
+    pub fn home(&self) -> Home {
+        match self {
+            Self::Replica(lease) => Home::Replica(lease.replica().spec().name.clone()),
+            Self::Region(place) => Home::Elsewhere {
+                region: place.region.clone(),
+                node: Some(place.node.clone()),
+                replica: None,
+            },
         }
     }
 

@@ -9,6 +9,9 @@ use spillway_route::WaitLimits;
 pub struct QueueSpec {
     /// Limits of the queue of each of the route's models.
     pub limits: WaitLimits,
+    /// Longest wait of a request that no replica can serve, for one that starts, in milliseconds; 0
+    /// for none.
+    pub start_wait_ms: u64,
     /// Longest useful time from a request's head to the first byte of its reply; a request that
     /// cannot make it is refused at once. `None` leaves that to deadlines.
     pub slo: Option<Duration>,
@@ -35,6 +38,7 @@ impl Default for QueueSpec {
     fn default() -> Self {
         Self {
             limits: WaitLimits::default(),
+            start_wait_ms: 0,
             slo: None,
             // With half of the replicas gone even full use of the rest serves half of the traffic.
             degraded_below_permille: 500,

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
-use spillway_journey::Room;
 use spillway_route::{
-    Access, ByRegion, Candidate, OwnRegion, RegionCandidate, RegionReport, SpillTerms, Waiting,
+    Access, ByRegion, Candidate, Loads, OwnRegion, RegionCandidate, RegionReport, SpillTerms,
+    Waiting,
 };
 use spillway_types::{
     AwayReason, Country, ModelLoad, ModelName, RegionName, Residency, ShedState, Speed, Steering,
 };
 
+use crate::live_loads::LiveLoads;
 use crate::pending_guests::PendingGuests;
 use crate::remote::RemoteError;
 use crate::route_group::RouteGroup;
 use crate::shared_region_circuit_breaker::SharedRegionCircuitBreaker;
-use crate::view::View;
 
 /// Immutable state of all regions. Built anew with every change, read by every request that may be
 /// forwarded.
@@ -29,6 +29,8 @@ pub struct Regions {
     pub asked_max: usize,
     /// Load of the own region by model, as of `at`.
     pub own: BTreeMap<ModelName, OwnModel>,
+    /// Load of all own replicas together; `None` in a node without other nodes, which measures none.
+    pub own_whole: Option<ModelLoad>,
     /// Operator's terms for the own region.
     pub own_terms: RegionTerms,
     /// Country of the own region, if it was configured.
@@ -104,6 +106,8 @@ pub struct OtherRegion {
     pub heard_ms: Option<u32>,
     /// Reported load by model.
     pub models: BTreeMap<ModelName, OtherModel>,
+    /// Reported load of all its replicas together; `None` from a node of an older release.
+    pub whole: Option<ModelLoad>,
 }
 
 /// Load of another region for one model.
@@ -167,6 +171,11 @@ impl RegionCounts {
         self.broken.load(Ordering::Relaxed)
     }
 
+    /// Begins a count of its own, for a request to another node of the own region.
+    pub fn alone() -> RegionCount {
+        Arc::<Self>::default().begin()
+    }
+
     fn begin(self: &Arc<Self>) -> RegionCount {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.sent.fetch_add(1, Ordering::Relaxed);
@@ -210,6 +219,7 @@ impl Regions {
             terms: SpillTerms::default(),
             asked_max: 0,
             own: BTreeMap::new(),
+            own_whole: None,
             own_terms: RegionTerms::default(),
             own_country: None,
             knows_models: true,
@@ -232,6 +242,15 @@ impl Regions {
     /// Returns true if that region is heard, hears this one, and a connection leads there.
     pub fn is_reachable(&self, region: &RegionName) -> bool {
         self.others.iter().any(|other| other.name == *region && other.is_reachable)
+    }
+
+    /// Returns true if a region that is in reach serves the model, and may serve a request with this
+    /// residency.
+    pub fn serve(&self, model: &ModelName, residency: &Residency) -> bool {
+        let mut others = self.others.iter().filter(|other| other.is_reachable);
+        others.any(|it| {
+            it.breaker.is_open() && it.models.contains_key(model) && it.may_serve(residency)
+        })
     }
 
     /// Returns true if that region is being drained, by an operator's order or since its node is about
@@ -280,17 +299,17 @@ impl Regions {
         self.is_alone() || (!self.is_evacuated && is_half_empty())
     }
 
-    /// Returns the own region as it is now. `group` are its replicas for the model, and `room`
-    /// tells which of their places count.
+    /// Returns the own region as it is now. `group` are its replicas for the model, and `loads` say
+    /// which of their places count.
     pub fn own(
         &self,
         model: &ModelName,
-        (view, group, room): (&View, Option<&RouteGroup>, Room),
+        (group, loads): (Option<&RouteGroup>, &LiveLoads<'_>),
         waiting: Waiting,
     ) -> OwnRegion {
         let known = self.own.get(model);
         let candidates = group.map(|group| group.group.candidates()).unwrap_or_default();
-        let now = Now::of(view, candidates, room);
+        let now = Now::of(loads, candidates);
         let since = |now: u64, then: Option<u64>| {
             // Without a report nothing can have happened since it.
             u32::try_from(now.saturating_sub(then.unwrap_or(now))).unwrap_or(u32::MAX)
@@ -385,12 +404,12 @@ struct Now {
 }
 
 impl Now {
-    fn of(view: &View, candidates: &[Candidate], room: Room) -> Self {
+    fn of(loads: &LiveLoads<'_>, candidates: &[Candidate]) -> Self {
         let none = Self { places: Some(0), ..Self::default() };
         candidates.iter().fold(none, |sum, candidate| {
-            let replica = view.replica(candidate.slot);
+            let replica = loads.view.replica(candidate.slot);
             let (in_flight, sent) = (replica.in_flight(), replica.started());
-            let limit = candidate.in_flight_max.min(room.places(&**replica, candidate.slot));
+            let limit = candidate.in_flight_max.min(loads.limit(candidate.slot));
             let left = limit.saturating_sub(in_flight);
             // A single replica without a limit makes the places unlimited.
             let is_limited = limit < u32::MAX;

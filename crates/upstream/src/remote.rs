@@ -11,6 +11,7 @@ use spillway_journey::RetrySafety;
 use spillway_protocol::{ErrorKind, GatewayError, RETRY_DELAY};
 use spillway_types::{ModelName, ModelVersion, NodeName, RegionName, Residency, TenantName};
 
+use crate::stored_responses::StoredResponse;
 use crate::usage_reports::WantedUsage;
 use crate::wire_body::{BoxError, LinkBody};
 
@@ -22,6 +23,10 @@ pub trait Remote: Send + Sync + Debug {
     /// connection: without one the call fails at once.
     fn forward(&self, to: &Destination, request: Forwarded) -> Forwarding;
 
+    /// Asks the other nodes once who stores a response of this tenant. The result is `None` if none
+    /// of them knows it, none answers in time, or the tenant has asked too often.
+    fn find_response(&self, id: &str, tenant: Option<&TenantName>) -> FindingResponse;
+
     /// Returns true while the node can be expected to answer: a control connection leads there.
     fn is_alive(&self, node: &NodeName) -> bool;
 }
@@ -29,13 +34,16 @@ pub trait Remote: Send + Sync + Debug {
 /// Future of a reply from another region.
 pub type Forwarding = Pin<Box<dyn Future<Output = Result<RemoteReply, RemoteError>> + Send>>;
 
+/// Future of a stored response that other nodes may know.
+pub type FindingResponse = Pin<Box<dyn Future<Output = Option<StoredResponse>> + Send>>;
+
 /// Destination of a forwarded request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// Name of the region.
     pub region: RegionName,
-    /// The only node of the region that can serve the request; `None` leaves the choice to the
-    /// transport.
+    /// Node of the region that can serve the request for certain. Without it, or while it is not
+    /// connected, the transport chooses.
     pub node: Option<NodeName>,
 }
 
@@ -78,6 +86,9 @@ pub struct GuestTerms {
     pub usage: Option<WantedUsage>,
     /// Number of engines that died while they served the request.
     pub deaths: u8,
+    /// Name by which the client asked for the model, if its reply is to be stored and the name is an
+    /// alias: a key may allow the alias alone.
+    pub named: Option<ModelName>,
 }
 
 /// A reply of another region.

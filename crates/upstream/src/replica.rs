@@ -1,22 +1,26 @@
 //! A model server: its address, this node's requests and connections there, and its observed state.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use http::HeaderValue;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use spillway_resolver::{Endpoint, Resolver};
 use spillway_route::{HoldTime, Sharer};
-use spillway_types::Holder;
+use spillway_types::{DownCause, Holder};
 
 use crate::concurrency::{ConcurrencyLimiter, ConcurrencySeen};
-use crate::connection::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
+use crate::connection::{
+    GrpcLine, Http1Connection, LineKind, Pool, ReplicaTls, ReplicaTlsError, Traffic, UnaskedBytes,
+};
 use crate::connection_count::ConnectionCount;
 use crate::hold_times::HoldTimes;
+use crate::loaded_adapters::LoadedAdapters;
+use crate::overflow::OverflowCaps;
 use crate::replica_spec::{ReplicaSpec, authority};
+use crate::stream_places::{StreamPlace, StreamPlaces};
 use crate::tenant_rests::TenantRests;
 use crate::tenants::TenantPlace;
 use crate::usage_reports::UsageReports;
@@ -33,7 +37,7 @@ const NO_HOLDER: u32 = u32::MAX;
 /// after that, and judges by more than one reply.
 const REST: Duration = Duration::from_millis(200);
 /// Longest rest that a replica may ask for here. The health check has decided by then.
-const REST_MAX: Duration = Duration::from_secs(1);
+pub const REST_MAX: Duration = Duration::from_secs(1);
 
 /// Time after which a replica that is down and silent is given up: checks can fail while replies go
 /// on.
@@ -57,8 +61,9 @@ pub struct ReplicaServer {
     pub grpc: Option<GrpcLine>,
     /// `Host` header of requests to the server.
     pub authority: HeaderValue,
-    /// Resolved addresses, kept fresh by the node; requests never resolve names.
-    addresses: ArcSwap<Vec<SocketAddr>>,
+    /// Host and port, with the addresses that the resolver keeps; requests never wait for names.
+    pub endpoint: Endpoint,
+    resolver: Resolver,
     in_flight: AtomicU32,
     /// This node's part of the places, if several nodes share the server.
     claim: AtomicU32,
@@ -74,8 +79,12 @@ pub struct ReplicaServer {
     resting_ms: AtomicU64,
     /// Tenants that were refused alone, with the ends of their rests.
     tenant_rests: TenantRests,
+    /// Adapters in the server's memory.
+    loaded_adapters: LoadedAdapters,
     /// Milliseconds after [`EPOCH`] at which the server was found down, plus one; 0 while it is up.
     down_ms: AtomicU64,
+    /// True if nothing but silence speaks against a server that is down.
+    is_silent: AtomicBool,
     /// True while the server is being drained.
     is_leaving: AtomicBool,
     /// Statistics of the time that requests hold a place.
@@ -87,16 +96,29 @@ pub struct ReplicaServer {
     /// Milliseconds after [`EPOCH`] of the last byte, or of the first request after an idle time.
     heard_ms: AtomicU64,
     connections: Arc<AtomicU32>,
+    /// Caps of an overflow replica; `None` for other replicas.
+    overflow: Option<Box<OverflowCaps>>,
     /// Connection pools, one per worker, so that workers never share a connection.
     pools: Box<[Pool]>,
+    /// Places for streams at the main address, and at the one for gRPC.
+    streams: [Arc<StreamPlaces>; 2],
+    /// Times that the server sent bytes which no request had asked for.
+    unasked: AtomicU64,
+    /// Those of them that were reported.
+    unasked_reported: AtomicU64,
 }
 
 impl Replica {
-    /// Returns a replica without connections; `workers` is its number of pools.
+    /// Returns a replica without connections; `workers` is its number of pools, and `resolver` looks
+    /// its name up.
     ///
     /// # Errors
     /// Returns an error if the TLS settings do not work.
-    pub fn new(spec: ReplicaSpec, workers: usize) -> Result<Self, ReplicaTlsError> {
+    pub fn new(
+        spec: ReplicaSpec,
+        workers: usize,
+        resolver: &Resolver,
+    ) -> Result<Self, ReplicaTlsError> {
         let tls = spec
             .tls
             .as_ref()
@@ -104,9 +126,10 @@ impl Replica {
             .transpose()?;
         let server = ReplicaServer {
             authority: authority(&spec.host, spec.port, spec.tls.is_some()),
-            grpc: spec.grpc.as_ref().map(GrpcLine::new).transpose()?,
+            grpc: spec.grpc.as_ref().map(|grpc| GrpcLine::new(grpc, resolver)).transpose()?,
             tls,
-            addresses: ArcSwap::default(),
+            endpoint: resolver.endpoint(&spec.host, spec.port),
+            resolver: resolver.clone(),
             in_flight: AtomicU32::new(0),
             claim: AtomicU32::new(u32::MAX),
             concurrency: ConcurrencyLimiter::default(),
@@ -115,27 +138,37 @@ impl Replica {
             pending_tokens: AtomicU32::new(0),
             resting_ms: AtomicU64::new(0),
             tenant_rests: TenantRests::default(),
+            loaded_adapters: LoadedAdapters::default(),
             down_ms: AtomicU64::new(0),
+            is_silent: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             hold_times: HoldTimes::default(),
             holder: AtomicU32::new(NO_HOLDER),
             usage_limit: AtomicU8::new(UsageReports::Throughout as u8),
             heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
+            overflow: spec
+                .overflow
+                .as_ref()
+                .map(|overflow| Box::new(OverflowCaps::new(overflow, wake::now()))),
             pools: (0..workers.max(1)).map(|_| Pool::new(spec.in_flight_max)).collect(),
+            streams: Default::default(),
+            unasked: AtomicU64::new(0),
+            unasked_reported: AtomicU64::new(0),
         };
         Ok(Self { spec, server: Arc::new(server) })
     }
 
     /// Returns the replica with another description and the state of the same server: connections,
     /// requests in flight, limits. `None` if connections made by one spec can't serve the other;
-    /// models, versions, pool, weight and optional features may differ.
+    /// models, versions, pool, weight, credential and optional features may differ.
     #[must_use]
     pub fn with_spec(&self, spec: &ReplicaSpec) -> Option<Self> {
         let ReplicaSpec { models, versions, pool, weight, continues_chats, salt_field, .. } =
             spec.clone();
         let known = self.spec.clone();
         let (usage_reports, kv_events_port) = (spec.usage_reports, spec.kv_events_port);
+        let credential = spec.credential.clone();
         // These fields may differ; all others must be equal.
         let alike = ReplicaSpec {
             models,
@@ -146,6 +179,7 @@ impl Replica {
             salt_field,
             usage_reports,
             kv_events_port,
+            credential,
             ..known
         };
         (alike == *spec).then(|| Self { spec: alike, server: Arc::clone(&self.server) })
@@ -161,6 +195,18 @@ impl Replica {
     #[must_use]
     pub fn spec(&self) -> &ReplicaSpec {
         &self.spec
+    }
+
+    /// Returns the caps of an overflow replica; `None` for other replicas.
+    #[must_use]
+    pub fn overflow(&self) -> Option<&OverflowCaps> {
+        self.server.overflow.as_deref()
+    }
+
+    /// Returns true if it is an overflow replica.
+    #[must_use]
+    pub fn is_overflow(&self) -> bool {
+        self.spec.overflow.is_some()
     }
 
     /// Returns the number of this node's requests in flight.
@@ -214,15 +260,29 @@ impl Replica {
         Some(self.server.concurrency.limit()).filter(|&limit| limit < u32::MAX)
     }
 
-    /// Returns the concurrency limit if it was ever needed; `None` for a guess.
+    /// Returns the requests that the replica takes at once from all nodes of the region together:
+    /// what is configured, found or guessed, whichever is least. `None` if nothing bounds it. It is
+    /// the one figure of capacity that routing, guests, other regions and consoles use.
     #[must_use]
-    pub fn found_limit(&self) -> Option<u32> {
-        self.concurrency_limit().filter(|_| self.server.concurrency.is_found())
+    pub fn capacity(&self) -> Option<u32> {
+        let most = self.spec().in_flight_max.min(self.server.concurrency.limit());
+        (most < u32::MAX).then_some(most)
     }
 
     /// Returns true if the concurrency limit was never needed yet.
     pub fn has_guessed_limit(&self) -> bool {
-        self.concurrency_limit().is_some() && self.found_limit().is_none()
+        self.concurrency_limit().is_some() && !self.server.concurrency.is_found()
+    }
+
+    /// Returns the requests of this node in flight at which the replica takes no more guests for now:
+    /// while its limit is a guess, guests come as fast as replies begin. `u32::MAX` if nothing but the
+    /// limit bounds them.
+    pub fn places_for_guests(&self) -> u32 {
+        let concurrency = &self.server.concurrency;
+        match concurrency.guests_unbegun_max() {
+            u32::MAX => u32::MAX,
+            most => self.in_flight().saturating_add(most.saturating_sub(concurrency.unbegun())),
+        }
     }
 
     /// Sets the concurrency limit for the region's nodes together, for requests that can wait;
@@ -276,6 +336,11 @@ impl Replica {
         self.server.resting_ms.fetch_max(since_epoch_ms(now + rest), Ordering::Relaxed);
     }
 
+    /// Returns the adapters in the server's memory.
+    pub fn loaded_adapters(&self) -> &LoadedAdapters {
+        &self.server.loaded_adapters
+    }
+
     /// Returns the rests of tenants that were refused alone.
     pub fn tenant_rests(&self) -> &TenantRests {
         &self.server.tenant_rests
@@ -314,13 +379,14 @@ impl Replica {
         self.server.usage_limit.fetch_min(most as u8, Ordering::Relaxed) > most as u8
     }
 
-    /// Marks the replica as down, when independent signals agree that it serves nothing, or as up
-    /// again. Requests that were sent before and get no more bytes are given up.
-    pub fn set_down(&self, is_down: bool, now: Instant) {
-        if !is_down {
+    /// Marks the replica as down, when signals agree that it serves nothing, or as up again. See
+    /// [`Self::lost`].
+    pub fn set_down(&self, cause: Option<DownCause>, now: Instant) {
+        let Some(cause) = cause else {
             self.server.down_ms.store(0, Ordering::Relaxed);
             return;
-        }
+        };
+        self.server.is_silent.store(cause == DownCause::Silence, Ordering::Relaxed);
         // Only the first signal counts; later ones do not move the moment.
         let order = Ordering::Relaxed;
         let _: Result<u64, u64> =
@@ -339,17 +405,24 @@ impl Replica {
         self.server.is_leaving.load(Ordering::Relaxed)
     }
 
-    /// Returns true if a request sent at `asked_at` is lost: the replica went down after that, and
-    /// no request got a byte since. Requests that were sent while it was down are not judged by
-    /// that.
-    pub fn is_gone(&self, asked_at: Instant, now: Instant) -> bool {
-        let Some(down_ms) = self.server.down_ms.load(Ordering::Relaxed).checked_sub(1) else {
-            return false;
-        };
+    /// Returns true while the replica is down.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.server.down_ms.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns the cause if the replica went down after a request was sent there at `asked_at`, and
+    /// no request got a byte since. After a failure the request is lost. After mere silence it may
+    /// still be answered, and is worth giving up only if another replica can serve it. Requests that
+    /// were sent while the replica was down are not judged by that.
+    pub fn lost(&self, asked_at: Instant, now: Instant) -> Option<DownCause> {
+        let down_ms = self.server.down_ms.load(Ordering::Relaxed).checked_sub(1)?;
         let grace_ms = u64::try_from(DOWN_GRACE.as_millis()).unwrap_or(u64::MAX);
-        since_epoch_ms(asked_at) < down_ms
+        let is_lost = since_epoch_ms(asked_at) < down_ms
             && self.server.heard_ms.load(Ordering::Relaxed) < down_ms
-            && since_epoch_ms(now) >= down_ms.saturating_add(grace_ms)
+            && since_epoch_ms(now) >= down_ms.saturating_add(grace_ms);
+        let is_silent = self.server.is_silent.load(Ordering::Relaxed);
+        is_lost.then_some(if is_silent { DownCause::Silence } else { DownCause::Failure })
     }
 
     /// Returns the number of requests ever sent to the replica by this node.
@@ -381,23 +454,90 @@ impl Replica {
         self.server.tls.as_ref().map(|tls| (&tls.config, &tls.server_name))
     }
 
-    /// Sets the addresses for new connections, in the order of preference.
-    pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
-        if **self.server.addresses.load() != addresses {
-            self.server.addresses.store(Arc::new(addresses));
-        }
+    /// Returns the resolver that looks the replica's name up.
+    #[must_use]
+    pub fn resolver(&self) -> &Resolver {
+        &self.server.resolver
     }
 
-    /// Sets the addresses for new gRPC connections, if the replica has a separate gRPC address.
-    pub fn set_grpc_addresses(&self, addresses: Vec<SocketAddr>) {
-        if let Some(grpc) = &self.server.grpc {
-            grpc.set_addresses(addresses);
-        }
+    /// Returns true if an address of the replica's name is known. Without one, the replica can be
+    /// given no request.
+    #[must_use]
+    pub fn has_address(&self) -> bool {
+        self.server.endpoint.host().has_address()
     }
 
-    /// Closes connections that were idle for too long or that the server closed.
+    /// Returns when the first look-up of the replica's name has ended.
+    pub async fn resolved(&self) {
+        self.server.endpoint.host().ready().await;
+    }
+
+    /// Takes an idle HTTP/1.1 connection of a worker that is usable; `None` if there is none.
+    pub fn take_idle(&self, worker: usize, now: Instant) -> Option<Box<Http1Connection>> {
+        self.trusting(self.pool(worker).take(self.spec.idle, now)).flatten()
+    }
+
+    /// Keeps an HTTP/1.1 connection whose reply has ended, if it can serve again.
+    pub fn keep(&self, worker: usize, connection: Box<Http1Connection>, now: Instant) {
+        self.trusting(self.pool(worker).put(connection, now));
+    }
+
+    /// Closes connections that were idle for too long or that the server closed. Call it now and then.
     pub fn sweep(&self, worker: usize, now: Instant) {
-        self.pool(worker).sweep(self.spec.idle, now);
+        let pool = self.pool(worker);
+        self.trusting(pool.sweep(self.spec.idle, now));
+        for kind in [LineKind::Http2, LineKind::Grpc] {
+            if let Some(max) = pool.shared(kind).newest_max() {
+                self.note_streams_max(kind, max);
+            }
+        }
+    }
+
+    /// Counts bytes that no request had asked for, and closes all idle connections: bytes like them may
+    /// be on their way on any of these, and would be taken for the reply to the next request.
+    fn trusting<T>(&self, checked: Result<T, UnaskedBytes>) -> Option<T> {
+        match checked {
+            Ok(value) => Some(value),
+            Err(UnaskedBytes) => {
+                self.server.unasked.fetch_add(1, Ordering::Relaxed);
+                self.server.pools.iter().for_each(Pool::close_idle);
+                None
+            }
+        }
+    }
+
+    /// Returns how often the server sent bytes on a kept connection that no request had asked for.
+    #[must_use]
+    pub fn unasked(&self) -> u64 {
+        self.server.unasked.load(Ordering::Relaxed)
+    }
+
+    /// Returns those since the last call.
+    #[must_use]
+    pub fn take_unasked(&self) -> u64 {
+        let all = self.unasked();
+        all.saturating_sub(self.server.unasked_reported.swap(all, Ordering::Relaxed))
+    }
+
+    /// Notes the most streams that the server takes on a connection; `u32::MAX` for no limit.
+    pub(crate) fn note_streams_max(&self, kind: LineKind, each: u32) {
+        self.streams_of(kind).note_max(each);
+    }
+
+    /// Returns how many more streams the server takes for this traffic, over all connections that are
+    /// opened for them; `u32::MAX` over HTTP/1.1, where requests have no streams.
+    pub fn streams_free(&self, traffic: Traffic) -> u32 {
+        match self.line_kind(traffic) {
+            LineKind::Http1 => u32::MAX,
+            kind => self.streams_of(kind).free(),
+        }
+    }
+
+    fn streams_of(&self, kind: LineKind) -> &Arc<StreamPlaces> {
+        match kind {
+            LineKind::Http1 | LineKind::Http2 => &self.server.streams[0],
+            LineKind::Grpc => &self.server.streams[1],
+        }
     }
 
     /// Returns the connection pool of a worker.
@@ -405,14 +545,18 @@ impl Replica {
         &self.server.pools[worker % self.server.pools.len()]
     }
 
-    /// Returns the addresses that the name resolved to last.
-    pub fn addresses(&self) -> Arc<Vec<SocketAddr>> {
-        self.server.addresses.load_full()
-    }
-
-    /// Takes a place for one more request, of `places` in all; `None` if all are taken. Its release
-    /// wakes the waiting requests.
-    pub fn lease(self: &Arc<Self>, queues: &Arc<WaitQueues>, places: u32) -> Option<Lease> {
+    /// Takes a place for one more request, of `places` in all; `None` if all are taken, or all streams
+    /// of this traffic. Its release wakes the waiting requests.
+    pub fn lease(
+        self: &Arc<Self>,
+        queues: &Arc<WaitQueues>,
+        places: u32,
+        traffic: Traffic,
+    ) -> Option<Lease> {
+        let stream = match self.line_kind(traffic) {
+            LineKind::Http1 => None,
+            kind => Some(self.streams_of(kind).take()?),
+        };
         let most = self.spec.in_flight_max.min(places);
         let more = |taken: u32| (taken < most).then(|| taken + 1);
         let order = Ordering::Relaxed;
@@ -425,7 +569,7 @@ impl Replica {
         }
         self.server.started.fetch_add(1, order);
         let (replica, queues) = (Arc::clone(self), Arc::clone(queues));
-        Some(Lease { replica, queues, tenant: None, tokens: 0, taken_at: now })
+        Some(Lease { replica, queues, stream, tenant: None, tokens: 0, taken_at: now })
     }
 
     /// Returns statistics of the time that recent requests of this node held a place.
@@ -461,6 +605,8 @@ fn since_epoch_ms(at: Instant) -> u64 {
 pub struct Lease {
     replica: Arc<Replica>,
     queues: Arc<WaitQueues>,
+    /// Place of its stream; `None` over HTTP/1.1.
+    stream: Option<StreamPlace>,
     /// Place of the same request in its tenant's count.
     tenant: Option<TenantPlace>,
     /// Size of the request in tokens.
@@ -488,8 +634,9 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.replica.server.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.replica.server.hold_times.note(self.tokens, wake::since(self.taken_at));
-        // Released first, so that the woken requests see the tenant's place as free.
+        // Released first, so that the woken requests see these places as free.
         drop(self.tenant.take());
+        drop(self.stream.take());
         self.queues.wake();
     }
 }

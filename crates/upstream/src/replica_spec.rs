@@ -1,11 +1,13 @@
 //! Settings of a replica.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use spillway_protocol::SaltField;
-use spillway_types::{ModelName, ModelVersion, ReplicaName};
+use spillway_types::{BasePath, Country, ModelName, ModelVersion, ReplicaName};
 
 use crate::usage_reports::UsageReports;
 
@@ -18,6 +20,8 @@ pub struct ReplicaSpec {
     pub host: String,
     /// TCP port.
     pub port: u16,
+    /// Path below which the API lies; `None` for the root.
+    pub base: Option<BasePath>,
     /// TLS; `None` speaks cleartext.
     pub tls: Option<TlsSpec>,
     /// Protocol of the main address.
@@ -49,12 +53,34 @@ pub struct ReplicaSpec {
     pub kv_events_port: Option<u16>,
     /// Header that this replica requires, e.g. its API key. Replaces the client's header.
     pub credential: Option<(HeaderName, HeaderValue)>,
+    /// Terms of an overflow replica; `None` for a replica that serves requests like all others.
+    pub overflow: Option<Arc<OverflowSpec>>,
+}
+
+/// Terms on which a hosted API serves requests that no other replica can serve in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverflowSpec {
+    /// Names of models at the API, where it knows them by others.
+    pub names: BTreeMap<ModelName, String>,
+    /// Country in which the API serves; `None` if it is unknown.
+    pub country: Option<Country>,
+    /// Time that a request waits for a place elsewhere before it goes there.
+    pub after: Duration,
+    /// Most requests that go there, in percent of those for its models; 100 for no cap.
+    pub share_percent_max: u32,
 }
 
 impl ReplicaSpec {
-    /// Returns the URL of the main address, as a config names it.
+    /// Returns the URL of the API, as a config names it.
     #[must_use]
     pub fn url(&self) -> String {
+        let base = self.base.as_ref().map(BasePath::as_str).unwrap_or_default();
+        self.address() + base
+    }
+
+    /// Returns the URL of the main address without a base path, which the cluster does not take.
+    #[must_use]
+    pub fn address(&self) -> String {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let is_ipv6 = self.host.contains(':');
         let host = if is_ipv6 { format!("[{}]", self.host) } else { self.host.clone() };
@@ -80,6 +106,24 @@ pub struct TlsSpec {
     pub ca_pem: Option<Vec<u8>>,
     /// Name to request and verify, if it is not the host.
     pub server_name: Option<String>,
+    /// Certificate to show to the server; `None` shows none.
+    pub identity: Option<ClientIdentity>,
+}
+
+/// Certificate that the gateway shows to a replica, and its key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClientIdentity {
+    /// Certificate and its intermediates, as PEM text.
+    pub certificate_pem: Vec<u8>,
+    /// Private key, as PEM text.
+    pub key_pem: Vec<u8>,
+}
+
+impl fmt::Debug for ClientIdentity {
+    /// Leaves the key out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientIdentity").finish_non_exhaustive()
+    }
 }
 
 /// Protocols spoken to a replica.
@@ -88,7 +132,8 @@ pub enum ReplicaProtocol {
     /// HTTP/1.1, with one connection for each request in flight.
     #[default]
     Http1,
-    /// HTTP/2, with prior knowledge in cleartext; one connection per worker.
+    /// HTTP/2, with prior knowledge in cleartext; one connection per worker, and more where the server
+    /// takes fewer streams than there are requests.
     Http2,
 }
 

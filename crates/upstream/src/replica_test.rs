@@ -1,3 +1,4 @@
+use spillway_resolver::Resolver;
 use std::collections::BTreeMap;
 
 use super::*;
@@ -8,6 +9,7 @@ fn replica() -> Replica {
         name: "a".into(),
         host: "127.0.0.1".to_owned(),
         port: 1,
+        base: None,
         tls: None,
         protocol: ReplicaProtocol::Http1,
         grpc: None,
@@ -22,26 +24,30 @@ fn replica() -> Replica {
         usage_reports: UsageReports::None,
         kv_events_port: None,
         credential: None,
+        overflow: None,
     };
-    Replica::new(spec, 1).expect("no TLS")
+    Replica::new(spec, 1, &Resolver::default()).expect("no TLS")
 }
 
 #[test]
 fn what_was_sent_before_it_went_down_is_lost_unless_it_is_heard() {
     let replica = replica();
     let at = |ms| *EPOCH + Duration::from_millis(ms);
-    assert!(!replica.is_gone(at(1_000), at(9_000)), "it is up");
+    let (failure, silence) = (Some(DownCause::Failure), Some(DownCause::Silence));
+    assert_eq!(replica.lost(at(1_000), at(9_000)), None, "it is up");
     replica.heard(at(1_500));
-    replica.set_down(true, at(2_000));
-    replica.set_down(true, at(3_000));
-    assert!(!replica.is_gone(at(1_000), at(2_400)), "it may be heard of still");
-    assert!(replica.is_gone(at(1_000), at(2_500)));
-    assert!(!replica.is_gone(at(2_100), at(9_000)), "it was sent there all the same");
+    replica.set_down(silence, at(2_000));
+    replica.set_down(silence, at(3_000));
+    assert_eq!(replica.lost(at(1_000), at(2_400)), None, "it may be heard of still");
+    assert_eq!(replica.lost(at(1_000), at(2_500)), silence);
+    replica.set_down(failure, at(2_600));
+    assert_eq!(replica.lost(at(1_000), at(2_600)), failure, "it died after all");
+    assert_eq!(replica.lost(at(2_100), at(9_000)), None, "it was sent there all the same");
     replica.heard(at(2_300));
-    assert!(!replica.is_gone(at(1_000), at(9_000)), "it goes on");
-    replica.set_down(false, at(3_000));
-    replica.set_down(true, at(4_000));
-    assert!(replica.is_gone(at(3_500), at(4_600)));
+    assert_eq!(replica.lost(at(1_000), at(9_000)), None, "it goes on");
+    replica.set_down(None, at(3_000));
+    replica.set_down(failure, at(4_000));
+    assert_eq!(replica.lost(at(3_500), at(4_600)), failure);
 }
 
 #[test]
@@ -56,7 +62,8 @@ fn refused_usage_reports_are_remembered_until_the_replica_is_replaced() {
     assert!(reloaded.limit_usage(UsageReports::None));
     assert!(!replica.limit_usage(UsageReports::AtEnd), "it refuses more than that");
     assert_eq!(replica.usage_limit(), UsageReports::None);
-    let other = Replica::new(ReplicaSpec { port: 2, ..spec }, 1).expect("no TLS");
+    let other =
+        Replica::new(ReplicaSpec { port: 2, ..spec }, 1, &Resolver::default()).expect("no TLS");
     assert_eq!(other.usage_limit(), UsageReports::Throughout);
 }
 
@@ -64,7 +71,7 @@ fn refused_usage_reports_are_remembered_until_the_replica_is_replaced() {
 fn a_server_that_lists_other_models_keeps_its_connections_and_counts() {
     let replica = Arc::new(replica());
     let queues = Arc::new(WaitQueues::new(crate::queue_spec::WaitTotals::default()));
-    let lease = replica.lease(&queues, u32::MAX).expect("a place");
+    let lease = replica.lease(&queues, u32::MAX, Traffic::Http).expect("a place");
     let spec = ReplicaSpec {
         models: vec!["tiny".into()],
         continues_chats: true,

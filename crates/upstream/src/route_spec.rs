@@ -54,4 +54,6 @@ pub struct RouteSpec {
     pub timeouts: Timeouts,
     /// Residency rules of the route's requests.
     pub residency: Residency,
+    /// True if requests may go to overflow replicas.
+    pub overflow: bool,
 }

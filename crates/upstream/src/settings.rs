@@ -7,8 +7,8 @@ use spillway_route::RetryBudgetConfig;
 /// Limits for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most client connections at this node; further ones are closed at once. Choose less than the
-    /// process's open-file limit: each request in flight needs a second descriptor.
+    /// Most client connections at this node; further ones are closed at once. A lower limit of open
+    /// files lowers it at the start: each request in flight needs a second descriptor.
     pub connections_max: usize,
     /// Most connections of one client: an IPv4 address, or the first 64 bits of an IPv6 one.
     /// Further ones are closed at once. Trusted proxies have no such limit; the clients behind them
@@ -38,7 +38,8 @@ pub struct Limits {
     /// Time for a complete request head, from its first byte; also for the TLS handshake and a
     /// PROXY header. Enforced after one and a half times this long at the latest.
     pub head_timeout: Duration,
-    /// Time for a complete buffered request body, and between two pieces of a streamed one.
+    /// Longest silence within a request body. A slow body uses it up as well, see
+    /// [`UploadPace`](crate::upload_pace::UploadPace).
     pub body_timeout: Duration,
     /// Time without a request after which a connection is closed.
     pub idle_timeout: Duration,

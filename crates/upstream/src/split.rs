@@ -1,13 +1,12 @@
 //! Traffic splits: one name for clients, several models behind it.
 
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderValue};
 use spillway_protocol::cookie;
 use spillway_route::{ArmChoice, ArmKey, ArmReason, Split};
-use spillway_types::{ModelName, ModelVersion, SplitArm};
+use spillway_types::{ModelName, ModelVersion, SplitArm, SplitBy};
 
 use crate::replica_spec::ReplicaSpec;
 
@@ -47,24 +46,6 @@ pub struct StickyCookie {
     pub max_age: Duration,
 }
 
-/// Properties by which a request's arm is chosen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SplitBy {
-    /// `random`: chance.
-    Random,
-    /// `header:NAME`: the first value of a header.
-    Header(HeaderName),
-    /// `cookie:NAME`: the value of a cookie.
-    Cookie(String),
-    /// `user`: the field of that name in the JSON body.
-    User,
-}
-
-/// Error of a text that is no property to split by.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("can't split by {0:?}, expected random, user, header:NAME or cookie:NAME")]
-pub struct UnknownSplitByError(String);
-
 /// Sources for choosing the arm of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct ArmSources<'r> {
@@ -94,7 +75,8 @@ impl SplitSpec {
     ) -> (&ArmSpec, ChosenArm) {
         let sticky = self.sticky.as_ref();
         let remembered = sticky.and_then(|sticky| cookie(sources.headers, &sticky.name));
-        let ArmChoice { index, reason } = self.split.choose(self.by.key(sources), remembered, dice);
+        let ArmChoice { index, reason } =
+            self.split.choose(arm_key(&self.by, sources), remembered, dice);
         let mut spec = &self.arms[index];
         let is_there = |arm: &&ArmSpec| {
             sources.stored_at.is_none_or(|replica| replica.models.contains(&arm.model))
@@ -110,39 +92,20 @@ impl SplitSpec {
     }
 }
 
-impl SplitBy {
-    fn key<'r>(&self, sources: ArmSources<'r>) -> ArmKey<'r> {
-        let may_name = match self {
-            Self::Random => return ArmKey::Nothing,
-            // A user's name may equal that of an arm: only headers and cookies, set on purpose, may
-            // name an arm.
-            Self::User => {
-                let user = sources.user.filter(|user| !user.is_empty());
-                return user.map_or(ArmKey::Nothing, |user| ArmKey::User(user.as_bytes()));
-            }
-            Self::Header(name) => sources.headers.get(name).map(|value| value.as_bytes()),
-            Self::Cookie(name) => cookie(sources.headers, name),
-        };
-        may_name.filter(|value| !value.is_empty()).map_or(ArmKey::Nothing, ArmKey::UserOrArm)
-    }
-}
-
-impl FromStr for SplitBy {
-    type Err = UnknownSplitByError;
-
-    fn from_str(text: &str) -> Result<Self, UnknownSplitByError> {
-        let parsed = match text.split_once(':') {
-            None if text == "random" => Some(Self::Random),
-            None if text == "user" => Some(Self::User),
-            Some(("header", name)) => name.parse().ok().map(Self::Header),
-            // Names of cookies consist of the same characters as those of headers.
-            Some(("cookie", name)) => {
-                HeaderName::from_bytes(name.as_bytes()).ok().map(|_| Self::Cookie(name.to_owned()))
-            }
-            _ => None,
-        };
-        parsed.ok_or_else(|| UnknownSplitByError(text.to_owned()))
-    }
+/// Returns what names the arm of a request by `by`.
+fn arm_key<'r>(by: &SplitBy, sources: ArmSources<'r>) -> ArmKey<'r> {
+    let may_name = match by {
+        SplitBy::Random => return ArmKey::Nothing,
+        // A user's name may equal that of an arm: only headers and cookies, set on purpose, may
+        // name an arm.
+        SplitBy::User => {
+            let user = sources.user.filter(|user| !user.is_empty());
+            return user.map_or(ArmKey::Nothing, |user| ArmKey::User(user.as_bytes()));
+        }
+        SplitBy::Header(name) => sources.headers.get(name.as_str()).map(HeaderValue::as_bytes),
+        SplitBy::Cookie(name) => cookie(sources.headers, name),
+    };
+    may_name.filter(|value| !value.is_empty()).map_or(ArmKey::Nothing, ArmKey::UserOrArm)
 }
 
 #[cfg(test)]
@@ -221,18 +184,6 @@ mod tests {
             let closed = weighted("random", Some("arm"), 0);
             let (arm, _) = closed.choose(sources, &mut fastrand::Rng::with_seed(seed));
             proptest::prop_assert_eq!(arm.model.as_str(), "old");
-        }
-    }
-
-    #[test]
-    fn every_form_is_read_and_nothing_else() {
-        let parse = |text: &str| text.parse::<SplitBy>();
-        assert_eq!(parse("random"), Ok(SplitBy::Random));
-        assert_eq!(parse("user"), Ok(SplitBy::User));
-        assert_eq!(parse("header:X-User"), Ok(SplitBy::Header("x-user".parse().expect("one"))));
-        assert_eq!(parse("cookie:Id"), Ok(SplitBy::Cookie("Id".to_owned())));
-        for text in ["", "Random", "header", "header:", "header:a b", "cookie:", "cookie:a=b"] {
-            assert_eq!(parse(text), Err(UnknownSplitByError(text.to_owned())));
         }
     }
 

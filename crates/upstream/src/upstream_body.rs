@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use crate::connection::{Http1Connection, Http1Error, Http2Body};
+use crate::connection::{Http1Connection, Http1Error, Http2Body, Http2Error};
 use crate::wire_body::{BoxError, LinkBody};
 
 /// Next frame of a reply.
@@ -43,7 +43,7 @@ pub enum UpstreamBodyError {
     Http1(#[from] Http1Error),
     /// The HTTP/2 connection failed, or the replica reset the stream.
     #[error(transparent)]
-    Http2(#[from] hyper::Error),
+    Http2(#[from] Http2Error),
     /// The link failed, or the other node reset the stream.
     #[error("the link to the other node broke off: {0}")]
     Link(BoxError),
@@ -78,7 +78,7 @@ impl Body for UpstreamBody {
                 Pin::new(&mut **body).poll_frame(cx).map(|next| next.map(|frame| Ok(frame?)))
             }
             Self::Http2(body) => {
-                Pin::new(&mut body.incoming).poll_frame(cx).map(|next| next.map(|frame| Ok(frame?)))
+                Pin::new(body).poll_frame(cx).map(|next| next.map(|frame| Ok(frame?)))
             }
             Self::Link(body) => Pin::new(body)
                 .poll_frame(cx)
@@ -94,7 +94,7 @@ impl Body for UpstreamBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Http1(body) => body.is_end_stream(),
-            Self::Http2(body) => body.incoming.is_end_stream(),
+            Self::Http2(body) => body.is_end_stream(),
             Self::Link(body) => body.is_end_stream(),
             Self::Begun(body) => body.first.is_none() && body.rest.is_end_stream(),
             Self::Over => true,
@@ -104,7 +104,7 @@ impl Body for UpstreamBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Http1(body) => body.size_hint(),
-            Self::Http2(body) => body.incoming.size_hint(),
+            Self::Http2(body) => body.size_hint(),
             Self::Link(body) => body.size_hint(),
             Self::Begun(body) => body.size_hint(),
             Self::Over => SizeHint::with_exact(0),

@@ -11,10 +11,12 @@ use spillway_types::{
     Admission, ModelName, ReplicaName, ReplicaSlot, Residency, RouteName, Standing,
 };
 
+use crate::connection::Traffic;
 use crate::group_memory::GroupMemory;
 use crate::hedging::Hedges;
 use crate::knowledge::Cached;
 use crate::live_loads::LiveLoads;
+use crate::loaded_adapters::LoadedAdapters;
 use crate::model_cards::ModelCards;
 use crate::names::{NameSpec, Names};
 use crate::replica::Replica;
@@ -48,6 +50,8 @@ pub struct ViewParts<'a> {
     /// Models that replicas say they lack. Such a replica is not asked for the model while another
     /// one of the route may have it.
     pub denied: &'a BTreeMap<ReplicaName, BTreeSet<ModelName>>,
+    /// Replicas whose own pages list several models.
+    pub several: &'a BTreeSet<ReplicaName>,
     /// Standing of replicas by their health; a missing one is open.
     pub standings: &'a BTreeMap<ReplicaName, Standing>,
     /// Weights set by operators, in place of the replicas' own.
@@ -72,6 +76,8 @@ pub struct KnownModels {
 #[derive(Debug)]
 pub struct View {
     replicas: Vec<Arc<Replica>>,
+    /// True if any of them is an overflow replica.
+    has_overflow: bool,
     slots: BTreeMap<ReplicaName, ReplicaSlot>,
     /// Routes with a path prefix, longest first.
     prefixed: Vec<Arc<Route>>,
@@ -82,6 +88,8 @@ pub struct View {
     known: KnownModels,
     cards: Arc<ModelCards>,
     unread: BTreeSet<ReplicaName>,
+    /// Number of models that a replica should serve and says it lacks.
+    missing: BTreeMap<ReplicaName, usize>,
     /// Standings by slot.
     standings: Vec<Standing>,
     replica_loads: ArcSwap<ReplicaLoads>,
@@ -121,6 +129,9 @@ impl View {
         });
         // The first route that matches serves a model, and one without models matches all.
         built_in.sort_by_key(|route| route.spec.models.is_empty());
+        let absent = parts.absent();
+        let missing = parts.denied.iter().map(|(name, models)| (name.clone(), models.len()));
+        let missing = missing.collect();
         let ViewParts { replicas, names, elsewhere, known, cards, unread, standings, .. } = parts;
         let standing = |replica: &Arc<Replica>| standings.get(&replica.spec.name).cloned();
         let standings =
@@ -130,15 +141,18 @@ impl View {
             spec.models.iter().map(|model| (model, spec.versions.contains_key(model)))
         });
         let others = elsewhere.iter().chain(&known.here).chain(&known.elsewhere);
-        let names = Names::new(names, here.chain(others.map(|model| (model, false))));
+        let mut names = Names::new(names, here.chain(others.map(|model| (model, false))));
+        names.hide(&absent);
         let slots = replicas
             .iter()
             .zip(0..)
             .map(|(replica, index)| (replica.spec.name.clone(), ReplicaSlot(index)))
             .collect();
         let replica_loads = ArcSwap::default();
+        let has_overflow = replicas.iter().any(|replica| replica.is_overflow());
         Self {
             replicas,
+            has_overflow,
             slots,
             prefixed,
             built_in,
@@ -147,6 +161,7 @@ impl View {
             known,
             cards,
             unread,
+            missing,
             standings,
             replica_loads,
         }
@@ -164,6 +179,7 @@ impl View {
             cards: Arc::default(),
             unread: BTreeSet::new(),
             denied: &BTreeMap::new(),
+            several: &BTreeSet::new(),
             standings: &BTreeMap::new(),
             weights: &BTreeMap::new(),
             previous: None,
@@ -177,6 +193,12 @@ impl View {
         &self.replicas
     }
 
+    /// Returns true if any is an overflow replica.
+    #[must_use]
+    pub fn has_overflow(&self) -> bool {
+        self.has_overflow
+    }
+
     /// Returns all models that a client can ask for, sorted, followed by all aliases and splits.
     #[must_use]
     pub fn models(&self) -> &[ModelName] {
@@ -186,6 +208,11 @@ impl View {
     /// Returns the description of a name for clients.
     pub fn card<'v>(&'v self, id: &'v str) -> ModelCard<'v> {
         self.cards.card(&self.names, id)
+    }
+
+    /// Returns true if a model is an adapter of another one, by the pages of its replicas.
+    pub fn is_adapter(&self, model: &ModelName) -> bool {
+        self.cards.is_adapter(model)
     }
 
     /// Returns the models that this region is configured to serve, also those without a replica
@@ -215,12 +242,17 @@ impl View {
         let routes = self.prefixed.iter().chain(&self.built_in);
         routes
             .flat_map(|route| [&route.all].into_iter().chain(route.groups.values()))
-            .any(|group| group.is_open() || group.busy_until.is_some())
+            .any(|group| group.is_open() || group.busy_until.is_some() || group.overflow.is_some())
     }
 
     /// Returns the replicas whose models are not known yet.
     pub fn unread(&self) -> &BTreeSet<ReplicaName> {
         &self.unread
+    }
+
+    /// Returns how many models a replica should serve and says it does not have.
+    pub fn missing_models(&self, name: &ReplicaName) -> usize {
+        self.missing.get(name).copied().unwrap_or_default()
     }
 
     /// Returns the names of models that clients may use.
@@ -259,8 +291,16 @@ impl View {
     }
 
     /// Returns the current loads for a request, with its cached blocks and the places it may use.
-    pub fn loads(&self, cached: Cached, room: Room) -> LiveLoads<'_> {
-        LiveLoads { view: self, replica_loads: self.replica_loads.load(), cached, room }
+    pub fn loads(&self, cached: Cached, room: Room, traffic: Traffic) -> LiveLoads<'_> {
+        LiveLoads { view: self, replica_loads: self.replica_loads.load(), cached, room, traffic }
+    }
+
+    /// Returns true if a replica of the group that is not down can serve, other than `replica`.
+    pub fn is_served_beside(&self, group: &RouteGroup, replica: &Replica) -> bool {
+        group.group.candidates().iter().any(|candidate| {
+            let is_down = self.standing(candidate.slot).admission == Admission::Down;
+            !is_down && !self.replica(candidate.slot).is_same_server(replica)
+        })
     }
 
     /// Returns the replica in `slot`.
@@ -309,6 +349,20 @@ impl View {
         Some(Arc::clone(if route.is_over_grpc() { again.over_grpc() } else { again }))
     }
 
+    /// Returns the sessions of all routes that have some.
+    pub fn sessions(&self) -> impl Iterator<Item = (&RouteName, &Arc<Sessions>)> {
+        let routes = self.prefixed.iter().chain(&self.built_in);
+        routes.filter_map(|route| Some((&route.spec.name, route.sessions.as_ref()?)))
+    }
+
+    /// Returns true if clients of the built-in endpoints may ask for this name: a route leads to one
+    /// of the models behind it.
+    #[must_use]
+    pub fn is_asked_for(&self, name: &str) -> bool {
+        let models = self.names.models_behind(name);
+        models.into_iter().any(|model| self.route_of_model(Some(model)).is_some())
+    }
+
     /// Returns the built-in endpoints' route for a model.
     pub fn route_of_model(&self, model: Option<&ModelName>) -> Option<&Arc<Route>> {
         self.built_in.iter().find(|route| match model {
@@ -322,6 +376,21 @@ impl ViewParts<'_> {
     /// Returns true if a replica says that it lacks a model.
     fn denies(&self, replica: &ReplicaName, model: &ModelName) -> bool {
         self.denied.get(replica).is_some_and(|models| models.contains(model))
+    }
+
+    /// Returns true if a replica serves one model, and can take a request for no other.
+    fn serves_one(&self, replica: &Replica) -> bool {
+        replica.spec.models.len() == 1 && !self.several.contains(&replica.spec.name)
+    }
+
+    /// Returns the models that all their replicas say they lack, and no other region serves.
+    fn absent(&self) -> BTreeSet<ModelName> {
+        let held = held_models(self, |_| true);
+        let denied = self.denied.values().flatten();
+        denied
+            .filter(|model| !held.contains(model) && !self.elsewhere.contains(*model))
+            .cloned()
+            .collect()
     }
 }
 
@@ -373,7 +442,9 @@ impl Route {
             let name = &replica.spec.name;
             let standing = parts.standings.get(name).unwrap_or(&FULL);
             let weight = parts.weights.get(name).copied();
-            let entrant = Entrant { replica, slot: ReplicaSlot(index), standing, weight };
+            let slot = ReplicaSlot(index);
+            let serves_one = parts.serves_one(replica);
+            let entrant = Entrant { replica, slot, standing, weight, serves_one };
             all.add(entrant, None);
             for model in &replica.spec.models {
                 // If all replicas of the route say that they lack it, they are asked all the same.
@@ -395,7 +466,9 @@ impl Route {
         };
         let groups = by_model.into_iter().map(|(model, members)| {
             let group = before.and_then(|route| route.groups.get(&model));
-            let group = members.into_group(&spec, turns(group));
+            let mut group = members.into_group(&spec, turns(group));
+            let is_adapter = parts.cards.is_adapter(&model);
+            group.adapter = is_adapter.then(|| LoadedAdapters::identity_of(model.as_str()));
             (model, group)
         });
         let versions_before = before.map(|route| &route.versions);
@@ -436,6 +509,14 @@ impl Route {
             Some(model) => self.groups.get(model),
             None => Some(&self.all),
         }
+    }
+
+    /// Returns true if the route leads to a model: one of its replicas serves the model, or the
+    /// route names the model or takes all, so that other replicas may serve it.
+    pub fn leads_to(&self, model: &ModelName) -> bool {
+        let RouteSpec { models, pool, .. } = &self.spec;
+        let is_taken = models.is_empty() || models.contains(model);
+        self.groups.contains_key(model) || (pool.is_none() && is_taken)
     }
 
     /// Returns the replicas for a model, or for one version of it.
