@@ -1,12 +1,12 @@
 //! Fuzz targets for cookies of clients and replies of replicas.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderValue};
 use spillway_prefix::{PrefixConfig, PrefixHasher};
 
 use crate::request::fuzz::retry_after_header;
-use spillway_upstream::session::{SessionSpec, Sessions};
+use spillway_upstream::session::{SessionChange, SessionPlace, SessionSpec, Sessions};
 
 /// A fuzz target: the name of its folder of inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
@@ -25,7 +25,7 @@ fn session_cookie(input: &[u8]) {
     let find = |value: &[u8]| {
         let mut headers = HeaderMap::new();
         headers.append("cookie", HeaderValue::from_bytes(value).ok()?);
-        Some(sessions.find(&headers, None, &hasher, |place| place == REPLICA))
+        Some(sessions.find(&headers, (None, None), &hasher, |place| place == REPLICA))
     };
     let Some(found) = find(input) else { return };
     if found.place.is_some() {
@@ -34,7 +34,8 @@ fn session_cookie(input: &[u8]) {
         let is_named = lower.windows(name.len()).any(|part| part == name.as_bytes());
         assert!(is_named, "a session of a replica that no cookie names");
     }
-    if let Some(set) = sessions.replied(&found, REPLICA, &[]) {
+    let place = SessionPlace::Replica(REPLICA);
+    if let Some(SessionChange::Cookie(set)) = sessions.replied(&found, place, &[], Instant::now()) {
         assert!(set.value.len() <= 128, "a cookie of {} bytes", set.value.len());
         let back = find(format!("home={}", set.value).as_bytes());
         assert_eq!(back.and_then(|back| back.place), Some(REPLICA));

@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use spillway_types::{Outcome, Sign};
+use spillway_types::{Outcome, Sign, SignFault, SignKind};
 
 use spillway_upstream::connection::WorkerPools;
 
 use spillway_request::gateway::Gateway;
 use spillway_upstream::learning::Learning;
+use spillway_upstream::replica::Replica;
 
 /// Most outcomes between two visits of the feedback task.
 const OUTCOMES_MAX: usize = 16_384;
@@ -24,6 +25,9 @@ pub(crate) const LEARNINGS_MAX: usize = 8_192;
 /// Interval at which idle connections are checked: a connection past its idle time is closed at
 /// most this much later.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Most signs of unasked bytes from one replica between two sweeps.
+const UNASKED_SIGNS_MAX: u64 = 16;
 
 /// Accept-and-serve unit, usually one per core.
 #[derive(Debug)]
@@ -68,7 +72,26 @@ impl Worker {
             let now = Instant::now();
             for replica in self.gateway.view().replicas() {
                 replica.sweep(self.id, now);
+                self.report_unasked(replica, now);
             }
+        }
+    }
+
+    /// Reports bytes that no request had asked for as faults of their replica.
+    fn report_unasked(&self, replica: &Replica, at: Instant) {
+        let replica_name = &replica.spec().name;
+        let times = replica.take_unasked();
+        if times == 0 {
+            return;
+        }
+        tracing::warn!(
+            replica = %replica_name,
+            times,
+            "bytes on kept connections that no request had asked for: its idle connections were closed"
+        );
+        for _ in 0..times.min(UNASKED_SIGNS_MAX) {
+            let kind = SignKind::Failed(SignFault::BadReply);
+            self.sign(Sign { replica: replica_name.clone(), model: None, at, kind });
         }
     }
 

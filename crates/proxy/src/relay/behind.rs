@@ -92,6 +92,9 @@ impl Relay {
         if !std::mem::replace(&mut self.behind.was_full, true) {
             self.plan.worker.gateway.memory().ahead().count_full();
         }
+        if let Some(observer) = self.upstream.as_mut().and_then(|it| it.observer.as_mut()) {
+            observer.held_up();
+        }
         // The timer may fire early; the woken task checks everything again.
         let _: Poll<()> = self.behind.poll_until(Instant::now() + LOOK_AGAIN, cx);
         if self.poll_paused(cx).is_pending() {

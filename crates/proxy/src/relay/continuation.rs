@@ -85,7 +85,7 @@ impl Relay {
         }
     }
 
-    /// Returns true if a stream whose source is being drained has somewhere to go.
+    /// Returns true if a stream whose source is being drained, or is silent, has somewhere to go.
     pub(super) fn may_move(&self) -> bool {
         let resume = self.plan.resume.as_ref();
         self.reply.is_continuable() && resume.is_some_and(|resume| resume.has_room_elsewhere())

@@ -12,8 +12,9 @@ use crate::relay::content::{Content, counts};
 use crate::relay::relay_body::{Broken, Relay, RelayError};
 use crate::request::engines_died;
 use spillway_upstream::connection::ClientHalf;
+use spillway_upstream::home_news::HomeNews;
 use spillway_upstream::learning::Learning;
-use spillway_upstream::stored_responses::{Home, NotKept, StoredResponse};
+use spillway_upstream::stored_responses::{NotKept, StoredResponse};
 use spillway_upstream::wake;
 
 impl Relay {
@@ -45,7 +46,7 @@ impl Relay {
             let replica = upstream.place.replica();
             // Only after a complete reply can a connection serve another request.
             if let Some((connection, replica)) = upstream.body.take_connection().zip(replica) {
-                replica.pool(self.plan.worker.id).put(connection, wake::now());
+                replica.keep(self.plan.worker.id, connection, wake::now());
             }
         }
         self.close(self.reply.ended().map_or(End::Complete, ReplyEnd::end));
@@ -116,11 +117,18 @@ impl Relay {
     fn remember_response(&mut self, id: &str) {
         let Some(upstream) = &self.upstream else { return };
         let Some(model) = self.plan.stored_for.take() else { return };
-        let (home, tenant) = (Home::of(&upstream.place), self.plan.tenant.clone());
+        let (home, tenant) = (upstream.place.home(), self.plan.tenant.clone());
         let stored = StoredResponse { home, tenant, model };
-        let responses = &self.plan.worker.gateway.responses;
-        match responses.keep(id, stored, wake::now()) {
-            Ok(()) => {}
+        let gateway = &self.plan.worker.gateway;
+        // What another region serves is told from there, where the replica is known.
+        let is_told = upstream.place.replica().is_some() && gateway.home_outbox.is_open();
+        let told = is_told.then(|| stored.clone());
+        match gateway.responses.keep(id, stored, wake::now()) {
+            Ok(()) => {
+                if let Some(response) = told {
+                    gateway.home_outbox.push(|| HomeNews::Response { id: id.into(), response });
+                }
+            }
             Err(NotKept::Taken) => tracing::warn!(
                 id, tenant = ?self.plan.tenant,
                 "a replica gave out the id of another response: this reply can't be asked for again"

@@ -14,6 +14,7 @@ use spillway_journey::{
     SourceState,
 };
 use spillway_protocol::CODE_HEADER;
+use spillway_types::DownCause;
 use tokio::time::{Sleep, sleep_until};
 
 use crate::relay::behind::Behind;
@@ -324,8 +325,10 @@ impl Relay {
             None => false,
             Some(Place::Replica(lease)) => {
                 let replica = lease.replica();
-                if replica.is_gone(self.reply.asked_at(), now) {
-                    return SourceState::Down;
+                match replica.lost(self.reply.asked_at(), now) {
+                    Some(DownCause::Failure) => return SourceState::Down,
+                    Some(DownCause::Silence) if self.may_move() => return SourceState::Silent,
+                    _ => {}
                 }
                 replica.is_leaving() || gateway.regions().is_evacuated
             }

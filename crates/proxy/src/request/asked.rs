@@ -10,6 +10,7 @@ use crate::request::attempt_observer::AttemptObserver;
 use crate::request::cache_feedback::CacheFeedback;
 use crate::request::dispatch::Dispatch;
 use crate::request::queue::tokens;
+use spillway_upstream::live_loads::TrafficPlaces;
 use spillway_upstream::replica::{Lease, Replica};
 
 /// A replica that the request is sent to.
@@ -29,27 +30,51 @@ impl Dispatch<'_> {
         let replica = Arc::clone(self.view.replica(chosen.slot));
         let lease = self.lease(&replica, chosen, journey.room(self))?;
         let lease = lease.of(self.tenant_place(), tokens(&self.prepared.inquiry));
+        let feedback = CacheFeedback::begin(self.worker, &replica, &self.prepared.inquiry, &chosen);
+        Some(self.asked(chosen, replica, lease, feedback))
+    }
+
+    /// Takes a place at an overflow replica; `None` if it has none left. The place is none of the
+    /// tenant's, and nothing is learned of the replica's cache.
+    pub(super) fn take_overflow_place(&self, chosen: Attempt) -> Option<Asked> {
+        let replica = Arc::clone(self.view.replica(chosen.slot));
+        let lease = replica.lease(
+            &self.worker.gateway.waiting,
+            replica.places(),
+            self.prepared.traffic(),
+        )?;
+        Some(self.asked(chosen, replica, lease, None))
+    }
+
+    fn asked(
+        &self,
+        chosen: Attempt,
+        replica: Arc<Replica>,
+        lease: Lease,
+        feedback: Option<CacheFeedback>,
+    ) -> Asked {
         let inquiry = &self.prepared.inquiry;
-        let feedback = CacheFeedback::begin(self.worker, &replica, inquiry, &chosen);
         let work = Work::of(inquiry, &chosen);
         let tenant = self.tenant.map(|key| key.tenant);
         let model = inquiry.model.as_ref();
         let observed = (work, feedback);
         let observer = AttemptObserver::new(self.worker, &replica, model, tenant, observed);
         let usage = self.prepared.usage_wish(&replica);
-        Some(Asked { chosen, replica, lease, observer, usage })
+        Asked { chosen, replica, lease, observer, usage }
     }
 
     fn lease(&self, replica: &Arc<Replica>, chosen: Attempt, room: Room) -> Option<Lease> {
         let queues = &self.worker.gateway.waiting;
-        let places = room.places(&**replica, chosen.slot);
-        replica.lease(queues, places).or_else(|| {
+        let traffic = self.prepared.traffic();
+        let sight = TrafficPlaces { replica, traffic };
+        let places = room.places(&sight, chosen.slot);
+        replica.lease(queues, places, traffic).or_else(|| {
             // The plan may have counted with more, because much of the prompt is cached there. Looked
             // up anew, since few requests need it.
             let reads_caches = self.route_rules().reads_caches;
             let cached_blocks = self.loads(room, reads_caches).cached_blocks(chosen.slot);
-            let more = room.places_with(&**replica, chosen.slot, cached_blocks);
-            if more > places { replica.lease(queues, more) } else { None }
+            let more = room.places_with(&sight, chosen.slot, cached_blocks);
+            if more > places { replica.lease(queues, more, traffic) } else { None }
         })
     }
 }

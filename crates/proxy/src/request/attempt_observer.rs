@@ -15,7 +15,7 @@ use spillway_types::{
 use crate::request::cache_feedback::CacheFeedback;
 use crate::worker::Worker;
 use spillway_request::headers::is_event_stream;
-use spillway_upstream::connection::FailedAttempt;
+use spillway_upstream::connection::{AttemptError, FailedAttempt};
 use spillway_upstream::replica::Replica;
 use spillway_upstream::wake;
 
@@ -42,6 +42,8 @@ pub(crate) struct AttemptObserver {
     /// Time from the request to the first byte of the body.
     begun_after: Option<Duration>,
     is_stream: bool,
+    /// True if the reply had to wait for its client.
+    is_held_up: bool,
     seen: ObservedStage,
     is_success: bool,
 }
@@ -78,6 +80,7 @@ impl AttemptObserver {
             work,
             begun_after: None,
             is_stream: false,
+            is_held_up: false,
             seen: ObservedStage::Nothing,
             is_success: false,
         }
@@ -98,8 +101,18 @@ impl AttemptObserver {
         {
             feedback.unread();
         }
+        if let AttemptError::Shortage(error) = &failed.error {
+            self.worker.gateway.front_door().note_shortage(error);
+        }
         if let Some(fault) = failed.fault() {
             self.tell(wake::now(), SignKind::Failed(fault));
+        }
+        if matches!(failed.error, AttemptError::NoModel) {
+            let now = wake::now();
+            let after = now.saturating_duration_since(self.asked_at);
+            self.replica.heard(now);
+            self.tell(now, SignKind::Answered { after, form: ReplyForm::Error, worked: None });
+            self.tell(now, SignKind::LacksModel);
         }
         self.seen = ObservedStage::Judged;
     }
@@ -147,6 +160,12 @@ impl AttemptObserver {
     fn busy(&mut self, now: Instant, retry_after: Option<Duration>) {
         self.replica.rest(now, retry_after);
         self.judge(now, SignKind::Busy { retry_after });
+    }
+
+    /// Notes that the reply has to wait for its client, so that its pace says nothing of the
+    /// replica.
+    pub(crate) fn held_up(&mut self) {
+        self.is_held_up = true;
     }
 
     /// Notes the status of a gRPC call, from the head or the trailers.
@@ -203,10 +222,17 @@ impl AttemptObserver {
                 if self.seen == ObservedStage::Nothing {
                     self.piece(true, now);
                 }
-                let worked = self.begun_after.filter(|_| self.is_success);
+                let begun_after = self.begun_after.filter(|_| self.is_success);
                 let written = usage.map(|usage| usage.completion_tokens);
-                let worked =
-                    worked.and_then(|after| self.work.finished(after, self.is_stream, written));
+                let worked = begun_after.and_then(|begun_after| match self.is_stream {
+                    true if self.is_held_up => None,
+                    true => {
+                        let passed = now.saturating_duration_since(self.asked_at);
+                        let after = passed.saturating_sub(begun_after);
+                        self.work.streamed(after, written.unwrap_or(tokens.completion))
+                    }
+                    false => self.work.finished(begun_after, written),
+                });
                 self.judge(now, SignKind::Finished { tokens, worked });
             }
             End::Cut => self.judge(now, SignKind::Failed(SignFault::Cut)),

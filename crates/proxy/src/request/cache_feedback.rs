@@ -32,6 +32,8 @@ pub(crate) struct CacheFeedback {
     /// Unread prompt tokens at the replica, until the reply begins.
     reading: Option<PromptReading>,
     progress: FeedbackProgress,
+    /// True if another node forwarded the request.
+    is_guest: bool,
     /// The report; taken when it is sent.
     replied: Option<Box<Replied>>,
 }
@@ -75,6 +77,7 @@ impl CacheFeedback {
             asked_at: wake::now(),
             reading: (uncached > 0).then(|| replica.begin_reading(uncached)),
             progress: FeedbackProgress::Unsent,
+            is_guest: inquiry.hop > 0,
             replied: Some(Box::new(replied)),
         })
     }
@@ -90,7 +93,7 @@ impl CacheFeedback {
         self.progress = FeedbackProgress::Sent;
         if !replied.chain.as_slice().is_empty() {
             let (identity, chain) = (replied.identity, replied.chain.clone());
-            self.worker.teach(Learning::Sent { identity, chain });
+            self.worker.teach(Learning::Sent { identity, chain, is_guest: self.is_guest });
         }
     }
 

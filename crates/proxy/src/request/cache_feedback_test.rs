@@ -1,3 +1,4 @@
+use spillway_resolver::Resolver;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -34,6 +35,7 @@ fn replica() -> Arc<Replica> {
         name: "gpu-a".into(),
         host: "127.0.0.1".to_owned(),
         port: 1,
+        base: None,
         tls: None,
         protocol: ReplicaProtocol::Http1,
         grpc: None,
@@ -44,12 +46,13 @@ fn replica() -> Arc<Replica> {
         in_flight_max: 10,
         idle: Duration::from_secs(1),
         credential: None,
+        overflow: None,
         continues_chats: false,
         salt_field: None,
         usage_reports: UsageReports::None,
         kv_events_port: None,
     };
-    Arc::new(Replica::new(spec, 1).expect("a replica"))
+    Arc::new(Replica::new(spec, 1, &Resolver::default()).expect("a replica"))
 }
 
 fn inquiry(chain: &[u64], prompt_bytes: u32) -> Inquiry {
@@ -135,7 +138,7 @@ fn a_whole_reply_teaches_what_it_told() {
     drop(feedback);
     let told = learnings(&worker);
     let identity = Candidate::identity_of(&"gpu-a".into());
-    let sent = Learning::Sent { identity, chain: BlockHashes::new(vec![1, 2]) };
+    let sent = Learning::Sent { identity, chain: BlockHashes::new(vec![1, 2]), is_guest: false };
     assert_eq!((told.len(), &told[0]), (3, &sent), "one word on each");
     let reply = replied(&told[2]);
     assert_eq!(
@@ -229,7 +232,7 @@ fn what_was_not_read_is_told_as_such_and_what_was_not_sent_not_at_all() {
     let identity = Candidate::identity_of(&"gpu-a".into());
     let chain = || BlockHashes::new(vec![1]);
     let expected = [
-        Learning::Sent { identity, chain: chain() },
+        Learning::Sent { identity, chain: chain(), is_guest: false },
         Learning::Unread { identity, chain: chain() },
     ];
     for status in [400, 429, 500, 503] {

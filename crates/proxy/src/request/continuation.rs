@@ -191,7 +191,7 @@ impl StreamContinuation {
         self.stream.stay();
     }
 
-    /// Returns true if a place that is not being drained has room for the stream now.
+    /// Returns true if a place that is neither down nor being drained has room for the stream now.
     pub(crate) fn has_room_elsewhere(&self) -> bool {
         let gateway = &self.worker.gateway;
         let (view, regions) = (gateway.view(), gateway.regions());
@@ -199,7 +199,8 @@ impl StreamContinuation {
         let Some(route) = view.route_again(&self.prepared.route) else { return false };
         let has_place = |slot| {
             let replica = view.replica(slot);
-            !replica.is_leaving() && replica.in_flight() < replica.places_for(true)
+            let is_there = !replica.is_leaving() && !replica.is_down();
+            is_there && replica.in_flight() < replica.places_for(true)
         };
         let group = route.group(inquiry.model.as_ref()).filter(|_| !regions.is_evacuated);
         let is_here = group.is_some_and(|group| {
@@ -352,7 +353,8 @@ impl<'a> StreamFacts<'a> {
 impl StreamSight for StreamFacts<'_> {
     fn replicas(&self) -> impl Iterator<Item = StreamReplica<'_>> {
         let model = self.prepared.inquiry.model.as_ref();
-        self.view.replicas().iter().zip(0..).map(move |(replica, index)| {
+        let replicas = self.view.replicas().iter().zip(0..);
+        replicas.filter(|(replica, _)| !replica.is_overflow()).map(move |(replica, index)| {
             let spec = replica.spec();
             StreamReplica {
                 slot: ReplicaSlot(index),

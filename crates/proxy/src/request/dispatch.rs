@@ -10,11 +10,11 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Response, Uri};
 use spillway_journey::{
-    ComparedCosts, Connection, Ending, Event, Journey, Notes, Position, RetrySafety, StatusClass,
-    Step, TenantKey,
+    ComparedCosts, Connection, Ending, Event, Journey, Notes, Overflow, Position, RetrySafety,
+    StatusClass, Step, TenantKey,
 };
 use spillway_protocol::{GatewayError, ReplyApi, UsageWish, WholeReader};
-use spillway_route::{Attempt, SpillReason};
+use spillway_route::{Attempt, Candidate, SpillReason};
 use spillway_types::Compared;
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -25,11 +25,16 @@ use crate::request::errors::internal;
 use crate::request::record::RequestRecord;
 use crate::request::whole_reply::{Judging, judge};
 use crate::worker::Worker;
-use spillway_request::headers::{address_to, remove_client_keys, tell_time_left};
+use spillway_request::flavour::Flavour;
+use spillway_request::headers::{
+    address_to, keep_for_hosted_api, remove_client_keys, tell_time_left,
+};
 use spillway_request::prepared::Prepared;
 use spillway_upstream::connection::{
-    AttemptBounds, FailedAttempt, LineKind, OutboundBody, UpstreamLine, attempt,
+    AttemptBounds, AttemptError, FailedAttempt, LineKind, OutboundBody, RequestBody, Sending,
+    UpstreamLine, attempt,
 };
+use spillway_upstream::home_news::HomeNews;
 use spillway_upstream::kv_session::{KV_SESSION, kv_session};
 use spillway_upstream::place::Place;
 use spillway_upstream::regions::Regions;
@@ -65,6 +70,9 @@ pub(crate) enum Choice {
     Region(Option<SpillReason>),
 }
 
+/// A reply, and the facts of it if all of it was read.
+pub(super) type JudgedReply = (Response<UpstreamBody>, Option<Box<WholeReader>>);
+
 /// A request on its way: all that its acts need, and their interim results.
 #[derive(Debug)]
 pub(crate) struct Dispatch<'a> {
@@ -93,6 +101,8 @@ pub(crate) struct Interim {
     pub(super) held: Option<Box<Dispatched>>,
     /// Error of the last failed attempt, for the client.
     pub(super) failure: Option<GatewayError>,
+    /// True once hosted APIs were asked to serve the request while it waits: they are asked once.
+    pub(super) has_overflowed: bool,
 }
 
 impl Dispatch<'_> {
@@ -105,6 +115,9 @@ impl Dispatch<'_> {
         record: &mut RequestRecord,
     ) -> Result<Dispatched, GatewayError> {
         self.worker.gateway.retry_budget.on_request();
+        if self.view.has_overflow() {
+            self.count_for_overflow();
+        }
         let mut journey = self.journey();
         if self.redeem(&journey) {
             journey.redeem_promise();
@@ -157,7 +170,15 @@ impl Dispatch<'_> {
                         return Ok(reply);
                     }
                 }
-                Step::Wait(terms) => self.wait(terms, journey).await,
+                Step::Wait(terms) => {
+                    if self.view.has_overflow()
+                        && let Some(overflow) = self.overflow_instead_of_waiting(journey)
+                        && let Some(reply) = Box::pin(self.overflow(overflow, record)).await
+                    {
+                        return Ok(reply);
+                    }
+                    self.wait(terms, journey).await;
+                }
                 Step::Pause(pause) => {
                     // Other tasks of the worker go first.
                     if pause.is_zero() {
@@ -168,7 +189,16 @@ impl Dispatch<'_> {
                     self.tell(journey, Event::Paused);
                 }
                 Step::StandIn => self.stand_in(journey),
-                Step::End(ending) => return self.end(ending, journey),
+                Step::End(ending) => {
+                    if self.view.has_overflow()
+                        && let Some(overflow) = Overflow::after(journey)
+                        // Boxed, since few requests need its room.
+                        && let Some(reply) = Box::pin(self.overflow(overflow, record)).await
+                    {
+                        return Ok(reply);
+                    }
+                    return self.end(ending, journey);
+                }
                 // Numbers are taken by `next`, and the others need an attempt that is under way.
                 Step::TakeTicket | Step::Listen | Step::Hedge(_) => return Err(internal()),
             }
@@ -283,6 +313,7 @@ impl Dispatch<'_> {
         // After a death, a kept connection that breaks could not be told from another one.
         let connection = if journey.deaths() > 0 { Connection::New } else { connection };
         record.asked(&asked.replica.spec().name, &self.prepared.inquiry.prefix, &chosen);
+        self.begin_session(&asked);
         // Assumed until the replica refuses: if the client leaves meanwhile, a replica may be at
         // work.
         let was_sent = record.sent(true);
@@ -296,29 +327,21 @@ impl Dispatch<'_> {
             }
             None => self.attempt(&mut asked, connection).await,
         };
-        let reply = match reply {
-            // Boxed, since few requests need its room.
-            Ok(refusal) if asked.may_refuse_usage(&refusal) => {
-                Box::pin(self.ask_for_less_usage(&mut asked, refusal)).await
-            }
-            reply => reply,
-        };
-        let reply = match reply {
-            Ok(reply) => match self.judging(&asked) {
-                Some(judging) => judge(reply, judging)
-                    .await
-                    .map_err(|error| FailedAttempt { error, was_kept: false }),
-                None => Ok((reply, None)),
-            },
-            Err(failed) => Err(failed),
-        };
+        let reply = self.judged(reply, &mut asked).await;
         let is_refused = match &reply {
             Ok((reply, _)) => status_class(reply) == StatusClass::NoRoom,
             Err(failed) => failed.error.retry_safety() == RetrySafety::Unsent,
         };
         record.sent(was_sent || !is_refused);
         match reply {
-            Ok(reply) => self.take_reply(asked, reply, journey, record),
+            Ok(reply) => {
+                let reply = self.take_reply(asked, reply, journey, record)?;
+                if is_refused && self.view.has_overflow() {
+                    // Boxed, since few requests need its room.
+                    return Some(Box::pin(self.overflow_refusal(reply, journey, record)).await);
+                }
+                Some(reply)
+            }
             Err(failed) => {
                 self.take_failure(asked, &failed, journey);
                 None
@@ -326,11 +349,29 @@ impl Dispatch<'_> {
         }
     }
 
+    /// Tells the other nodes of a new session when its replica is asked: when the reply is over, any
+    /// of them may get the next request.
+    fn begin_session(&mut self, asked: &Asked) {
+        let Some(key) = self.prepared.target.new_session.take() else { return };
+        let route = &self.prepared.route;
+        let Some(sessions) = route.sessions.as_ref() else { return };
+        // A session is of the model that the client named.
+        if self.prepared.fell_back_from().is_some() {
+            return;
+        }
+        let replica = Candidate::identity_of(&asked.replica.spec().name);
+        if let Some(home) = sessions.begun(key, replica, wake::now()) {
+            let route = || route.spec.name.clone();
+            let outbox = &self.worker.gateway.home_outbox;
+            outbox.push(|| HomeNews::Session { route: route(), key, home });
+        }
+    }
+
     /// Takes a reply that began. Returns it unless a better one is sought.
     fn take_reply(
         &mut self,
         asked: Asked,
-        (reply, reader): (Response<UpstreamBody>, Option<Box<WholeReader>>),
+        (reply, reader): JudgedReply,
         journey: &mut Journey,
         record: &mut RequestRecord,
     ) -> Option<Dispatched> {
@@ -370,21 +411,49 @@ impl Dispatch<'_> {
         // Only now: a client's bad upload is no fault of the replica.
         asked.observer.failed(failed);
         self.interim.failure = Some(failed.error.to_gateway_error(name.as_str()));
-        let event = Event::Failed {
-            safety: failed.error.retry_safety(),
-            is_fault: failed.fault().is_some(),
-            was_kept: failed.was_kept,
-            can_repeat: !self.prepared.body.is_gone(),
-            is_death: failed.error.is_death(),
+        let can_repeat = !self.prepared.body.is_gone();
+        let event = match failed.error {
+            AttemptError::NoModel => Event::LacksModel { can_repeat },
+            _ => Event::Failed {
+                safety: failed.error.retry_safety(),
+                is_fault: failed.fault().is_some(),
+                was_kept: failed.was_kept,
+                can_repeat,
+                is_death: failed.error.is_death(),
+            },
         };
         self.tell(journey, event);
         self.prepared.deaths = journey.deaths();
     }
 
-    /// Returns how the replies of an attempt are judged; `None` on routes whose bodies are not read.
-    fn judging(&self, asked: &Asked) -> Option<Judging> {
-        self.prepared.flavour.is_read().then(|| Judging {
-            api: ReplyApi::of_path(self.head.uri.path()),
+    /// Judges the reply of an attempt, and asks again without usage options that it refuses.
+    pub(super) async fn judged(
+        &mut self,
+        reply: Result<Response<UpstreamBody>, FailedAttempt>,
+        asked: &mut Asked,
+    ) -> Result<JudgedReply, FailedAttempt> {
+        let reply = match reply? {
+            // Boxed, since few requests need its room.
+            refusal if asked.may_refuse_usage(&refusal) => {
+                Box::pin(self.ask_for_less_usage(asked, refusal)).await?
+            }
+            reply => reply,
+        };
+        match self.judging(asked) {
+            Some(judging) => judge(reply, judging)
+                .await
+                .map_err(|error| FailedAttempt { error, was_kept: false }),
+            None => Ok((reply, None)),
+        }
+    }
+
+    /// Returns how the replies of an attempt are judged; `None` on routes whose replies are unknown.
+    fn judging(&self, asked: &Asked) -> Option<Judging<'_>> {
+        let Prepared { flavour, inquiry, .. } = &*self.prepared;
+        (*flavour != Flavour::Raw).then(|| Judging {
+            is_call: *flavour == Flavour::Grpc,
+            api: flavour.is_read().then(|| ReplyApi::of_path(self.head.uri.path())),
+            model: inquiry.model.as_ref(),
             is_known: asked.replica.spec().usage_reports != UsageReports::None,
             first_byte: self.prepared.route.spec.timeouts.first_byte,
             idle: self.prepared.route.spec.timeouts.idle,
@@ -400,13 +469,29 @@ impl Dispatch<'_> {
     ) -> Result<Response<UpstreamBody>, FailedAttempt> {
         let (bounds, worker) = (self.bounds(connection), self.worker);
         let Asked { replica, observer, usage, .. } = asked;
-        let (replica, usage): (&Replica, UsageWish) = (replica, *usage);
-        let request = || {
-            let request = self.request(replica, usage)?;
-            observer.sent();
-            Some(request)
+        let mut sending = DispatchSending { dispatch: self, replica, observer, usage: *usage };
+        attempt(worker.pools(), replica, &mut sending, bounds).await
+    }
+
+    /// Returns true if another replica can serve the request now, here or in another region. Reads
+    /// the newest view, so call it when a replica fell silent and not for each request.
+    fn is_served_elsewhere(&self, replica: &Replica) -> bool {
+        let Prepared { inquiry, target, body, .. } = &*self.prepared;
+        if !matches!(body, RequestBody::Buffered(_)) || self.prepared.pinned.is_some() {
+            return false;
+        }
+        let gateway = &self.worker.gateway;
+        let model = inquiry.model.as_ref();
+        let is_served_away = || {
+            let regions = gateway.regions();
+            inquiry.hop == 0 && model.is_some_and(|it| regions.serve(it, &inquiry.residency))
         };
-        attempt(worker.pools(), replica, request, bounds).await
+        let view = gateway.view();
+        let route = view.route_again(&self.prepared.route);
+        let group = route
+            .as_ref()
+            .and_then(|route| route.group_for(model, target.pin.as_ref()).ok().flatten());
+        group.is_some_and(|group| view.is_served_beside(group, replica)) || is_served_away()
     }
 
     pub(super) fn bounds(&self, connection: Connection) -> AttemptBounds {
@@ -443,6 +528,9 @@ impl Dispatch<'_> {
         self.name_session(&mut headers, replica);
         let traffic = self.prepared.traffic();
         let line = replica.line(traffic);
+        if replica.is_overflow() {
+            keep_for_hosted_api(&mut headers);
+        }
         address_to(&mut headers, replica, &line);
         let left = self.prepared.inquiry.deadline.remaining(wake::now());
         tell_time_left(&mut headers, left, traffic);
@@ -464,17 +552,43 @@ impl Dispatch<'_> {
     }
 }
 
+/// Request of a dispatch on its way to one replica.
+struct DispatchSending<'r, 'd> {
+    dispatch: &'r mut Dispatch<'d>,
+    replica: &'r Replica,
+    observer: &'r mut AttemptObserver,
+    usage: UsageWish,
+}
+
+impl Sending for DispatchSending<'_, '_> {
+    fn request(&mut self) -> Option<Request<OutboundBody>> {
+        let request = self.dispatch.request(self.replica, self.usage)?;
+        self.observer.sent();
+        Some(request)
+    }
+
+    fn is_served_elsewhere(&self) -> bool {
+        self.dispatch.is_served_elsewhere(self.replica)
+    }
+}
+
 /// Returns the URI: the path alone for HTTP/1.1; with scheme and authority for HTTP/2, which has no
 /// `Host`.
 fn uri(line: &UpstreamLine<'_>, path: &PathAndQuery) -> Uri {
     let mut parts = http::uri::Parts::default();
-    parts.path_and_query = Some(path.clone());
+    parts.path_and_query = Some(path_at(line, path));
     if line.kind != LineKind::Http1 {
         let scheme = if line.tls.is_some() { "https" } else { "http" };
         parts.scheme = scheme.parse().ok();
         parts.authority = line.authority.as_bytes().try_into().ok();
     }
     Uri::from_parts(parts).unwrap_or_default()
+}
+
+/// Returns the path at the replica, below its base path.
+pub(super) fn path_at(line: &UpstreamLine<'_>, path: &PathAndQuery) -> PathAndQuery {
+    let joined = line.base.and_then(|base| base.join(path.as_str()).try_into().ok());
+    joined.unwrap_or_else(|| path.clone())
 }
 
 fn status_class(reply: &Response<UpstreamBody>) -> StatusClass {

@@ -43,7 +43,14 @@ impl Dispatch<'_> {
             }
             Ending::Refused(refused) => refused_error(refused),
         };
-        Err(match self.retry_after(ending, journey) {
+        let retry_time = match ending {
+            // Clients that come again at once would find the replica as it is.
+            Ending::LastFailure if error.kind.is_lost_replica() => {
+                RetryTime::Spread { not_before: None }
+            }
+            ending => ending.retry_time(wake::now()),
+        };
+        Err(match self.retry_after(retry_time, journey) {
             Some(retry_after) => error.with_retry_after(retry_after),
             None => error,
         })
@@ -73,9 +80,9 @@ impl Dispatch<'_> {
     }
 
     /// Returns the time after which the client is told to come again; `None` if it is told none.
-    fn retry_after(&mut self, ending: Ending, journey: &Journey) -> Option<Duration> {
+    fn retry_after(&mut self, retry_time: RetryTime, journey: &Journey) -> Option<Duration> {
         let now = wake::now();
-        let (refusal, not_before) = match ending.retry_time(now) {
+        let (refusal, not_before) = match retry_time {
             RetryTime::Untold => return None,
             RetryTime::After(after) => return Some(after),
             RetryTime::Promised { refusal, not_before } => (Some(refusal), not_before),
@@ -90,7 +97,12 @@ impl Dispatch<'_> {
         let seconds = match refusal {
             None => queues.turn_away(&asking, &mut dice),
             Some(refusal) => {
-                let rate_per_s = |tokens| journey.expected_rate(self, tokens);
+                // Where an objective refuses, few places are promised, and none on a guess.
+                let reply_tokens = self.expected_reply_tokens();
+                let rate_per_s = |tokens| match refusal.is_by_objective() {
+                    true => journey.expected_rate(self, tokens),
+                    false => journey.foreseen_rate(self, tokens, reply_tokens),
+                };
                 queues.shed(&asking, Foreseen { refusal, rate_per_s }, &mut dice)
             }
         };

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
-use spillway_journey::{Decision as Judgement, Journey, ReplicaSight, Way};
+use spillway_journey::{Decision as Judgement, Journey, OverflowSight, ReplicaSight, Way};
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError};
 use spillway_route::{
     Attempt, Cost, Fit, Judged, Moment, Objection, Obstacle, PlanError, Reason, SpillCost, Weighed,
     plan_explained,
 };
-use spillway_types::{Prediction, TenantName};
+use spillway_types::{BlockHashes, Prediction, TenantName};
 
 use crate::request::dispatch::{Dispatch, Interim};
 use crate::request::response_cookies::begin_session;
@@ -48,6 +48,9 @@ pub struct ExplainRequest {
     pub tenant: Option<TenantName>,
     /// Address of the client; `None` for a client whose country is unknown.
     pub client: Option<IpAddr>,
+    /// True if who asks may learn what is cached of an isolated tenant's prompts: whether a prompt is, tells
+    /// whether the tenant has sent it.
+    pub sees_isolated: bool,
 }
 
 /// Place to which a request would go now, and the judgement of every other place.
@@ -79,6 +82,8 @@ pub struct Explanation {
     pub reason: &'static str,
     /// Milliseconds until a replica takes requests again, if all of them asked to be left alone.
     pub rests_ms: Option<u64>,
+    /// Overflow replica that would be asked in place of a refusal, or after some time of a wait.
+    pub overflow: Option<String>,
     /// Predicted times at the chosen replica.
     pub predicted: Option<Prediction>,
     /// Replicas of this region, the chosen one first and then by cost.
@@ -191,6 +196,9 @@ pub async fn explain(
     };
     let body = Full::new(request.body).map_err(BoxError::from).boxed_unsync();
     let mut prepared = prepare(around, &mut WireBody::Link(body), endpoint).await?;
+    if prepared.inquiry.is_isolated && !request.sees_isolated {
+        prepared.inquiry.prefix = BlockHashes::default();
+    }
     // Called for its effect on the plan: no reply carries a cookie here.
     drop(begin_session(gateway, &mut prepared, &head.headers));
     let tenant = tenant_key(&gateway.key_hasher, &prepared);
@@ -236,7 +244,17 @@ impl Dispatch<'_> {
         }
         explanation.mark_chosen();
         explanation.rest(judged.planned, journey.busy_until());
+        if !matches!(explanation.decision, Decision::Replica | Decision::Region) {
+            explanation.overflow = self.overflow_replica();
+        }
         explanation
+    }
+
+    /// Returns the overflow replica that would be asked first, whatever its caps.
+    fn overflow_replica(&self) -> Option<String> {
+        let mut candidates = OverflowSight::overflow(self)?.candidates().iter();
+        let found = candidates.find(|candidate| self.may_overflow_to(candidate.slot))?;
+        Some(self.view.replica(found.slot).spec().name.to_string())
     }
 
     /// Returns the judgement of each replica, in the turn that the next request will have.
@@ -276,6 +294,7 @@ impl Dispatch<'_> {
             chosen: None,
             reason: PlanError::NoReplica.name(),
             rests_ms: None,
+            overflow: None,
             predicted: None,
             candidates,
             candidates_left_out: 0,

@@ -15,12 +15,14 @@ use crate::request::record::RequestRecord;
 use spillway_request::gateway::Gateway;
 use spillway_upstream::affinity_moves::AffinityMove;
 use spillway_upstream::connection::LentBody;
+use spillway_upstream::home_news::HomeNews;
 use spillway_upstream::learning::Learning;
 use spillway_upstream::place::{Place, RegionPlace};
-use spillway_upstream::regions::Regions;
+use spillway_upstream::regions::{RegionCount, RegionCounts, Regions};
 use spillway_upstream::remote::{
     Destination, Forwarded, GuestTerms, RefusedFor, RemoteError, RemoteReply,
 };
+use spillway_upstream::shared_region_circuit_breaker::SharedRegionCircuitBreaker;
 use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::wake;
 use spillway_upstream::wire_body::{BoxError, LinkBody};
@@ -38,10 +40,8 @@ impl Dispatch<'_> {
         record: &mut RequestRecord,
     ) -> Option<Dispatched> {
         self.interim.queued_request = None;
-        let model = self.prepared.inquiry.model.as_ref();
-        let breaker =
-            self.regions.breaker(&region).filter(|breaker| breaker.pass()).map(Arc::clone);
-        let (Some(count), Some(breaker)) = (self.regions.count(&region, model), breaker) else {
+        let is_own = self.is_own(&region);
+        let Some((count, breaker)) = self.pass(&region) else {
             let event = self.region_failed(RegionFailure::Closed);
             self.tell(journey, event);
             return None;
@@ -49,7 +49,7 @@ impl Dispatch<'_> {
         let failure = match self.forward(&self.destination(&region)).await {
             Ok(RemoteReply { node, response }) => {
                 record.forwarded(&region);
-                if response.status().is_success() {
+                if response.status().is_success() && !is_own {
                     self.note_conversation(&region);
                 }
                 // Places taken elsewhere shorten this node's queue, too: less urgent requests may
@@ -87,6 +87,21 @@ impl Dispatch<'_> {
         None
     }
 
+    fn is_own(&self, region: &RegionName) -> bool {
+        region.as_str() == self.worker.gateway.config.region
+    }
+
+    /// Returns the count of a request to a region and the breaker that let it pass; `None` if it may not
+    /// go there. For the node of the own region that has a stored response they are its own.
+    fn pass(&self, region: &RegionName) -> Option<(RegionCount, Arc<SharedRegionCircuitBreaker>)> {
+        if self.is_own(region) {
+            return Some((RegionCounts::alone(), Arc::default()));
+        }
+        let breaker = self.regions.breaker(region).filter(|breaker| breaker.pass())?;
+        let count = self.regions.count(region, self.prepared.inquiry.model.as_ref())?;
+        Some((count, Arc::clone(breaker)))
+    }
+
     fn region_failed(&self, failure: RegionFailure) -> Event {
         Event::RegionFailed { failure, can_repeat: !self.prepared.body.is_gone() }
     }
@@ -105,6 +120,10 @@ impl Dispatch<'_> {
             gateway.counters.affinity_moves.count(AffinityMove::ConversationToRegion);
         }
         gateway.conversations.served(chain, region);
+        if let Some(block) = chain.last().copied() {
+            let region = Some(region.clone());
+            gateway.home_outbox.push(|| HomeNews::Conversation { block, region });
+        }
         if !chain.is_empty() && self.prepared.route.spec.policy.reads_caches() {
             let chain = self.prepared.inquiry.prefix.clone();
             self.worker.teach(Learning::Forwarded { region: region.clone(), chain });
@@ -128,7 +147,7 @@ impl Dispatch<'_> {
         let forwarding = timeout(bound, remote.forward(destination, request));
         let reply = tokio::select! {
             reply = forwarding => reply,
-            () = lost(&self.worker.gateway, &destination.region) => Ok(Err(RemoteError::Lost)),
+            () = lost(&self.worker.gateway, destination) => Ok(Err(RemoteError::Lost)),
         };
         // A body that the other node never asked for can still serve another attempt.
         let returned = lender.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -168,16 +187,25 @@ impl Dispatch<'_> {
             residency: residency.clone(),
             usage: self.prepared.usage,
             deaths: self.prepared.deaths,
+            named: self.prepared.stored_for.clone().filter(|named| Some(named) != model.as_ref()),
         }
     }
 }
 
-/// Waits until the region is out of reach for longer than a short cut of the network takes.
-async fn lost(gateway: &Gateway, region: &RegionName) {
+/// Waits until the region is out of reach for longer than a short cut of the network takes; of the own
+/// region, the node.
+async fn lost(gateway: &Gateway, to: &Destination) {
+    let is_reachable = || {
+        let own = to.node.as_ref().filter(|_| to.region.as_str() == gateway.config.region);
+        match own {
+            Some(node) => gateway.remote().is_some_and(|remote| remote.is_alive(node)),
+            None => gateway.regions().is_reachable(&to.region),
+        }
+    };
     let mut looks_lost = 0;
     while looks_lost < LOST_LOOKS {
         sleep(SOURCE_LOOK).await;
-        looks_lost = if gateway.regions().is_reachable(region) { 0 } else { looks_lost + 1 };
+        looks_lost = if is_reachable() { 0 } else { looks_lost + 1 };
     }
 }
 

@@ -20,9 +20,12 @@ use spillway_front::access::{AccessMode, AccessSwitch};
 use spillway_front::client::ConnectionFacts;
 use spillway_request::gateway::Gateway;
 use spillway_request::headers::RequestIdentity;
+use spillway_upstream::connection::Traffic;
+use spillway_upstream::knowledge::Cached;
 use spillway_upstream::pending_guests::PendingGuest;
 use spillway_upstream::regions::Regions;
 use spillway_upstream::remote::GuestTerms;
+use spillway_upstream::view::{Route, View};
 use spillway_upstream::wait_queues::{Asking, WaitKey};
 use spillway_upstream::wire_body::{BoxError, LinkBody, WireBody};
 
@@ -70,13 +73,27 @@ pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> GuestA
     }
     // Without a model, e.g. for a stored response, no other region can serve the request.
     let Some(model) = &terms.model else { return GuestAnswer::Welcome(None) };
-    let mut own = own_region(gateway, &regions, path, model, terms.priority);
+    let view = gateway.view();
+    let route = route_of(&view, path, model);
+    let mut own = own_region(gateway, &regions, &view, (route, model), (terms.priority, true));
     let (coming, before) = regions.own.get(model).map(|own| own.coming.welcome()).unzip();
     own.add_guests(before.unwrap_or(0), gateway.guests());
     match admit_guest(&own, &regions.terms) {
         Guest::Welcome => GuestAnswer::Welcome(coming),
-        Guest::Refused { wait_ms } => GuestAnswer::Busy { wait_ms },
+        Guest::Refused { wait_ms, lack } => {
+            let group = route.and_then(|route| route.group(Some(model)));
+            for candidate in group.map(|group| group.group.candidates()).unwrap_or_default() {
+                let limiter = view.replica(candidate.slot).concurrency();
+                lack.into_iter().for_each(|lack| limiter.note_guest_lack(lack));
+            }
+            GuestAnswer::Busy { wait_ms }
+        }
     }
+}
+
+fn route_of<'v>(view: &'v View, path: &str, model: &ModelName) -> Option<&'v Route> {
+    let prefixed = view.prefixed_route(path);
+    prefixed.or_else(|| view.route_of_model(Some(model))).map(AsRef::as_ref)
 }
 
 fn is_outside_residency(
@@ -101,40 +118,36 @@ fn is_outside_residency(
 #[must_use]
 pub fn shed_state_of(gateway: &Gateway, model: &ModelName) -> ShedState {
     let regions = gateway.regions();
-    shed_state(&own_region(gateway, &regions, "", model, FIRST_CLASS), &regions.terms)
+    let view = gateway.view();
+    let of = (route_of(&view, "", model), model);
+    // Their pace changes faster than others hear of it.
+    shed_state(&own_region(gateway, &regions, &view, of, (FIRST_CLASS, false)), &regions.terms)
 }
 
 fn own_region(
     gateway: &Gateway,
     regions: &Regions,
-    path: &str,
-    model: &ModelName,
-    priority: u8,
+    view: &View,
+    (route, model): (Option<&Route>, &ModelName),
+    (priority, is_guest): (u8, bool),
 ) -> OwnRegion {
-    let view = gateway.view();
-    let prefixed = view.prefixed_route(path);
-    let route = prefixed.or_else(|| view.route_of_model(Some(model)));
     let group = route.and_then(|route| route.group(Some(model)));
     let asker = Asker { priority, weight: 1, ..Asker::default() };
     let key = WaitKey::of(route.map_or(&NO_ROUTE, |route| &route.spec.name), model);
     let limits = route.map(|route| route.spec.queue.limits).unwrap_or_default();
     let waiting = gateway.waiting.before(&Asking { key, limits, asker }, |_| None);
-    regions.own(
-        model,
-        (
-            &view,
-            group,
-            Room {
-                can_wait: limits.count_max > 0,
-                is_past_guesses: false,
-                kept: None,
-                first: None,
-                tenant: None,
-                half_blocks: 0,
-            },
-        ),
-        waiting,
-    )
+    let room = Room {
+        can_wait: limits.count_max > 0,
+        is_guest,
+        is_past_guesses: false,
+        kept: None,
+        first: None,
+        adapter: None,
+        tenant: None,
+        half_blocks: 0,
+    };
+    let loads = view.loads(Cached::NOTHING, room, Traffic::Http);
+    regions.own(model, (group, &loads), waiting)
 }
 
 /// Wrapper that counts a guest until its reply has ended.

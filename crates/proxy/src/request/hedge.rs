@@ -14,10 +14,11 @@ use tokio::select;
 use tokio::time::{sleep_until, timeout};
 
 use crate::request::asked::Asked;
+use crate::request::attempt_observer::AttemptObserver;
 use crate::request::dispatch::Dispatch;
 use crate::request::record::RequestRecord;
 use crate::worker::Worker;
-use spillway_upstream::connection::{AttemptBounds, FailedAttempt, OutboundBody, attempt};
+use spillway_upstream::connection::{AttemptBounds, FailedAttempt, OutboundBody, Sending, attempt};
 use spillway_upstream::group_memory::GroupMemory;
 use spillway_upstream::hedging::Hedges;
 use spillway_upstream::upstream_body::UpstreamBody;
@@ -155,17 +156,32 @@ async fn run(
     bounds: AttemptBounds,
 ) -> Done {
     let Asked { replica, observer, .. } = &mut asked;
-    let request = || {
-        let request = request?;
-        observer.sent();
-        Some(request)
-    };
+    let mut sending = HedgeSending { request, observer };
     let asked_at = Instant::now();
-    let result = match attempt(worker.pools(), replica, request, bounds).await {
+    let result = match attempt(worker.pools(), replica, &mut sending, bounds).await {
         Ok(reply) => Ok(begun(reply, asked_at, bounds).await),
         Err(failed) => Err(failed),
     };
     (asked, result)
+}
+
+/// Request that is sent to two replicas.
+struct HedgeSending<'r> {
+    request: Option<Request<OutboundBody>>,
+    observer: &'r mut AttemptObserver,
+}
+
+impl Sending for HedgeSending<'_> {
+    fn request(&mut self) -> Option<Request<OutboundBody>> {
+        let request = self.request.take()?;
+        self.observer.sent();
+        Some(request)
+    }
+
+    fn is_served_elsewhere(&self) -> bool {
+        // A second replica is asked beside a silent one, if there is one: neither is given up.
+        false
+    }
 }
 
 /// Waits for the first piece of a reply: many servers send the head of a stream before they have

@@ -15,6 +15,7 @@ pub(crate) mod fuzz;
 mod grpc_reply;
 mod guest;
 mod hedge;
+mod overflow;
 mod queue;
 mod record;
 mod redirect;

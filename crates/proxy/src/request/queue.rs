@@ -12,6 +12,7 @@ use crate::request::dispatch::Dispatch;
 use spillway_upstream::connection::RequestBody;
 use spillway_upstream::wait_queues::{Asking, Patience, QueuedEnd, WaitKey};
 use spillway_upstream::wake;
+use spillway_usage::ReplyKind;
 
 /// Bytes of a body by which a repeated request is recognized: more would cost time that is short
 /// then.
@@ -157,6 +158,18 @@ pub(super) fn whose(client: IpAddr) -> [u8; 9] {
         }
     }
     whose
+}
+
+impl Dispatch<'_> {
+    /// Returns the tokens that the reply is expected to have; 0 where no text is generated.
+    pub(super) fn expected_reply_tokens(&self) -> u32 {
+        if self.prepared.cost.request_tokens().reply != ReplyKind::Text {
+            return 0;
+        }
+        let inquiry = &self.prepared.inquiry;
+        let usual = inquiry.whole_tokens.unwrap_or(OUTPUT_TOKENS);
+        inquiry.output_tokens_max.map_or(usual, |most| most.min(usual))
+    }
 }
 
 /// Estimates the tokens that a request takes, prompt and reply together.

@@ -185,6 +185,11 @@ impl RequestRecord {
         });
     }
 
+    /// Notes that an overflow replica is asked, since no replica of one's own can serve the request.
+    pub(crate) fn overflowed(&mut self, reason: &'static str) {
+        self.edit(|outcome| outcome.overflow = Some(reason));
+    }
+
     /// Notes that the hedging replica serves the request; it was asked at `asked_at`.
     pub(crate) fn hedge_won(&mut self, replica: &ReplicaName, chosen: &Attempt, asked_at: Instant) {
         self.asked_at = Some(asked_at);

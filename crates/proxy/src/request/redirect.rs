@@ -8,8 +8,9 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Response, StatusCode};
 use spillway_protocol::{ErrorKind, GatewayError, own_target};
+use spillway_types::BasePath;
 
-use crate::request::dispatch::Dispatched;
+use crate::request::dispatch::{Dispatched, path_at};
 use spillway_request::headers::X_FORWARDED_HOST;
 use spillway_request::path::Prefixes;
 use spillway_request::prepared::Prepared;
@@ -21,6 +22,8 @@ static REFRESH: HeaderName = HeaderName::from_static("refresh");
 struct ReplyOrigin<'a> {
     /// Path prefixes of the route here and at the replica; `None` if paths are the same.
     prefixes: Option<Prefixes<'a>>,
+    /// Path below which the server has its API; `None` for the root.
+    base: Option<&'a BasePath>,
     /// Path that was requested there.
     path: &'a PathAndQuery,
     /// Hosts by which the server may refer to itself: its address, and the host that the client
@@ -39,16 +42,19 @@ pub(super) fn confine_reply(
     asked: &Parts,
 ) -> Result<(), GatewayError> {
     let line = dispatched.place.replica().map(|replica| replica.line(prepared.traffic()));
+    // Without a base path nothing is copied.
+    let joined = line.as_ref().and_then(|line| line.base.map(|_| path_at(line, &prepared.path)));
     let source = match &line {
         Some(line) => ReplyOrigin {
             prefixes: Prefixes::of(&prepared.route.spec),
-            path: &prepared.path,
+            base: line.base,
+            path: joined.as_ref().unwrap_or(&prepared.path),
             hosts: [Some(line.authority), asked.headers.get(&X_FORWARDED_HOST)],
         },
         // The other node has already rewritten references to its client's paths.
         None => {
             let Some(path) = asked.uri.path_and_query() else { return Ok(()) };
-            ReplyOrigin { prefixes: None, path, hosts: [None, None] }
+            ReplyOrigin { prefixes: None, base: None, path, hosts: [None, None] }
         }
     };
     confine(&mut dispatched.reply, source)
@@ -109,6 +115,10 @@ impl ReplyOrigin<'_> {
         let target = own_target(reference, self.path, |authority, scheme| {
             self.hosts.iter().flatten().any(|host| is_same(host, authority, scheme))
         })?;
+        let target = match self.base {
+            Some(base) => base.strip(&target)?,
+            None => target,
+        };
         match self.prefixes {
             Some(prefixes) => prefixes.client_path(&target),
             None => Some(target),

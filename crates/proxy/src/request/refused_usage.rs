@@ -63,7 +63,7 @@ impl Dispatch<'_> {
             };
             if let Some(connection) = refusal.body_mut().take_connection() {
                 // A connection with a reply that was not read to its end is closed by its pool.
-                asked.replica.pool(self.worker.id).put(connection, wake::now());
+                asked.replica.keep(self.worker.id, connection, wake::now());
             }
             asked.usage = self.prepared.beyond_client(|_| accepted.wish());
             let reply = self.attempt(asked, Connection::KeptOrNew).await?;

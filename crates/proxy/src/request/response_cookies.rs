@@ -8,9 +8,11 @@ use spillway_route::Candidate;
 use spillway_request::gateway::Gateway;
 use spillway_request::prepared::Prepared;
 use spillway_upstream::affinity_moves::AffinityMove;
+use spillway_upstream::home_news::HomeNews;
 use spillway_upstream::place::Place;
-use spillway_upstream::session::{Session, region_identity};
+use spillway_upstream::session::{Session, SessionChange, SessionPlace, region_identity};
 use spillway_upstream::view::View;
+use spillway_upstream::wake;
 
 static ARM: HeaderName = HeaderName::from_static("x-spillway-arm");
 static MODEL: HeaderName = HeaderName::from_static("x-spillway-model");
@@ -39,7 +41,8 @@ pub(crate) fn begin_session(
         let mut others = regions.others.iter();
         others.find(|other| region_identity(&other.name) == place)
     };
-    let session = sessions.find(headers, model, &gateway.key_hasher, |place| {
+    let whose = (model, prepared.inquiry.tenant.as_ref());
+    let session = sessions.find(headers, whose, &gateway.key_hasher, |place| {
         let candidates = group.map(|group| group.group.candidates()).unwrap_or_default();
         candidates.iter().any(|candidate| candidate.identity == place) || region(place).is_some()
     });
@@ -47,6 +50,7 @@ pub(crate) fn begin_session(
         Some(other) => prepared.target.session_region = Some(other.name.clone()),
         None => prepared.inquiry.session = session.place,
     }
+    prepared.target.new_session = sessions.new_key(&session);
     Some(session)
 }
 
@@ -75,23 +79,35 @@ impl ResponseCookies {
             let arm = chosen.arm.arm.as_str();
             cookies.cookie(&sticky.name, arm, sticky.max_age, is_secure);
         }
+        // A session goes on at a replica of one's own.
+        let is_overflow = place.replica().is_some_and(|replica| replica.is_overflow());
         if let (Some(session), Some(sessions)) = (session, &prepared.route.sessions)
             && starts_session(prepared, status)
+            && !is_overflow
         {
-            let identity = match place {
-                Place::Replica(lease) => Candidate::identity_of(&lease.replica().spec().name),
-                Place::Region(place) => region_identity(&place.region),
+            let served = match place {
+                Place::Replica(lease) => {
+                    SessionPlace::Replica(Candidate::identity_of(&lease.replica().spec().name))
+                }
+                Place::Region(place) => SessionPlace::Region(region_identity(&place.region)),
             };
-            if sessions
-                .moves(session, identity, |known| serves_others(&gateway.view(), prepared, known))
-            {
+            let serves_others = |known| serves_others(&gateway.view(), prepared, known);
+            // The node that sent a guest counts a move to another region.
+            let is_counted = prepared.inquiry.hop == 0 || prepared.target.session_region.is_none();
+            if is_counted && sessions.moves(session, served.identity(), serves_others) {
                 gateway.counters.affinity_moves.count(match place {
                     Place::Replica(_) => AffinityMove::SessionToReplica,
                     Place::Region(_) => AffinityMove::SessionToRegion,
                 });
             }
-            if let Some(new) = sessions.replied(session, identity, beyond) {
-                cookies.cookie(new.name, &new.value, new.max_age, is_secure);
+            match sessions.replied(session, served, beyond, wake::now()) {
+                Some(SessionChange::Cookie(new)) => {
+                    cookies.cookie(new.name, &new.value, new.max_age, is_secure);
+                }
+                Some(SessionChange::Home(key, home)) => gateway.home_outbox.push(|| {
+                    HomeNews::Session { route: prepared.route.spec.name.clone(), key, home }
+                }),
+                None => {}
             }
         }
         cookies

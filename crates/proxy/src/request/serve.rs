@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -12,7 +12,7 @@ use http::{
 };
 use http_body::Body;
 use hyper::body::Incoming;
-use spillway_protocol::grpc::reply_fault;
+use spillway_protocol::grpc::{GrpcMethod, reply_fault};
 use spillway_protocol::{
     CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID, RETRY_DELAY, ReplyApi,
     SHED_REASON, is_messages,
@@ -34,7 +34,8 @@ use crate::request::response_headers;
 use crate::request::tenant::tenant_key;
 use crate::worker::Worker;
 use spillway_front::access::{AccessMode, Grant};
-use spillway_front::client::ConnectionFacts;
+use spillway_front::client::{ConnectionFacts, add_date};
+use spillway_request::cors::SEC_FETCH_SITE;
 use spillway_request::flavour::Flavour;
 use spillway_request::grpc;
 use spillway_request::head::{METHODS, check_guest_head, check_head};
@@ -43,7 +44,7 @@ use spillway_request::headers::{
     remove_engine_headers,
 };
 use spillway_request::intake::discard;
-use spillway_request::local::local_answer;
+use spillway_request::local::{LocalAnswer, is_listed, local_answer};
 use spillway_request::methods::allowed_methods;
 use spillway_request::prepare::prepare;
 use spillway_request::prepared::Prepared;
@@ -63,9 +64,10 @@ const SPREAD_S_MAX: u64 = 2;
 const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Errors after which another region may still serve the request: no replica has it.
-const MAY_DO_BETTER: [ErrorKind; 5] = [
+const MAY_DO_BETTER: [ErrorKind; 6] = [
     ErrorKind::Overloaded,
     ErrorKind::NoReplica,
+    ErrorKind::NodeShortage,
     ErrorKind::ReplicaConnect,
     ErrorKind::ModelNotFound,
     ErrorKind::RouteNotFound,
@@ -93,9 +95,13 @@ pub(crate) async fn serve(
     {
         // A preflight carries no key, and needs no replica.
         RequestRecord::new(worker, client).answered(told.status().as_u16());
-        return Ok(told.map(ReplyBody::full));
+        let mut told = told.map(ReplyBody::full);
+        add_date(told.headers_mut(), SystemTime::now());
+        return Ok(told);
     }
-    let exchange = Exchange { pump: Some(pump), ..Exchange::new(worker, client, dice, None) };
+    let is_of_browser = origin.is_some() || request.headers().contains_key(&SEC_FETCH_SITE);
+    let exchange =
+        Exchange { pump: Some(pump), is_of_browser, ..Exchange::new(worker, client, dice, None) };
     let mut response = match exchange.run(request, &identity).await {
         Ok(response) => response,
         // Only guests are sent elsewhere.
@@ -118,6 +124,7 @@ pub(crate) async fn serve(
     }
     response_headers::tell_control_age(&gateway, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID.clone(), identity.request_id);
+    add_date(response.headers_mut(), SystemTime::now());
     Ok(response)
 }
 
@@ -135,6 +142,8 @@ pub(super) struct Exchange {
     dice: fastrand::Rng,
     /// Terms of the node that forwarded the request; `None` for a client's own request.
     guest: Option<GuestTerms>,
+    /// True if a browser sent the request for a web page.
+    is_of_browser: bool,
     /// Share of a guest in the count of guests without a place.
     pub(super) coming: Option<PendingGuest>,
     /// Pump that continues the reply while its client takes nothing; `None` for a guest, whose
@@ -156,7 +165,9 @@ impl Exchange {
         dice: fastrand::Rng,
         guest: Option<GuestTerms>,
     ) -> Self {
-        Self { view: worker.gateway.view(), worker, client, dice, guest, coming: None, pump: None }
+        let view = worker.gateway.view();
+        let is_of_browser = false;
+        Self { view, worker, client, dice, guest, is_of_browser, coming: None, pump: None }
     }
 
     /// Serves the request.
@@ -203,7 +214,7 @@ impl Exchange {
         let endpoint = if is_routed { Endpoint::Other } else { endpoint };
         let protocol = protocol_of(prefixed.map(|route| route.spec.protocol), call, &path);
         record.asked_for(operation(endpoint, protocol));
-        let grant = match self.admit(&head, endpoint, prefixed.is_some()) {
+        let grant = match self.admitted(&head, endpoint, prefixed.is_some()).await {
             Ok(grant) => grant,
             Err(error) => return Ok(refuse(&error, protocol, endpoint, record)),
         };
@@ -217,7 +228,7 @@ impl Exchange {
                 let reply = grpc_reply::answer(gateway, &self.view, asked, body.take(), record);
                 return Ok(reply.await);
             }
-            match local_answer(gateway, &self.view, &grant, &head.method, endpoint) {
+            match self.answer_here(&grant, &head.method, endpoint).await {
                 Some(Ok(local)) => {
                     if local.is_health {
                         record.forget();
@@ -230,8 +241,7 @@ impl Exchange {
             }
         }
         // After the local answers: health checks must be answered even when memory is full.
-        if !self.worker.gateway.memory().admits_request() {
-            let error = shed_error(ShedReason::Memory);
+        if let Err(error) = self.check_room(&head) {
             return self.refused(error, protocol, endpoint, record);
         }
         let grant = self.located(grant, &head.headers);
@@ -249,6 +259,9 @@ impl Exchange {
             Ok(prepared) => prepared,
             Err(error) => return self.refused(error, protocol, endpoint, record),
         };
+        if let Some(newer) = prepared.target.newer_view.take() {
+            self.view = newer;
+        }
         prepared.target.coming = self.coming.take();
         // Found before the reply takes `prepared` along; read after the charge, so that it counts.
         let limited = self.limited(&grant, &prepared);
@@ -261,6 +274,30 @@ impl Exchange {
             Err(error) => self.refused(error, protocol, endpoint, record),
         };
         self.with_rates(reply, limited)
+    }
+
+    /// Answers an endpoint that needs no replica; `None` for all others. For an unknown model the
+    /// replicas are asked again.
+    async fn answer_here(
+        &mut self,
+        grant: &Grant,
+        method: &Method,
+        endpoint: Endpoint<'_>,
+    ) -> Option<Result<LocalAnswer, GatewayError>> {
+        let gateway = &self.worker.gateway;
+        let answer = local_answer(gateway, &self.view, grant, method, endpoint);
+        let Endpoint::ModelById { model } = endpoint else { return answer };
+        let is_unknown =
+            matches!(&answer, Some(Err(error)) if error.kind == ErrorKind::ModelNotFound);
+        if !is_unknown || self.guest.is_some() {
+            return answer;
+        }
+        let find = |view: Arc<View>| is_listed(&view, model).then_some(view);
+        if let Some(newer) = Box::pin(gateway.look_again(find)).await {
+            self.view = newer;
+            return local_answer(gateway, &self.view, grant, method, endpoint);
+        }
+        answer
     }
 
     /// Returns the rate limits to tell the client; `None` for a guest, whose own node does that.
@@ -306,6 +343,52 @@ impl Exchange {
             AccessMode::Keys => authenticator.admit(headers),
             AccessMode::Headers => authenticator.believe(headers, self.client.is_trusted()),
         }
+    }
+
+    /// Authenticates the request like [`Self::admit`]. A key that is unknown here is waited for a moment.
+    /// Notes who asks if the node is ready.
+    async fn admitted(
+        &self,
+        head: &Parts,
+        endpoint: Endpoint<'_>,
+        is_routed: bool,
+    ) -> Result<Arc<Grant>, GatewayError> {
+        if !is_routed && asks_readiness(endpoint) {
+            let polls = self.worker.gateway.readiness_polls();
+            polls.note(self.client.address, Instant::now());
+        }
+        match self.admit(head, endpoint, is_routed) {
+            Ok(grant) => Ok(grant),
+            // Boxed, since few requests need its room.
+            Err(error) => Box::pin(self.admit_soon(head, error)).await,
+        }
+    }
+
+    /// Returns the grant of a key that this node does not know yet, once it does: another node may
+    /// have made it a moment ago.
+    async fn admit_soon(
+        &self,
+        head: &Parts,
+        error: GatewayError,
+    ) -> Result<Arc<Grant>, GatewayError> {
+        let is_key = self.guest.is_none() && self.client.access.mode() == AccessMode::Keys;
+        if !is_key || error.kind != ErrorKind::KeyInvalid {
+            return Err(error);
+        }
+        let (headers, client) = (&head.headers, self.client_address(&head.headers));
+        let admitted = self.worker.gateway.authenticator.admit_soon(headers, client).await;
+        admitted.unwrap_or(Err(error))
+    }
+
+    /// Checks that a replica may work for the request: no web page of another origin sent it to a
+    /// listener without keys, and the node has memory left.
+    fn check_room(&self, head: &Parts) -> Result<(), GatewayError> {
+        let gateway = &self.worker.gateway;
+        // A key is what no page can send without asking first.
+        if self.is_of_browser && self.client.access.mode() == AccessMode::None {
+            gateway.cors().check_page(head)?;
+        }
+        if gateway.memory().admits_request() { Ok(()) } else { Err(shed_error(ShedReason::Memory)) }
     }
 
     /// Returns the client's address, as the most trusted source gives it.
@@ -612,4 +695,15 @@ fn challenge(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::KeyInvalid => Some("Bearer realm=\"spillway\", error=\"invalid_token\""),
         _ => None,
     }
+}
+
+/// Returns true for an endpoint by which load balancers and other checkers learn if the node is ready.
+fn asks_readiness(endpoint: Endpoint<'_>) -> bool {
+    matches!(
+        endpoint,
+        Endpoint::Readyz
+            | Endpoint::V2Ready
+            | Endpoint::Steering
+            | Endpoint::Grpc(GrpcMethod::ServerReady | GrpcMethod::HealthCheck)
+    )
 }

@@ -32,6 +32,7 @@ impl RequestSight for Dispatch<'_> {
             reads_caches: spec.policy.reads_caches(),
             queue_count_max: spec.queue.limits.count_max,
             wait_ms_max: spec.queue.limits.wait_ms_max,
+            start_wait_ms: spec.queue.start_wait_ms,
             slo: spec.queue.slo,
             degraded_below_permille: spec.queue.degraded_below_permille,
         }
@@ -90,8 +91,10 @@ impl ReplicaSight for Dispatch<'_> {
         Some(ReplicaGroup {
             group: &group.group,
             next: group.next.as_ref(),
+            is_out: group.is_out(),
             busy_until: group.busy_until,
             healthy_permille: group.healthy_permille,
+            adapter: group.adapter,
         })
     }
 
@@ -100,7 +103,7 @@ impl ReplicaSight for Dispatch<'_> {
             true => self.worker.gateway.knowledge().look_up(&self.prepared.inquiry),
             false => Cached::NOTHING,
         };
-        self.view.loads(cached, room)
+        self.view.loads(cached, room, self.prepared.traffic())
     }
 
     fn signals(&self, slot: ReplicaSlot) -> Signals {
@@ -163,7 +166,8 @@ impl RegionSight for Dispatch<'_> {
     fn own(&self, model: &ModelName, room: Room, waiting: Waiting) -> OwnRegion {
         let pin = self.prepared.target.pin.as_ref();
         let group = self.prepared.route.group_for(Some(model), pin).ok().flatten();
-        self.regions.own(model, (&self.view, group, room), waiting)
+        let loads = ReplicaSight::loads(self, room, false);
+        self.regions.own(model, (group, &loads), waiting)
     }
 
     fn others(
@@ -180,8 +184,7 @@ impl RegionSight for Dispatch<'_> {
 
     fn may_serve(&self, region: &RegionName) -> bool {
         // Read again: the rules may have changed since the plan was made.
-        let regions = self.worker.gateway.regions();
-        regions.may_serve(region, &self.prepared.inquiry.residency)
+        self.worker.gateway.may_serve(region, &self.prepared.inquiry.residency)
     }
 
     fn only_region(&self) -> Option<&RegionName> {

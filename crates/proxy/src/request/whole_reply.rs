@@ -10,10 +10,12 @@ use bytes::{Bytes, BytesMut};
 use http::{Response, StatusCode};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
+use spillway_protocol::grpc::status_lacks_model;
 use spillway_protocol::{
-    EngineTrouble, ReplyApi, ReplyVerdict, WholeReader, engine_trouble_in, is_encoded,
+    EngineTrouble, ReplyApi, ReplyVerdict, WholeReader, engine_trouble_in, is_encoded, lacks_model,
 };
 use spillway_request::headers::is_event_stream;
+use spillway_types::ModelName;
 use spillway_upstream::connection::AttemptError;
 use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::wake;
@@ -27,9 +29,13 @@ pub(super) type GoodReply = (Response<UpstreamBody>, Option<Box<WholeReader>>);
 
 /// How the replies of an attempt are judged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Judging {
-    /// API of the request.
-    pub(super) api: ReplyApi,
+pub(super) struct Judging<'a> {
+    /// API of the request; `None` if its answers are not read.
+    pub(super) api: Option<ReplyApi>,
+    /// True for a gRPC call.
+    pub(super) is_call: bool,
+    /// Model of the request.
+    pub(super) model: Option<&'a ModelName>,
     /// True if the engine is known to give a reason for the end of each answer.
     pub(super) is_known: bool,
     /// Longest time until the first byte of the body: after it the reply has not begun.
@@ -43,10 +49,12 @@ pub(super) struct Judging {
 /// Kinds of replies that are judged as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Judged {
-    /// An answer, which may be cut short.
-    Answer,
+    /// An answer of this API, which may be cut short.
+    Answer(ReplyApi),
     /// An error of the server, which may be about the engine itself.
     ServerError,
+    /// An error of the request, which may be about its model.
+    RequestError,
 }
 
 /// Reads a reply that is short and whole, and judges it. Other replies pass unread.
@@ -55,26 +63,43 @@ enum Judged {
 /// Returns an error if the reply is no answer.
 pub(super) async fn judge(
     reply: Response<UpstreamBody>,
-    judging: Judging,
+    judging: Judging<'_>,
 ) -> Result<GoodReply, AttemptError> {
+    if judging.is_call {
+        let lacks = |model: &ModelName| status_lacks_model(reply.headers(), model.as_str());
+        return match judging.model.is_some_and(lacks) {
+            true => Err(AttemptError::NoModel),
+            false => Ok((reply, None)),
+        };
+    }
     let Some(judged) = judged(&reply, judging) else { return Ok((reply, None)) };
     let (head, mut body) = reply.into_parts();
     let held = read(&mut body, judging).await?;
     if !held.is_whole {
         return Ok((again(head, body, held), None));
     }
-    if judged == Judged::ServerError {
-        let trouble = engine_trouble_in(head.status.as_u16(), &held.bytes);
-        return match trouble {
-            Some(EngineTrouble::Dying) => Err(AttemptError::EngineDying),
-            Some(EngineTrouble::Draining) => Err(AttemptError::EngineDraining),
-            None => Ok((again(head, body, held), None)),
-        };
-    }
-    let mut reader = Box::new(WholeReader::new(judging.api));
+    let status = head.status.as_u16();
+    let api = match judged {
+        Judged::Answer(api) => api,
+        Judged::RequestError => {
+            let lacks = |model: &ModelName| lacks_model(status, &held.bytes, model.as_str());
+            return match judging.model.is_some_and(lacks) {
+                true => Err(AttemptError::NoModel),
+                false => Ok((again(head, body, held), None)),
+            };
+        }
+        Judged::ServerError => {
+            return match engine_trouble_in(status, &held.bytes) {
+                Some(EngineTrouble::Dying) => Err(AttemptError::EngineDying),
+                Some(EngineTrouble::Draining) => Err(AttemptError::EngineDraining),
+                None => Ok((again(head, body, held), None)),
+            };
+        }
+    };
+    let mut reader = Box::new(WholeReader::new(api));
     reader.push(&held.bytes);
     reader.finish();
-    match reader.facts().verdict(judging.api, judging.is_known) {
+    match reader.facts().verdict(api, judging.is_known) {
         ReplyVerdict::Aborted => Err(AttemptError::Aborted),
         ReplyVerdict::Unfinished | ReplyVerdict::Empty => Err(AttemptError::Unfinished),
         ReplyVerdict::Complete | ReplyVerdict::Failed(_) => {
@@ -84,7 +109,7 @@ pub(super) async fn judge(
 }
 
 /// Returns how a reply is judged; `None` if it passes unread.
-fn judged(reply: &Response<UpstreamBody>, judging: Judging) -> Option<Judged> {
+fn judged(reply: &Response<UpstreamBody>, judging: Judging<'_>) -> Option<Judged> {
     let headers = reply.headers();
     let length = reply.body().size_hint().exact();
     if length.is_some_and(|length| length == 0 || length > JUDGED_BYTES_MAX as u64)
@@ -94,11 +119,14 @@ fn judged(reply: &Response<UpstreamBody>, judging: Judging) -> Option<Judged> {
         return None;
     }
     match reply.status() {
-        // Other servers may send an answer without a length as they make it.
-        StatusCode::OK if judging.api.generates() && (length.is_some() || judging.is_known) => {
-            Some(Judged::Answer)
+        StatusCode::OK => {
+            // Other servers may send an answer without a length as they make it.
+            let is_whole = length.is_some() || judging.is_known;
+            judging.api.filter(|api| api.generates() && is_whole).map(Judged::Answer)
         }
-        status if status.is_server_error() => Some(Judged::ServerError),
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => Some(Judged::RequestError),
+        // The errors of other APIs have other words.
+        status if status.is_server_error() && judging.api.is_some() => Some(Judged::ServerError),
         _ => None,
     }
 }
@@ -117,7 +145,7 @@ struct Held {
 /// # Errors
 /// Returns an error if the body broke off or paused for too long: no byte of it has reached the
 /// client.
-async fn read(body: &mut UpstreamBody, judging: Judging) -> Result<Held, AttemptError> {
+async fn read(body: &mut UpstreamBody, judging: Judging<'_>) -> Result<Held, AttemptError> {
     let length = body.size_hint().exact().and_then(|length| usize::try_from(length).ok());
     let mut held = Held::default();
     let mut all = BytesMut::new();
@@ -153,7 +181,7 @@ async fn read(body: &mut UpstreamBody, judging: Judging) -> Result<Held, Attempt
 /// Returns the next frame of a body; `None` at its end.
 async fn next(
     body: &mut UpstreamBody,
-    judging: Judging,
+    judging: Judging<'_>,
     has_begun: bool,
 ) -> Result<Option<Frame<Bytes>>, AttemptError> {
     let pause = if has_begun { judging.idle } else { judging.first_byte };

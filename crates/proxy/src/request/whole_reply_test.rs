@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
 
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -20,8 +21,17 @@ fn whole(status: u16, body: &'static str) -> Response<UpstreamBody> {
     reply
 }
 
-fn judging(api: ReplyApi, is_known: bool) -> Judging {
-    Judging { api, is_known, first_byte: IDLE, idle: IDLE, deadline: wake::now() + 2 * IDLE }
+fn judging(api: ReplyApi, is_known: bool) -> Judging<'static> {
+    static MODEL: LazyLock<ModelName> = LazyLock::new(|| "tiny".into());
+    Judging {
+        api: Some(api),
+        is_call: false,
+        model: Some(&MODEL),
+        is_known,
+        first_byte: IDLE,
+        idle: IDLE,
+        deadline: wake::now() + 2 * IDLE,
+    }
 }
 
 /// Judges a reply of a chat, and returns its body, or the error.
@@ -39,6 +49,19 @@ async fn judged_chat(reply: Response<UpstreamBody>, is_known: bool) -> Result<St
 fn check(result: Result<String, String>, expected: Result<&str, AttemptError>) {
     let expected = expected.map(str::to_owned).map_err(|error| error.to_string());
     assert_eq!(result, expected);
+}
+
+#[tokio::test]
+async fn a_reply_that_the_model_is_missing_is_no_answer() {
+    let missing = r#"{"error":{"message":"The model `tiny` does not exist.","code":404}}"#;
+    let other = r#"{"detail":"Not Found"}"#;
+    for status in [400, 404] {
+        check(judged_chat(whole(status, missing), false).await, Err(AttemptError::NoModel));
+        let pieces = chunks(missing);
+        check(judged_chat(in_pieces(status, pieces), true).await, Err(AttemptError::NoModel));
+        check(judged_chat(whole(status, other), true).await, Ok(other));
+    }
+    check(judged_chat(whole(409, missing), true).await, Ok(missing));
 }
 
 #[tokio::test]

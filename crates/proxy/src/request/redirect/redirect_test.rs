@@ -3,7 +3,7 @@ use super::*;
 fn source<'a>(prefixes: Option<Prefixes<'a>>, path: &'a PathAndQuery) -> ReplyOrigin<'a> {
     static REPLICA: HeaderValue = HeaderValue::from_static("10.0.0.1:8000");
     static ASKED: HeaderValue = HeaderValue::from_static("gw.example");
-    ReplyOrigin { prefixes, path, hosts: [Some(&REPLICA), Some(&ASKED)] }
+    ReplyOrigin { prefixes, base: None, path, hosts: [Some(&REPLICA), Some(&ASKED)] }
 }
 
 fn confined(
@@ -45,6 +45,25 @@ fn a_redirect_on_the_replica_is_one_on_this_gateway() {
             let headers = confined(status, &[("location", location)], None).expect("passes");
             assert_eq!(headers["location"], expected, "{status} {location}");
         }
+    }
+}
+
+#[test]
+fn a_redirect_below_the_base_path_is_one_on_this_gateway_and_no_other_is() {
+    let base = BasePath::new("/openai/v1").expect("a base path");
+    let path = PathAndQuery::from_static("/openai/v1/files/a");
+    for (location, expected) in [
+        ("/openai/v1/files/b", Some("/v1/files/b")),
+        ("b", Some("/v1/files/b")),
+        ("http://10.0.0.1:8000/openai/metrics", Some("/metrics")),
+        ("/other/v1/files/b", None),
+    ] {
+        let reply = Response::builder().status(302).header("location", location);
+        let mut reply = reply.body(()).expect("a reply");
+        let origin = ReplyOrigin { base: Some(&base), ..source(None, &path) };
+        let confined = confine(&mut reply, origin).is_ok();
+        let led = confined.then(|| reply.headers()["location"].to_str().expect("text"));
+        assert_eq!(led, expected, "{location}");
     }
 }
 
@@ -121,7 +140,7 @@ fn other_references_are_led_back_or_taken_out() {
 #[test]
 fn of_a_reply_of_another_node_only_paths_are_taken() {
     let path = PathAndQuery::from_static("/x");
-    let far = ReplyOrigin { prefixes: None, path: &path, hosts: [None, None] };
+    let far = ReplyOrigin { prefixes: None, base: None, path: &path, hosts: [None, None] };
     for (location, is_taken) in [("/y", true), ("//y/z", false), ("http://gw.example/y", false)] {
         let mut reply =
             Response::builder().status(307).header("location", location).body(()).expect("a reply");
