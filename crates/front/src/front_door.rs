@@ -1,8 +1,10 @@
 //! State that all client connections of a node share: places, memory, and the drain signal.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use spillway_prefix::PrefixHasher;
 use spillway_upstream::body_limits::rest_bytes_max;
@@ -28,6 +30,7 @@ pub struct FrontDoor {
     draining: CancellationToken,
     /// Client connections and their requests: draining waits for these.
     tracker: TaskTracker,
+    started: Instant,
     rests: Arc<RestReader>,
 }
 
@@ -46,6 +49,33 @@ struct ConnectionCounters {
     closed_resets: AtomicU64,
     closed_frames: AtomicU64,
     streams_stalled: AtomicU64,
+    accepts_failed: Occurrences,
+    shortages: Occurrences,
+}
+
+/// Time between two lines in the log about one thing: without file descriptors all fails.
+const LINE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Occurrences of which the log has a line now and then.
+#[derive(Debug, Default)]
+struct Occurrences {
+    /// Those since the last line.
+    times: AtomicU64,
+    /// Milliseconds after the door's start at which the next line may be written.
+    quiet_ms: AtomicU64,
+}
+
+impl Occurrences {
+    /// Counts one. Returns how many there were since the last line, if another is due.
+    fn note(&self, now: Duration) -> Option<u64> {
+        self.times.fetch_add(1, Ordering::Relaxed);
+        let until_ms = u64::try_from((now + LINE_INTERVAL).as_millis()).unwrap_or(u64::MAX);
+        let is_due = now >= Duration::from_millis(self.quiet_ms.load(Ordering::Relaxed));
+        is_due.then(|| {
+            self.quiet_ms.store(until_ms, Ordering::Relaxed);
+            self.times.swap(0, Ordering::Relaxed)
+        })
+    }
 }
 
 impl FrontDoor {
@@ -62,6 +92,7 @@ impl FrontDoor {
             is_draining: AtomicBool::new(false),
             draining,
             tracker,
+            started: Instant::now(),
             limits,
         }
     }
@@ -202,6 +233,21 @@ impl FrontDoor {
     #[must_use]
     pub fn streams_closed(&self) -> [(&'static str, u64); 1] {
         [("stalled", self.counters.streams_stalled.load(Ordering::Relaxed))]
+    }
+
+    /// Logs now and then that accepting failed.
+    pub(crate) fn accept_failed(&self, error: &io::Error) {
+        if let Some(times) = self.counters.accepts_failed.note(self.started.elapsed()) {
+            tracing::warn!(%error, times, "connections of clients can't be accepted");
+        }
+    }
+
+    /// Logs now and then that this machine has no file descriptor, memory or port for a connection to
+    /// a replica.
+    pub fn note_shortage(&self, error: &io::Error) {
+        if let Some(times) = self.counters.shortages.note(self.started.elapsed()) {
+            tracing::warn!(%error, times, "this machine can't open connections to replicas");
+        }
     }
 
     pub(crate) fn closed_in_handshake(&self) {

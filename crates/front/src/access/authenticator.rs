@@ -1,8 +1,9 @@
 //! Authenticates each request by its credential.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use highway::{HighwayHash, HighwayHasher};
@@ -12,10 +13,12 @@ use ring::rand::{SecureRandom, SystemRandom};
 use spillway_cluster_state::KeyText;
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_types::{Country, TenantName};
+use tokio::time::Instant;
 
 use super::claims::claimed;
 use super::counts::AccessResult;
 use super::grant::Grant;
+use super::key_news::{KEY_WAIT_MAX, KeyNews};
 use super::presented::Presented;
 use super::table::{EntryState, KeyEntry, KeyTable};
 use spillway_upstream::remote::GuestTerms;
@@ -23,6 +26,10 @@ use spillway_upstream::remote::GuestTerms;
 /// Size of the cache of verified keys: more than one node sees within seconds, in about 2 MB. Wrong
 /// keys are not cached, so that a client that tries many of them cannot push the valid ones out.
 const VERIFIED_MAX: u64 = 16_384;
+
+/// Time after which a client with a key that this node is not sure of may come again: balancers take
+/// a node that is not ready away within a few seconds.
+const UNSURE_RETRY: Duration = Duration::from_secs(2);
 
 /// Authenticator of requests, by their keys. Never blocks: a swap of the table does not stop
 /// readers.
@@ -34,6 +41,8 @@ pub struct Authenticator {
     fingerprints: Fingerprints,
     /// Grant of requests that need no key.
     anybody: Arc<Grant>,
+    /// Waits of requests whose key may be known in a moment.
+    pub news: KeyNews,
 }
 
 /// A key table with its version.
@@ -64,6 +73,7 @@ impl Authenticator {
             verified: Cache::builder().max_capacity(VERIFIED_MAX).build(),
             fingerprints: Fingerprints::random(),
             anybody: Arc::default(),
+            news: KeyNews::new(),
         }
     }
 
@@ -71,6 +81,7 @@ impl Authenticator {
     pub fn replace(&self, table: KeyTable) {
         let version = self.versions.fetch_add(1, Ordering::Relaxed) + 1;
         self.posted.store(Arc::new(Posted { version, table: Arc::new(table) }));
+        self.news.tell(version);
     }
 
     /// Returns the current key table.
@@ -111,9 +122,39 @@ impl Authenticator {
         match result {
             AccessResult::Ok => Ok(Arc::clone(&entry.grant)),
             AccessResult::Expired => Err(invalid("the key has expired")),
+            AccessResult::Unsure => Err(unsure()),
             _ if entry.state == EntryState::Suspended => Err(invalid("the tenant is suspended")),
             _ => Err(invalid("the key was revoked")),
         }
+    }
+
+    /// Returns the grant of the key in these headers, which is not known yet, once it is. Waits a
+    /// moment, as far as there is hope that another node has made the key; `None` if it stays
+    /// unknown.
+    pub async fn admit_soon(
+        &self,
+        headers: &HeaderMap,
+        client: IpAddr,
+    ) -> Option<Result<Arc<Grant>, GatewayError>> {
+        let Presented::Key(text) = Presented::of(headers) else { return None };
+        let key = KeyText::read(text)?;
+        let is_known = || self.posted.load().table.entry(key.id).is_some();
+        // The key exists, and the secret is wrong.
+        if is_known() {
+            return None;
+        }
+        let fingerprint = self.fingerprints.of(text)? as u64;
+        let mut wait = self.news.begin(client, fingerprint)?;
+        let until = Instant::now() + KEY_WAIT_MAX;
+        // Looked up after the wait has begun, so that no news is missed.
+        while !is_known() {
+            let left = until.saturating_duration_since(Instant::now());
+            if wait.changed(left).await.is_err() {
+                self.news.was_in_vain(fingerprint);
+                return None;
+            }
+        }
+        Some(self.admit(headers))
     }
 
     /// Returns the grant of requests that need no key: everything is allowed.
@@ -213,6 +254,7 @@ impl KeyEntry {
     fn result(&self, now_ms: impl FnOnce() -> u64) -> AccessResult {
         match self.state {
             EntryState::Revoked | EntryState::Suspended => AccessResult::Revoked,
+            EntryState::Unsure => AccessResult::Unsure,
             EntryState::Good if self.expires_ms.is_some_and(|expires| expires <= now_ms()) => {
                 AccessResult::Expired
             }
@@ -251,6 +293,11 @@ impl std::fmt::Debug for Fingerprints {
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(u64::MAX, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn unsure() -> GatewayError {
+    let message = "this node can't follow its cluster now, so it can't tell whether the key counts";
+    GatewayError::new(ErrorKind::KeyUnsure, message).with_retry_after(UNSURE_RETRY)
 }
 
 fn missing() -> GatewayError {

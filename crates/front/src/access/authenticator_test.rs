@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 use spillway_cluster_state::{Key, KeyId, KeyRole};
@@ -133,6 +134,25 @@ fn a_suspended_tenant_s_keys_let_nobody_in() {
 }
 
 #[test]
+fn a_node_that_can_t_follow_its_cluster_lets_none_of_the_cluster_s_keys_in() {
+    let (own, own_record) = key("own", SECRET);
+    let (good, good_record) = key("good", [9; 32]);
+    let (bad, mut bad_record) = key("bad", [8; 32]);
+    bad_record.1.is_revoked = true;
+    let ids = [good_record.0.clone(), bad_record.0.clone()];
+    let records = [own_record, good_record, bad_record];
+    let authenticator = of(records.clone());
+    authenticator.admit(&bearing(&good)).expect("let in");
+    authenticator.replace(table(records.clone()).in_doubt(&ids));
+    authenticator.admit(&bearing(&own)).expect("the config's key is sure");
+    let error = authenticator.admit(&bearing(&good)).expect_err("refused");
+    assert_eq!(error.kind, ErrorKind::KeyUnsure);
+    refused(&authenticator, &bad, "revoked");
+    authenticator.replace(table(records));
+    authenticator.admit(&bearing(&good)).expect("let in again");
+}
+
+#[test]
 fn an_operator_s_key_lets_no_client_in() {
     let (text, mut record) = key("a", SECRET);
     record.1.role = KeyRole::Admin;
@@ -233,4 +253,47 @@ fn many_tenants_share_a_count_and_unknown_ones_make_none() {
     let counted: Vec<_> =
         tallies.iter().map(|tally| (tally.tenant.as_str(), tally.totals[0].1)).collect();
     assert_eq!(counted, [("t0001", 1), ("", 1), ("_other", 2)]);
+}
+
+const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_known_in_a_moment_is_let_in() {
+    let (text, record) = key("a", SECRET);
+    let (other, other_record) = key("b", [9; 32]);
+    let authenticator = of([]);
+    authenticator.news.hope(|| true);
+    let headers = bearing(&text);
+    let come = async {
+        // wait: news come one after the other, within the time of a wait.
+        tokio::time::sleep(KEY_WAIT_MAX / 4).await;
+        authenticator.replace(table([other_record.clone()]));
+        // wait: for the second piece of news.
+        tokio::time::sleep(KEY_WAIT_MAX / 4).await;
+        authenticator.replace(table([other_record.clone(), record]));
+    };
+    let (admitted, ()) = tokio::join!(authenticator.admit_soon(&headers, CLIENT), come);
+    assert!(admitted.expect("waited").is_ok());
+    // A known key with a wrong secret does not wait, nor does what can be no key.
+    let mut wrong = other.clone();
+    wrong.replace_range(other.len() - 1.., if other.ends_with('0') { "1" } else { "0" });
+    let begun = Instant::now();
+    for text in [wrong.as_str(), "sw_", "sk-1"] {
+        assert!(authenticator.admit_soon(&bearing(text), CLIENT).await.is_none(), "{text}");
+    }
+    assert!(authenticator.admit_soon(&HeaderMap::new(), CLIENT).await.is_none());
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_never_comes_waits_once_and_not_long() {
+    let (text, _) = key("a", SECRET);
+    let authenticator = of([]);
+    authenticator.news.hope(|| true);
+    let paused = Instant::now();
+    assert!(authenticator.admit_soon(&bearing(&text), CLIENT).await.is_none());
+    assert!(paused.elapsed() <= 2 * KEY_WAIT_MAX, "{:?}", paused.elapsed());
+    let again = Instant::now();
+    assert!(authenticator.admit_soon(&bearing(&text), CLIENT).await.is_none());
+    assert_eq!(again.elapsed(), Duration::ZERO, "it came in vain a moment ago");
 }

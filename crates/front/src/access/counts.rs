@@ -16,6 +16,8 @@ pub enum AccessResult {
     Revoked,
     /// The key has expired.
     Expired,
+    /// The key is the cluster's, which this node can't follow.
+    Unsure,
     /// The key does not allow the model.
     Model,
     /// The key allows none of the regions that could serve.
@@ -24,12 +26,13 @@ pub enum AccessResult {
 
 impl AccessResult {
     /// All results.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Ok,
         Self::Missing,
         Self::Unknown,
         Self::Revoked,
         Self::Expired,
+        Self::Unsure,
         Self::Model,
         Self::Region,
     ];
@@ -43,6 +46,7 @@ impl AccessResult {
             Self::Unknown => "unknown",
             Self::Revoked => "revoked",
             Self::Expired => "expired",
+            Self::Unsure => "unsure",
             Self::Model => "model",
             Self::Region => "region",
         }

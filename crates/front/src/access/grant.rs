@@ -68,33 +68,32 @@ impl Grant {
         self.models.allows(model)
     }
 
-    /// Checks that the credential allows the requested name, and counts a refusal.
+    /// Returns true if the credential allows the requested name, and counts a refusal. The answer to
+    /// a refusal must be that to a name that does not exist: a client learns nothing of other
+    /// clients' models.
+    pub fn may_ask_for(&self, names: &Names, name: &str) -> bool {
+        let is_allowed = self.allows_name(names, name);
+        if !is_allowed {
+            self.count(AccessResult::Model);
+            let name = Echo(name);
+            tracing::debug!(key = ?self.key, tenant = ?self.tenant, ?name, "model not allowed");
+        }
+        is_allowed
+    }
+
+    /// Checks that the credential allows a request that names no model, and counts a refusal.
     ///
     /// # Errors
-    /// Returns an error if the name is not allowed, or if the request names no model and the
-    /// credential is for certain models only: the model that would serve the request is unknown
-    /// then.
-    pub fn check_name(&self, names: &Names, name: Option<&str>) -> Result<(), GatewayError> {
-        let is_allowed = match name {
-            Some(name) => self.allows_name(names, name),
-            None => self.models.is_all(),
-        };
-        if is_allowed {
+    /// Returns an error if the credential is for certain models only: the model that would serve the
+    /// request is unknown.
+    pub fn check_unnamed(&self) -> Result<(), GatewayError> {
+        if self.models.is_all() {
             return Ok(());
         }
         self.count(AccessResult::Model);
-        let name = name.map(Echo);
-        tracing::debug!(key = ?self.key, tenant = ?self.tenant, ?name, "model not allowed");
-        Err(match name {
-            Some(name) => {
-                let message = format!("the key may not use the model {name:?}");
-                GatewayError::new(ErrorKind::ModelNotAllowed, message).with_param("model")
-            }
-            None => {
-                let message = "the key is for certain models, and this path names none";
-                GatewayError::new(ErrorKind::ModelNotAllowed, message)
-            }
-        })
+        tracing::debug!(key = ?self.key, tenant = ?self.tenant, "no model named");
+        let message = "the key is for certain models, and this path names none";
+        Err(GatewayError::new(ErrorKind::ModelNotAllowed, message))
     }
 
     /// Returns the error for a request that no region may serve, and counts it. `asked` are the

@@ -9,6 +9,7 @@ mod counts;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod grant;
+mod key_news;
 mod mode;
 mod presented;
 mod table;
@@ -16,6 +17,7 @@ mod table;
 pub use authenticator::Authenticator;
 pub use counts::{AccessResult, TenantTally};
 pub use grant::Grant;
+pub use key_news::{KEY_WAIT_MAX, KeyNews};
 pub use mode::AccessMode;
 pub use table::{KeyTable, TenantTerms};
 

@@ -51,8 +51,10 @@ pub(crate) struct KeyEntry {
 /// State of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryState {
-    // Good => (Revoked | Suspended)
+    // Good => (Revoked | Suspended | Unsure)
     Good,
+    // Unsure => (Good | Revoked | Suspended): the node can't follow the cluster that has the key
+    Unsure,
     // Suspended => (Good | Revoked)
     Suspended,
     // Revoked: for good
@@ -97,6 +99,19 @@ impl KeyTable {
             table.keys.entry(id.as_str().into()).or_insert(entry);
         }
         table
+    }
+
+    /// Lets no key of these ids in until another table says whether it still counts.
+    #[must_use]
+    pub fn in_doubt<'k>(mut self, ids: impl IntoIterator<Item = &'k KeyId>) -> Self {
+        for id in ids {
+            if let Some(entry) = self.keys.get_mut(id.as_str())
+                && entry.state == EntryState::Good
+            {
+                entry.state = EntryState::Unsure;
+            }
+        }
+        self
     }
 
     /// Returns the number of keys.

@@ -148,7 +148,7 @@ impl HandOut {
             Ok(connected) => connected,
             Err(error) if is_about_one_connection(&error) => return,
             Err(error) => {
-                tracing::warn!(%error, "accept failed");
+                self.door.accept_failed(&error);
                 return std::thread::sleep(ERROR_PAUSE);
             }
         };
@@ -187,7 +187,7 @@ async fn take<S: Serve>(
         }
         Err(error) if is_about_one_connection(&error) => {}
         Err(error) => {
-            tracing::warn!(%error, "accept failed");
+            entrance.door.accept_failed(&error);
             tokio::time::sleep(ERROR_PAUSE).await;
         }
     }

@@ -161,6 +161,7 @@ fn http1_builder(door: &FrontDoor) -> http1::Builder {
     let mut builder = http1::Builder::new();
     // The watchdog bounds the time of heads: it can tell an idle connection from a slow one.
     builder.header_read_timeout(None).max_header_size(limits.header_bytes_max);
+    builder.auto_date_header(false);
     // Any other value than hyper's own makes it allocate for every request.
     if limits.headers_max != 100 {
         builder.max_headers(limits.headers_max);
@@ -176,6 +177,7 @@ fn http2_builder<P: ReplyPump>(
     let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
+        .auto_date_header(false)
         .max_concurrent_streams(limits.streams_per_connection_max)
         .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
         // Per stream, on top of what the client's window allows: a slow reader of many streams must

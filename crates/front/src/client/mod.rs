@@ -11,6 +11,7 @@ mod greet;
 mod listener;
 mod meter;
 mod proxy_header;
+mod reply_date;
 mod serve;
 mod server_tls;
 mod shares;
@@ -20,6 +21,7 @@ mod watchdog;
 
 pub use accept::{Accepted, HandOut, accept_loop, serve_handed};
 pub use listener::{Listener, ListenerSpec, TlsError, TlsIdentity};
+pub use reply_date::add_date;
 pub use serve::{Entrance, ReplyPump, Serve};
 pub use server_tls::ServerTls;
 
