@@ -1,3 +1,4 @@
+use spillway_resolver::Resolver;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -61,7 +62,9 @@ fn replicas(names: &[&str]) -> Vec<Arc<Replica>> {
     let text = format!("[[listener]]\naddress = \"127.0.0.1:0\"\n{text}");
     let config = Config::parse(&text, Path::new("file.toml"), []).unwrap();
     let replicas = config.world.replicas.into_iter();
-    replicas.map(|config| Arc::new(Replica::new(config.spec, 1).unwrap())).collect()
+    replicas
+        .map(|config| Arc::new(Replica::new(config.spec, 1, &Resolver::default()).unwrap()))
+        .collect()
 }
 
 fn identity(name: &str) -> u64 {

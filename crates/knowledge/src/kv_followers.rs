@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spillway_replicas::{KvNews, KvSource, follow_kv_events};
+use spillway_replicas::{KvDelivery, KvQueue, KvSource, follow_kv_events};
+use spillway_tasks::restarted;
 use spillway_types::ReplicaName;
 use spillway_upstream::replica::Replica;
 use tokio::sync::mpsc;
@@ -18,8 +19,8 @@ const NEWS_MAX: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct Followers {
     running: BTreeMap<ReplicaName, (KvSource, DropGuard)>,
-    sender: mpsc::Sender<(ReplicaName, KvNews)>,
-    news: mpsc::Receiver<(ReplicaName, KvNews)>,
+    queue: KvQueue,
+    news: mpsc::Receiver<KvDelivery>,
     tasks: TaskTracker,
 }
 
@@ -27,17 +28,19 @@ impl Followers {
     /// Creates an empty set.
     pub(crate) fn new() -> Self {
         let (sender, news) = mpsc::channel(NEWS_MAX);
-        Self { running: BTreeMap::new(), sender, news, tasks: TaskTracker::new() }
+        let queue = KvQueue::new(sender);
+        Self { running: BTreeMap::new(), queue, news, tasks: TaskTracker::new() }
     }
 
     /// Reads the events of exactly these replicas from now on, on the runtime of the caller. Returns
     /// those whose events are not read any more, or come from another address.
     pub(crate) fn reconcile(&mut self, replicas: &[Arc<Replica>]) -> Vec<ReplicaName> {
         let sources = replicas.iter().filter_map(|replica| {
-            let spec = replica.spec();
+            let (spec, resolver) = (replica.spec(), replica.resolver());
             let (replica, host) = (spec.name.clone(), spec.host.clone());
             let port = spec.kv_events_port?;
-            Some((replica.clone(), KvSource { replica, host, port }))
+            let resolver = resolver.clone();
+            Some((replica.clone(), KvSource { replica, resolver, host, port }))
         });
         let sources: BTreeMap<_, _> = sources.collect();
         let is_other = |name: &ReplicaName, (known, _): &mut (KvSource, DropGuard)| {
@@ -46,10 +49,13 @@ impl Followers {
         // The drop of a guard ends its task.
         let ended = self.running.extract_if(.., is_other).map(|(name, _)| name).collect();
         for (name, source) in sources {
-            let (tasks, sender) = (&self.tasks, &self.sender);
+            let (tasks, queue) = (&self.tasks, &self.queue);
             self.running.entry(name).or_insert_with(|| {
                 let stop = CancellationToken::new();
-                let follow = follow_kv_events(source.clone(), 0, sender.clone());
+                let (followed, queue) = (source.clone(), queue.clone());
+                let follow = restarted("KV events of a replica", move || {
+                    follow_kv_events(followed.clone(), 0, queue.clone())
+                });
                 tasks.spawn(stop.clone().run_until_cancelled_owned(follow));
                 (source, stop.drop_guard())
             });
@@ -63,7 +69,7 @@ impl Followers {
     }
 
     /// Returns the next news. Never ends, as the sender lives here too.
-    pub(crate) async fn next(&mut self) -> Option<(ReplicaName, KvNews)> {
+    pub(crate) async fn next(&mut self) -> Option<KvDelivery> {
         self.news.recv().await
     }
 }

@@ -14,6 +14,8 @@ use spillway_proxy::Worker;
 use spillway_pulse::{Sharing, SharingConfig};
 use spillway_request::gateway::Gateway;
 use spillway_types::{RegionName, ReplicaName, unix_ms};
+use spillway_upstream::affinity_moves::AffinityMove;
+use spillway_upstream::home_news::HomeNews;
 use spillway_upstream::learning::Learning;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -41,6 +43,9 @@ const PUBLISH: Duration = Duration::from_millis(100);
 const PROPOSE: Duration = Duration::from_secs(2);
 /// Period of writing speeds to disk; what a crash loses is learned again from a hundred replies.
 const SAVE: Duration = Duration::from_secs(60);
+/// Least number of blocks in a prompt whose region is told to the other nodes: a shorter one is read
+/// anywhere in the time of a way to another region.
+const TURN_BLOCKS_MIN: usize = 4;
 
 /// Task that learns from replies, pages and other nodes.
 #[derive(Debug)]
@@ -97,8 +102,7 @@ impl KnowledgeTask {
         (task, handle)
     }
 
-    /// Ties this node's knowledge to the cluster's, and goes on with the speeds learned before it
-    /// was stopped.
+    /// Ties this node's knowledge to the cluster's.
     pub fn connect(&mut self, context: KnowledgeContext) {
         if self.config.is_shared {
             self.caches.share(Sharing::new(SharingConfig::default(), wire_epoch(self.epoch)));
@@ -107,25 +111,32 @@ impl KnowledgeTask {
             self.caches.keep_heat(HeatConfig::default());
         }
         self.context = Some(Arc::new(context));
-        if let Some(path) = self.file() {
-            match saved::load(&path) {
-                Ok(models) => self.speeds = Speeds::restored(models),
-                Err(error) => {
-                    let path = path.display();
-                    tracing::warn!(%path, %error, "how fast replicas are is learned anew");
-                }
-            }
-        }
     }
 
-    /// Learns on a thread of its own until `stop`, and then writes the speeds.
+    /// Learns on a thread of its own until `stop`, and then writes the speeds. Goes on with those
+    /// that were learned before the node was stopped.
     ///
     /// # Errors
     /// Returns an error if the thread can't be started.
-    pub fn start(self, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
+    pub fn start(mut self, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = Builder::new().name("spillway-learns".to_owned());
-        thread.spawn(move || runtime.block_on(self.run(stop)))
+        thread.spawn(move || {
+            // Here, as the disk may hang.
+            self.restore();
+            runtime.block_on(self.run(stop));
+        })
+    }
+
+    fn restore(&mut self) {
+        let Some(path) = self.file() else { return };
+        match saved::load(&path) {
+            Ok(models) => self.speeds = Speeds::restored(models),
+            Err(error) => {
+                let path = path.display();
+                tracing::warn!(%path, %error, "how fast replicas are is learned anew");
+            }
+        }
     }
 
     async fn run(mut self, stop: CancellationToken) {
@@ -144,11 +155,11 @@ impl KnowledgeTask {
                     self.caches.heard(&from, &datagram, now_ms);
                 }
                 Some(event) = self.inbox.events.recv() => self.note(event),
-                Some((replica, news)) = self.followers.next() => {
+                Some(delivery) = self.followers.next() => {
                     // An engine tells of a prompt after it was sent, so the prompt must be known.
                     self.learn();
                     let now_ms = self.now_ms();
-                    self.caches.events(&replica, news, now_ms);
+                    self.caches.events(&delivery.replica, delivery.news, now_ms);
                 }
                 Ok(()) = self.inbox.replicas.changed() => self.reconcile(),
                 () = changed(&mut publications) => self.follow_published(),
@@ -180,12 +191,17 @@ impl KnowledgeTask {
         }
         // Speeds outlive a restart, so their age is counted by the clock.
         let (heat_ms, clock_ms) = (self.now_ms(), unix_ms(SystemTime::now()));
-        let Self { workers, caches, speeds, .. } = self;
+        let Self { workers, caches, speeds, gateway, context, .. } = self;
+        let region = context.as_ref().map(|context| context.me.1.clone());
         let mut taken = 0;
         for worker in workers {
             taken += worker.drain_learnings(|learning| match learning {
-                Learning::Sent { identity, chain } => {
+                Learning::Sent { identity, chain, is_guest } => {
                     caches.sent(identity, chain.as_slice(), heat_ms);
+                    // The node that forwarded a guest tells of it.
+                    if let Some(region) = region.as_ref().filter(|_| !is_guest) {
+                        note_turn(gateway, region, chain.as_slice());
+                    }
                 }
                 Learning::Forwarded { region, chain } => {
                     let (forwards, sharing) = caches.forwards();
@@ -347,6 +363,17 @@ impl KnowledgeTask {
     fn now_ms(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// Notes that this region serves a turn of a conversation, and tells the other nodes.
+fn note_turn(gateway: &Gateway, region: &RegionName, chain: &[u64]) {
+    let Some(block) = chain.last().copied().filter(|_| chain.len() >= TURN_BLOCKS_MIN) else {
+        return;
+    };
+    if gateway.conversations.moved_to(chain, region) {
+        gateway.counters.affinity_moves.count(AffinityMove::ConversationToRegion);
+    }
+    gateway.home_outbox.push(|| HomeNews::Conversation { block, region: None });
 }
 
 /// Returns at this time; never, without one.
