@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::request::Parts;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use spillway_cluster_state::{KeyId, KeyRole, KeyText, State, key_hash};
 use spillway_types::unix_ms;
 use tokio::sync::watch;
@@ -167,16 +167,31 @@ fn local(head: &Parts) -> Result<Caller, ApiError> {
 
 /// Returns true for requests of web pages that this listener has not served. A browser adds the
 /// page's `Origin`, which no script can change, and asks before it sends a header of the page's own
-/// to another origin; nobody here says yes to that.
+/// to another origin; nobody here says yes to that. To a GET it may add the page's relation alone.
 fn is_from_other_page(head: &Parts) -> bool {
     let mut origins = head.headers.get_all(header::ORIGIN).iter();
-    let Some(origin) = origins.next() else { return false };
+    let Some(origin) = origins.next() else { return is_from_other_site(head) };
     let page = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
     // `check_host` has made sure that this host is the listener.
     let is_own =
         page.is_some_and(|(_, page)| host.is_some_and(|host| page.eq_ignore_ascii_case(host)));
     !is_own || origins.next().is_some() || !head.headers.contains_key(CONSOLE)
+}
+
+/// Paths that a link of another page does not lead to: they take one of few places, or the state.
+const NO_VISITS: [&str; 3] = ["/v1/live", "/v1/watch", "/v1/backup"];
+
+/// Returns true if a browser says that a page of another origin sent the request. A link that opens in
+/// a tab of its own is none: no page gets what it shows.
+fn is_from_other_site(head: &Parts) -> bool {
+    let said = |name: &str| head.headers.get(name).map(HeaderValue::as_bytes);
+    let is_visit = said("sec-fetch-mode") == Some(b"navigate".as_slice())
+        && said("sec-fetch-dest") == Some(b"document".as_slice())
+        && head.method == Method::GET
+        && !NO_VISITS.contains(&head.uri.path());
+    said("sec-fetch-site").is_some_and(|site| !matches!(site, b"same-origin" | b"none"))
+        && !is_visit
 }
 
 fn is_named(host: &str, names: &[String]) -> bool {
@@ -240,6 +255,37 @@ mod tests {
         assert!(of(&[("host", "127.0.0.1")]));
         assert!(!of(&[]));
         assert!(!of(&[("host", "127.0.0.1"), ("origin", "http://127.0.0.1")]));
+        let sent = |site, mode, dest| {
+            let of_browser =
+                [("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
+            of(&[&[("host", "127.0.0.1")][..], &of_browser].concat())
+        };
+        for site in ["cross-site", "same-site"] {
+            assert!(!sent(site, "no-cors", "image") && !sent(site, "navigate", "iframe"), "{site}");
+            assert!(sent(site, "navigate", "document"), "a link in a page of {site}");
+        }
+        for site in ["same-origin", "none"] {
+            assert!(sent(site, "cors", "empty"), "{site}");
+        }
+    }
+
+    /// Each takes one of few places, or makes the node encode its whole state.
+    #[test]
+    fn a_link_of_another_page_opens_no_stream_and_no_backup() {
+        let visited = |path: &str, site: &str| {
+            let request = http::Request::get(path)
+                .header("host", "127.0.0.1")
+                .header("sec-fetch-site", site)
+                .header("sec-fetch-mode", "navigate")
+                .header("sec-fetch-dest", "document");
+            let head = request.body(()).unwrap().into_parts().0;
+            caller(&head, &AdminConfig::default(), None).is_ok()
+        };
+        for path in NO_VISITS {
+            assert!(!visited(path, "cross-site") && !visited(path, "same-site"), "{path}");
+            assert!(visited(path, "none"), "{path}: as typed by a person");
+        }
+        assert!(visited("/v1/status", "cross-site"));
     }
 
     #[test]

@@ -16,11 +16,13 @@ use crate::error::ApiError;
 use crate::explain::Explain;
 use crate::live::{Live, LiveSource};
 use crate::openapi::openapi;
+use crate::orders::{Orders, Recorded};
 use crate::overview::Overview;
 use crate::own_limits::OwnLimits;
 use crate::reply::{Reply, json};
 use crate::requests::Requests;
 use crate::resource::Resource;
+use crate::route_check::RouteCheck;
 use crate::steering::Steered;
 
 /// Admin API of one node. Cheap to clone.
@@ -32,6 +34,10 @@ pub struct Admin {
     steered: Option<Arc<dyn Steered>>,
     overview: Option<Arc<dyn Overview>>,
     requests: Option<Arc<dyn Requests>>,
+    route_check: Option<Arc<dyn RouteCheck>>,
+    /// Index of the state whose keys this node lets in.
+    admitted: Option<watch::Receiver<u64>>,
+    orders: Orders,
     shared: Arc<AdminShared>,
 }
 
@@ -63,8 +69,29 @@ impl Admin {
             steered: None,
             overview: None,
             requests: None,
+            route_check: None,
+            admitted: None,
+            orders: Orders::default(),
             shared,
         }
+    }
+
+    /// Writes orders to this node, and attempts that it refused, into the audit trail for ever. Run
+    /// it once; without a cluster it ends at once.
+    pub fn write_orders(&self) -> impl Future<Output = ()> + Send + use<> {
+        let control_plane = self.control_plane.as_ref().map(Arc::downgrade);
+        let orders = self.orders.clone();
+        async move {
+            if let Some(control_plane) = control_plane {
+                orders.write(control_plane).await;
+            }
+        }
+    }
+
+    /// Has the audit trail show that `caller` gave an order that no command of the log stands for.
+    /// `what` has the order in words. Never waits.
+    pub fn record(&self, caller: &str, what: String, recorded: Recorded) {
+        self.orders.done(caller, what, recorded);
     }
 
     /// Adds the service behind `/v1/explain`. Without it, that path answers with an error.
@@ -78,6 +105,19 @@ impl Admin {
     #[must_use]
     pub fn remembering(self, by: Arc<dyn Requests>) -> Self {
         Self { requests: Some(by), ..self }
+    }
+
+    /// Adds the index of the state whose keys the node lets in: a key is not shown before it can be
+    /// used here.
+    #[must_use]
+    pub fn admitting(self, by: watch::Receiver<u64>) -> Self {
+        Self { admitted: Some(by), ..self }
+    }
+
+    /// Adds the check of routes with settings of a config file. Without it, no route has any.
+    #[must_use]
+    pub fn checking(self, by: Arc<dyn RouteCheck>) -> Self {
+        Self { route_check: Some(by), ..self }
     }
 
     /// Adds the limits of the node's config file.
@@ -122,6 +162,30 @@ impl Admin {
         checked.map_err(|error| Box::new(error.into_reply()))
     }
 
+    /// Checks that the sender of an order with this head has the role, and returns its name. A
+    /// refusal is recorded in the audit trail. For other services behind the same listener.
+    ///
+    /// # Errors
+    /// Returns the answer that says why not.
+    pub fn authorize(
+        &self,
+        head: &http::request::Parts,
+        role: AdminRole,
+    ) -> Result<String, Box<Reply>> {
+        let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
+        let refuse = |caller: Option<&str>, error: ApiError| {
+            let path = head.uri.path();
+            // What strangers write is not repeated.
+            let path = if caller.is_some() { path } else { path.split('/').nth(1).unwrap_or("") };
+            self.orders.refused(caller, format!("{} {path}", head.method), error.cause());
+            Box::new(error.into_reply())
+        };
+        let caller = access::caller(head, &self.config(), state.as_deref())
+            .map_err(|error| refuse(None, error))?;
+        access::check_role(&caller, role).map_err(|error| refuse(Some(&caller.name), error))?;
+        Ok(caller.name)
+    }
+
     /// Checks that a request with this head names this listener. For services that need no token.
     ///
     /// # Errors
@@ -141,8 +205,10 @@ impl Admin {
         let (head, body) = request.into_parts();
         let config = &*self.config();
         let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
+        let target = (head.method.clone(), head.uri.path().to_owned());
         // First, so that a caller without rights learns nothing, not even which paths exist.
-        let caller = access::caller(&head, config, state.as_deref())?;
+        let caller = access::caller(&head, config, state.as_deref())
+            .inspect_err(|error| self.refused(&target, None, error))?;
         let segments = call::segments(head.uri.path())?;
         let (endpoint, path) = match endpoint::find(&head.method, &segments) {
             EndpointMatch::Endpoint(endpoint, path) => (endpoint, path),
@@ -150,7 +216,8 @@ impl Admin {
             EndpointMatch::Nothing => return Err(no_path()),
         };
         // Before the body is read, so that only a caller with the role makes this node hold one.
-        access::check_role(&caller, endpoint.role)?;
+        access::check_role(&caller, endpoint.role)
+            .inspect_err(|error| self.refused(&target, Some(&caller.name), error))?;
         let credential = Credential::of(&head, self.shared.config.subscribe())?;
         if endpoint.operation == Operation::OpenApi {
             return Ok(json(StatusCode::OK, openapi()));
@@ -159,7 +226,9 @@ impl Admin {
         let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
         // Checked again, since the body may have taken long to arrive.
         if !credential.holds(state.as_deref()) {
-            return Err(access::unauthorized("the token was revoked meanwhile"));
+            let error = access::unauthorized("the token was revoked meanwhile");
+            self.refused(&target, Some(&call.caller.name), &error);
+            return Err(error);
         }
         if endpoint.operation == Operation::Live {
             return self.live(&call, credential);
@@ -176,8 +245,38 @@ impl Admin {
             backups: &self.shared.backups,
             credential: &credential,
             own_limits,
+            route_check: self.route_check.as_deref(),
+            admitted: self.admitted.as_ref(),
         };
-        answer::answer(&cluster, &call).await
+        let answered = answer::answer(&cluster, &call).await;
+        match &answered {
+            Ok(_) => {
+                if let Some(text) = answer::text_of(&call) {
+                    self.record(&call.caller.name, text, Recorded::EachTime);
+                }
+            }
+            Err(error) => self.refused(&target, Some(&call.caller.name), error),
+        }
+        answered
+    }
+
+    /// Records an order that was refused because of who gave it. What the cluster refuses for other
+    /// reasons is in its log.
+    fn refused(
+        &self,
+        (method, path): &(http::Method, String),
+        caller: Option<&str>,
+        error: &ApiError,
+    ) {
+        let by_caller = matches!(error.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        let found = call::segments(path).map(|segments| endpoint::find(method, &segments));
+        let Ok(EndpointMatch::Endpoint(endpoint, _)) = found else { return };
+        if !by_caller || !endpoint.is_order() {
+            return;
+        }
+        // What strangers write is not repeated.
+        let path = if caller.is_some() { path } else { &endpoint.path };
+        self.orders.refused(caller, format!("{method} {path}"), error.cause());
     }
 
     /// Begins a stream of what happens on this node; needs no cluster.

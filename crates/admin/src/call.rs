@@ -24,7 +24,7 @@ const IDEMPOTENCY_BYTES_MAX: usize = 256;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A parsed request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AdminCall {
     pub(crate) endpoint: &'static Endpoint,
     pub(crate) caller: Caller,

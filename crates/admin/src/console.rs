@@ -63,6 +63,7 @@ static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(|| {
         file!("icon.svg", SVG),
         file!("main.js", SCRIPT),
         file!("api.js", SCRIPT),
+        file!("arms.js", SCRIPT),
         file!("clients.js", SCRIPT),
         file!("live.js", SCRIPT),
         file!("dom.js", SCRIPT),

@@ -27,11 +27,13 @@ pub(crate) enum Operation {
     List(Resource),
     Show(Resource),
     Put(Resource),
+    Patch(Resource),
     Remove(Resource),
     CreateKey,
     CreateJoinToken,
     RevokeKey,
     SetNodeOperators,
+    TrustDisk,
     SetRegionState(RegionState),
     SetRegionWeight,
     SetReplicaState(ReplicaState),
@@ -63,6 +65,7 @@ const REQUESTS: &[&str] = &[
 ];
 const USAGE: &[&str] = &["since", "until", "tenant", "key", "model", "by"];
 const WRITE: &[&str] = &["dry_run"];
+const PUT: &[&str] = &["dry_run", "create"];
 
 /// All endpoints.
 pub(crate) static ENDPOINTS: LazyLock<Vec<Endpoint>> = LazyLock::new(|| {
@@ -126,6 +129,11 @@ impl Endpoint {
         Self { method, path, operation, role, query: WRITE, summary }
     }
 
+    /// Returns true if requests change something, or take the whole state away.
+    pub(crate) fn is_order(&self) -> bool {
+        self.role > AdminRole::Read
+    }
+
     fn about(self, summary: impl Into<String>) -> Self {
         Self { summary: summary.into(), ..self }
     }
@@ -143,8 +151,14 @@ fn of_resource(resource: Resource) -> Vec<Endpoint> {
             .about(format!("Removes one of {name}, with what belongs to it.")),
     ];
     if resource.is_writable() {
-        let put = Endpoint::write(Method::PUT, one, Operation::Put(resource), admin);
+        let write = |method, operation| Endpoint {
+            query: PUT,
+            ..Endpoint::write(method, one.clone(), operation, admin)
+        };
+        let put = write(Method::PUT, Operation::Put(resource));
         all.push(put.about(format!("Writes one of {name} as a whole.")));
+        let patch = write(Method::PATCH, Operation::Patch(resource));
+        all.push(patch.about(format!("Writes the named fields of one of {name}.")));
     }
     all
 }
@@ -153,6 +167,7 @@ fn actions() -> Vec<Endpoint> {
     let act = |path: &str, operation, role| Endpoint::write(Method::POST, path, operation, role);
     let operate = |path: &str, operation| act(path, operation, AdminRole::Operate);
     let admin = |path: &str, operation| act(path, operation, AdminRole::Admin);
+    let create = |path: &str, operation| Endpoint { query: PUT, ..admin(path, operation) };
     let region = Operation::SetRegionState;
     let replica = Operation::SetReplicaState;
     vec![
@@ -172,12 +187,15 @@ fn actions() -> Vec<Endpoint> {
             .about("Sets a replica's share of the work, or gives it its own back."),
         operate("/v1/trie/rotate", Operation::RotatePrefixKey)
             .about("Has prompts hashed with the next key; what is known of them is learned anew."),
-        admin("/v1/keys", Operation::CreateKey)
+        create("/v1/keys", Operation::CreateKey)
             .about("Makes a key. Its secret is in the answer and nowhere else."),
         admin("/v1/keys/{key}/revoke", Operation::RevokeKey).about("Ends a key for good."),
         admin("/v1/nodes/{node}/operators", Operation::SetNodeOperators)
             .about("Lets operators' orders come from a node, or forbids it."),
-        admin("/v1/join-tokens", Operation::CreateJoinToken)
+        // It is no entry of the log: where it is needed, there is no leader.
+        Endpoint { query: &[], ..admin("/v1/nodes/{node}/trust-disk", Operation::TrustDisk) }
+            .about("Has a node vote with a disk from the past. Only that node takes it."),
+        create("/v1/join-tokens", Operation::CreateJoinToken)
             .about("Makes a join token. Its secret is in the answer and nowhere else."),
     ]
 }
@@ -257,11 +275,11 @@ mod tests {
         assert_eq!(parts, ["eu", "a"]);
         assert!(matches!(find(&Method::GET, &segments("/v1/nothing")), EndpointMatch::Nothing));
         assert!(matches!(find(&Method::GET, &segments("/v1/nodes/")), EndpointMatch::Endpoint(..)));
-        let EndpointMatch::OtherMethods(methods) = find(&Method::PATCH, &segments("/v1/keys/k"))
+        let EndpointMatch::OtherMethods(methods) = find(&Method::POST, &segments("/v1/keys/k"))
         else {
             panic!("another method")
         };
-        assert_eq!(methods, [&Method::GET, &Method::DELETE, &Method::PUT]);
+        assert_eq!(methods, [&Method::GET, &Method::DELETE, &Method::PUT, &Method::PATCH]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::reply::{Reply, json};
+use crate::resource::Resource;
 
 /// Answer to a request that failed.
 #[derive(Debug)]
@@ -82,6 +83,41 @@ impl ApiError {
     pub(crate) fn internal(cause: impl Into<String>) -> Self {
         let remedy = "look into the node's log";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", cause, remedy)
+    }
+
+    /// Returns true if another write came between.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.body.code == "conflict"
+    }
+
+    /// Returns true if there is nothing of the name that the request has in its path.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND && self.body.code == "not_found"
+    }
+
+    /// Names what was most likely meant, unless the remedy does so already.
+    pub(crate) fn with_meant(mut self, meant: &str) -> Self {
+        if !self.body.remedy.contains("is meant") {
+            self.body.remedy = format!("write {meant:?} if that is meant, or {}", self.body.remedy);
+        }
+        self
+    }
+
+    /// Returns the refusal of a name that is most likely a slip of another, in one kind of records.
+    pub(crate) fn slip(resource: Resource, name: &str, meant: Option<&str>) -> Self {
+        let cause = format!("there is no {name:?} in {}", resource.name());
+        let meant = meant.map(|meant| format!("write {meant:?} if that is meant, or "));
+        let meant = meant.unwrap_or_default();
+        let remedy = format!("{meant}create it with ?create=true (`spillway`: --create)");
+        Self::new(StatusCode::NOT_FOUND, "not_found", cause, remedy)
+    }
+
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(crate) fn cause(&self) -> &str {
+        &self.body.cause
     }
 
     pub(crate) fn with_conflict(mut self, conflict: Conflict) -> Self {

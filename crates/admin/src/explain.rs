@@ -33,6 +33,8 @@ pub struct ExplainRequest {
     pub tenant: Option<TenantName>,
     /// Address of the client; `None` if its country is to be unknown.
     pub client: Option<IpAddr>,
+    /// True if the caller may learn what is cached of an isolated tenant's prompts.
+    pub sees_isolated: bool,
 }
 
 /// Error for a request that cannot be explained: sent for real, it would be answered with an error.

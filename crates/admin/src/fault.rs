@@ -145,7 +145,7 @@ fn no_quorum(leader: Option<LeaderHint>) -> ApiError {
     .with_retry_after(ELECTION)
 }
 
-fn stopped(cause: String) -> ApiError {
+pub(crate) fn stopped(cause: String) -> ApiError {
     let remedy = "repair what its log names and start the node again, or ask another node";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "stopped", cause, remedy)
 }

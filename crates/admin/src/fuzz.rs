@@ -29,11 +29,11 @@ fn query(input: &[u8]) {
         text.split_once('?').map_or((text, None), |(path, query)| (path, Some(query)));
     if let Ok(parts) = segments(path) {
         assert!(parts.iter().map(String::len).sum::<usize>() <= path.len());
-        for method in [Method::GET, Method::PUT, Method::POST, Method::DELETE] {
+        for method in [Method::GET, Method::PUT, Method::PATCH, Method::POST, Method::DELETE] {
             let _found = find(&method, &parts);
         }
     }
-    let known = ["consistency", "dry_run", "limit", "after", "trail", "top"];
+    let known = ["consistency", "dry_run", "create", "limit", "after", "trail", "top"];
     if let Ok(query) = Query::parse(query, &known) {
         assert!((1..=PAGE_MAX).contains(&query.limit) && query.top <= PAGE_MAX);
     }
@@ -51,7 +51,7 @@ fn body(input: &[u8]) {
     drop(record::<RegionRecord>(input).map(Region::from));
     drop(record::<ReplicaRecord>(input).map(ReplicaSpec::from));
     drop(record::<ModelRecord>(input).map(Model::from));
-    drop(record::<SplitRecord>(input).map(Split::from));
+    drop(record::<SplitRecord>(input).map(Split::try_from));
     drop(record::<LimitRecord>(input).map(Limit::from));
     drop(record::<RouteRecord>(input).map(Route::try_from));
     drop(record::<TenantRecord>(input).map(Tenant::try_from));

@@ -18,9 +18,11 @@ mod fault;
 mod forms;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod known_names;
 mod listener;
 mod live;
 mod openapi;
+mod orders;
 mod overview;
 mod own_limits;
 mod patterns;
@@ -29,6 +31,7 @@ mod records;
 mod reply;
 mod requests;
 mod resource;
+mod route_check;
 mod secrets;
 mod steering;
 mod token_file;
@@ -40,14 +43,16 @@ pub use console::console;
 pub use explain::{Explain, ExplainError, ExplainRequest, Explaining};
 pub use listener::{ListenerError, check_listener, connection_builder};
 pub use openapi::openapi;
+pub use orders::Recorded;
 pub use overview::{
-    CertificateEnd, DataRoom, LackingReplica, ListenerOverview, Listing, Looking, NodeOverview,
-    NodePhase, Overview, PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally,
-    Summing,
+    CertificateEnd, DataRoom, DiscoveryOverview, LackingReplica, ListenerOverview, Listing,
+    Looking, NodeOverview, NodePhase, Overview, PeerOverview, RegionOverview, RegionPlace,
+    ReplicaOverview, ReplicaTally, Summing,
 };
 pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};
 pub use requests::{ComparedRegions, Expected, FilterField, RequestEntry, RequestFilter, Requests};
+pub use route_check::RouteCheck;
 pub use steering::{Steered, SteeredRegion};
 pub use token_file::{TokenFileError, parse_token_file};
 pub use usage::{AskedNode, BudgetState, ClusterUsage, UsageEntry, UsageSum};

@@ -46,6 +46,7 @@ pub fn connection_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
+        .auto_date_header(false)
         .header_read_timeout(HEAD_LIMIT)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::answer::{
     AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, LimitItem,
     Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, RequestsAnswer, StatusAnswer,
-    SteeringAnswer, TransferOrder, TrieAnswer, WorldAnswer, Written,
+    SteeringAnswer, TransferOrder, TrieAnswer, TrustAnswer, WorldAnswer, Written,
 };
 use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
 use crate::error::ErrorAnswer;
@@ -88,6 +88,7 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
             Operation::CreateKey
                 | Operation::CreateJoinToken
                 | Operation::Put(Resource::RevokedCertificates)
+                | Operation::Patch(_)
         );
         operation["requestBody"] = json!({ "required": !is_optional, "content": content });
     }
@@ -141,6 +142,10 @@ fn query_schema(name: &str, operation: Operation) -> (Value, &'static str) {
             json!({ "type": "boolean", "default": false }),
             "Says what would change, and changes nothing.",
         ),
+        "create" => (
+            json!({ "type": "boolean", "default": false }),
+            "Takes names that are new and may be slips of known ones, and makes the tenant of a new key.",
+        ),
         "limit" => {
             (json!({ "type": "integer", "minimum": 1, "maximum": PAGE_MAX }), "How many at most.")
         }
@@ -172,6 +177,10 @@ fn query_schema(name: &str, operation: Operation) -> (Value, &'static str) {
 
 fn request(operation: Operation, generator: &mut SchemaGenerator) -> Option<Schema> {
     Some(match operation {
+        Operation::Patch(resource) => {
+            let whole = request(Operation::Put(resource), generator)?;
+            partial(&whole, generator)
+        }
         Operation::Put(Resource::Nodes) => generator.subschema_for::<NodeRecord>(),
         Operation::Put(Resource::Regions) => generator.subschema_for::<RegionRecord>(),
         Operation::Put(Resource::Replicas) => generator.subschema_for::<ReplicaRecord>(),
@@ -194,12 +203,24 @@ fn request(operation: Operation, generator: &mut SchemaGenerator) -> Option<Sche
     })
 }
 
+/// Returns the schema of some fields of a record.
+fn partial(whole: &Schema, generator: &SchemaGenerator) -> Schema {
+    let name = whole.get("$ref").and_then(Value::as_str).and_then(|it| it.rsplit('/').next());
+    let known = name.and_then(|name| generator.definitions().get(name));
+    let mut fields = known.cloned().unwrap_or_else(|| whole.as_value().clone());
+    if let Some(fields) = fields.as_object_mut() {
+        fields.remove("required");
+    }
+    Schema::try_from(fields).unwrap_or_default()
+}
+
 fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static str, Value) {
     let schema = match endpoint.operation {
         Operation::List(resource) => record(resource, Amount::Many, generator),
         Operation::Show(resource) => record(resource, Amount::One, generator),
         Operation::Status => generator.subschema_for::<StatusAnswer>(),
         Operation::Leader | Operation::TransferLeader => generator.subschema_for::<LeaderAnswer>(),
+        Operation::TrustDisk => generator.subschema_for::<TrustAnswer>(),
         Operation::Audit => generator.subschema_for::<AuditPage>(),
         Operation::Explain => generator.subschema_for::<Explanation>(),
         Operation::Steering => generator.subschema_for::<SteeringAnswer>(),

@@ -56,6 +56,8 @@ pub struct NodeOverview {
     pub phase: NodePhase,
     /// Replicas of the node.
     pub replicas: ReplicaTally,
+    /// Discoveries of the node.
+    pub discoveries: Vec<DiscoveryOverview>,
     /// True if other nodes are linked to it or may be.
     pub is_in_cluster: bool,
     /// Other nodes that it is linked to, or tries to be.
@@ -70,6 +72,32 @@ pub struct NodeOverview {
     pub first_certificate: Option<CertificateEnd>,
 }
 
+/// State of a discovery.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DiscoveryOverview {
+    /// Name of the discovery.
+    pub name: String,
+    /// Source: `dns`, `srv` or `file`, with what is asked for.
+    pub source: String,
+    /// State: `pending`, `answered`, `empty`, `stale` (tries fail, and the replicas found earlier are
+    /// in use) or `unanswered` (no try was ever answered).
+    pub state: String,
+    /// Number of its replicas in use.
+    pub replicas: u32,
+    /// Age of its last answer that could be used, in milliseconds; null if there was none.
+    pub answered_ms: Option<u64>,
+    /// Failure of the last try; null if it was answered.
+    pub failure: Option<String>,
+}
+
+impl DiscoveryOverview {
+    /// Returns true if replicas may be missing because the source gave no answer that can be used.
+    #[must_use]
+    pub fn is_fault(&self) -> bool {
+        matches!(self.state.as_str(), "pending" | "unanswered" | "stale")
+    }
+}
+
 /// Room on the file system of a data folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DataRoom {
@@ -81,11 +109,13 @@ pub struct DataRoom {
     pub total_bytes: u64,
 }
 
-/// End of a certificate.
+/// Validity of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CertificateEnd {
     /// Use of the certificate: `links`, or `listener` and its name.
     pub of: String,
+    /// Begin of its validity, in milliseconds since 1970.
+    pub begins_ms: i64,
     /// End, in milliseconds since 1970.
     pub ends_ms: i64,
 }
@@ -134,6 +164,8 @@ pub struct LackingReplica {
     pub name: String,
     /// State, as in `/replicas`.
     pub state: String,
+    /// Reason of that state in words.
+    pub reason: Option<String>,
 }
 
 /// Another node, as the answering one knows it.
@@ -223,10 +255,12 @@ pub struct ReplicaOverview {
     pub url: String,
     /// Models of the replica.
     pub models: Vec<String>,
+    /// Models that it should serve, and says it does not have.
+    pub models_missing: Vec<String>,
     /// State in one word, as in `/replicas`.
     pub state: String,
-    /// Reason of that state.
-    pub why: String,
+    /// Reason of that state in words; null for a replica that serves as usual.
+    pub reason: Option<String>,
     /// Server software; null while unknown.
     pub kind: Option<String>,
     /// Requests of this node at the replica.

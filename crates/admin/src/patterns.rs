@@ -21,6 +21,11 @@ pub(crate) const SALT: &str = r"^[0-9A-Fa-f]{32}$";
 pub(crate) const HASH: &str = r"^[0-9A-Fa-f]{64}$";
 /// Beginnings of paths.
 pub(crate) const PATH: &str = r"^/[!-\u0022$->@-~]*$";
+/// Names of headers and cookies.
+pub(crate) const TOKEN: &str = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}$";
+/// Properties by which splits choose arms.
+pub(crate) const SPLIT_BY: &str =
+    r"^(random|user|(header|cookie):[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64})$";
 /// Subjects of limits.
 const SCOPE: &str =
     r"^(global|(tenant|key):[A-Za-z0-9._-]{1,64}|model:[^\s\u0000-\u001f\u007f-\u009f]{1,256})$";
@@ -38,10 +43,11 @@ pub(crate) fn of_parameter(name: &str) -> &'static str {
 mod tests {
     use regex_lite::Regex;
     use spillway_cluster_state::{
-        Actor, ClusterId, Command, DiskId, Entry, Expect, Fingerprint, Form, Item, LeaseSource,
-        LimitScope, Model, NodeSpec, Outcome, Proposer, RefusalCode, Region, ReplicaId,
-        ReplicaSpec, Route, State, Tenant,
+        Actor, Arm, ClusterId, Command, DiskId, Entry, Expect, Fingerprint, Form, Item,
+        LeaseSource, LimitScope, Model, NodeSpec, Outcome, Proposer, RefusalCode, Region,
+        ReplicaId, ReplicaSpec, Route, STICKY_MAX_AGE_S, Split, State, StickyArm, Tenant,
     };
+    use spillway_types::SplitBy;
 
     use super::*;
 
@@ -88,8 +94,19 @@ mod tests {
         Command::RegisterReplica { id, spec, incarnation: 0, expect: Expect::Any }
     }
 
-    const TEXTS: [&str; 34] = [
+    /// Returns a split that chooses its arm by `by`, and keeps it by the cookie `sticky`.
+    fn split(by: Option<SplitBy>, sticky: Option<&str>) -> Item {
+        let (name, model) = ("x".into(), "m".into());
+        let arms = vec![Arm { name, model, version: None, weight_permille: 1_000 }];
+        let cookie = |cookie: &str| cookie.to_owned();
+        let sticky =
+            sticky.map(cookie).map(|cookie| StickyArm { cookie, max_age_s: STICKY_MAX_AGE_S });
+        Item::Split("s".into(), Split { arms, by, sticky })
+    }
+
+    const TEXTS: [&str; 35] = [
         "",
+        "user",
         "a",
         "A-b_c.9",
         "a b",
@@ -143,6 +160,11 @@ mod tests {
             check(NAME_OR_NONE, put(Item::Route("r".into(), pool)));
             let prefix = Route { path_prefix: Some(text.to_owned()), ..Route::default() };
             check(PATH, put(Item::Route("r".into(), prefix)));
+            check(TOKEN, put(split(None, Some(text))));
+            assert_eq!(fits(SPLIT_BY, text), text == "user", "{text:?}");
+            let header = format!("header:{text}");
+            let is_read = header.parse().is_ok_and(|by| is_taken(put(split(Some(by), None))));
+            assert_eq!(fits(SPLIT_BY, &header), is_read, "{text:?}");
             let region = Region { country: text.to_owned(), ..Region::default() };
             check(COUNTRY_OR_NONE, put(Item::Region("eu".into(), region)));
             assert_eq!(fits(COUNTRY, text), !text.is_empty() && fits(COUNTRY_OR_NONE, text));

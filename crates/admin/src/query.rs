@@ -17,6 +17,8 @@ pub(crate) const PAGE_MAX: usize = 1_000;
 pub(crate) struct Query {
     pub(crate) consistency: Consistency,
     pub(crate) is_dry_run: bool,
+    /// True if a record may be made whose name looks like a slip.
+    pub(crate) creates: bool,
     pub(crate) limit: usize,
     pub(crate) after: Option<String>,
     pub(crate) trail: Trail,
@@ -46,6 +48,7 @@ impl Default for Query {
         Self {
             consistency: Consistency::Linearizable,
             is_dry_run: false,
+            creates: false,
             limit: PAGE,
             after: None,
             trail: Trail::Operators,
@@ -89,7 +92,9 @@ impl Query {
             // `?dry_run` without a value means true.
             ("dry_run", "true" | "") => self.is_dry_run = true,
             ("dry_run", "false") => self.is_dry_run = false,
-            ("dry_run", _) => return Err(wrong(name, "use true or false")),
+            ("create", "true" | "") => self.creates = true,
+            ("create", "false") => self.creates = false,
+            ("dry_run" | "create", _) => return Err(wrong(name, "use true or false")),
             ("limit", number) => {
                 let limit = number.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
                 let remedy = format!("use a number from 1 to {PAGE_MAX}");

@@ -40,14 +40,40 @@ async fn each_role_may_do_what_it_is_for() {
     put(ADMIN).await.done();
     assert_eq!(backup(OPERATOR).await.refused(403), "forbidden");
     assert!(backup(ADMIN).await.status.is_success());
-    let audit = read_audit(&client).await;
-    assert_eq!(audit, ["ada", "ada", "bob"]);
+    // What was refused is there, too.
+    let audit = world.audited(&client.token(ADMIN), 7).await;
+    let of = |outcome: &str| {
+        let found = audit.iter().filter(|deed| deed["outcome"] == outcome);
+        let mut callers: Vec<_> =
+            found.map(|deed| deed["operator"].as_str().unwrap().to_owned()).collect();
+        callers.sort();
+        callers
+    };
+    assert_eq!(of("applied"), ["ada", "bob"]);
+    assert_eq!(of("unchanged"), ["ada"]);
+    assert_eq!(of("refused"), ["bob", "bob", "eve", "eve"]);
 }
 
-async fn read_audit(client: &Client) -> Vec<String> {
-    let page = client.token(ADMIN).get("/v1/audit").await.done();
-    let items = page["items"].as_array().unwrap();
-    items.iter().map(|deed| deed["operator"].as_str().unwrap().to_owned()).collect()
+/// Each operation that changes something, in the name of callers without the right.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_order_that_is_refused_is_in_the_audit_trail() {
+    let world = World::one(config()).await;
+    let client = world.client(0);
+    let (mut orders, mut strangers) = (0, 0);
+    for endpoint in crate::endpoint::ENDPOINTS.iter().filter(|endpoint| endpoint.is_order()) {
+        let path = endpoint.path.replace(['{', '}'], "");
+        let reader = client.token(READER);
+        reader.send(endpoint.method.clone(), &path, &Value::Null).await.refused(403);
+        client.send(endpoint.method.clone(), &path, &Value::Null).await.refused(401);
+        (orders, strangers) = (orders + 1, strangers + 1);
+    }
+    assert!(orders > 30, "{orders}");
+    // Both are limited; the rest is counted.
+    let shown = orders.min(32) + strangers.min(8);
+    let audit = world.audited(&client.token(ADMIN), shown).await;
+    assert!(audit.iter().all(|deed| deed["outcome"] == "refused" && !deed["cause"].is_null()));
+    let by = |name: &str| audit.iter().filter(|deed| deed["operator"] == name).count();
+    assert_eq!((by("eve"), by("unauthenticated")), (orders.min(32), strangers.min(8)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,8 +125,9 @@ async fn keys_of_the_cluster_let_operators_in_until_they_are_revoked() {
     admin.post(&format!("/v1/keys/{reader}/revoke"), &Value::Null).await.done();
     published().await;
     assert_eq!(as_reader.get("/v1/regions").await.refused(401), "unauthorized");
-    let by_key = read_audit(&client).await;
-    assert!(by_key.iter().any(|name| name.starts_with("key:")), "{by_key:?}");
+    let audit = admin.get("/v1/audit").await.done();
+    let is_by_key = |deed: &Value| deed["operator"].as_str().unwrap().starts_with("key:");
+    assert!(audit["items"].as_array().unwrap().iter().any(is_by_key), "{audit}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -68,6 +68,10 @@ impl Client {
         self.send(Method::PUT, path, body).await
     }
 
+    pub(super) async fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.send(Method::PATCH, path, body).await
+    }
+
     pub(super) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(Method::POST, path, body).await
     }
@@ -156,6 +160,7 @@ impl Answer {
     }
 
     /// Returns the code of an error; cause and remedy must be there.
+    #[track_caller]
     pub(super) fn refused(&self, status: u16) -> &str {
         assert_eq!(self.status, status, "{self:?}");
         let error = &self.body["error"];

@@ -64,7 +64,7 @@ async fn watchers_are_told_each_change_once_and_resume_where_they_were() {
 async fn all_that_one_entry_changed_is_one_event() {
     let world = World::one(AdminConfig::default()).await;
     let client = world.client(0);
-    client.put("/v1/regions/eu", &json!({})).await.done();
+    client.put("/v1/regions/eu?create=true", &json!({})).await.done();
     let replica = json!({ "url": "http://10.0.0.1:1", "models": ["m"] });
     for name in ["x", "y"] {
         client.put(&format!("/v1/replicas/eu/{name}"), &replica).await.done();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use serde_json::Value;
 use spillway_cluster_state::Fingerprint;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
 use spillway_link::{Identity, Link};
@@ -26,6 +27,8 @@ pub(super) use spillway_testkit::{PATIENCE, eventually};
 /// A cluster of nodes with names `a`, `b` … and a region `region-a`, `region-b` … each.
 pub(super) struct World {
     certificates: Certificates,
+    /// What writes the audit trail; ends with the runtime of the test.
+    tasks: TaskTracker,
     pub(super) seeds: Vec<Seed>,
     pub(super) nodes: Vec<Option<Node>>,
 }
@@ -53,7 +56,12 @@ impl World {
             region: format!("region-{}", name(number)).as_str().into(),
         });
         let (seeds, running) = (seeds.collect(), (0..nodes).map(|_| None).collect());
-        let mut world = Self { certificates: Certificates::new(), seeds, nodes: running };
+        let mut world = Self {
+            certificates: Certificates::new(),
+            tasks: TaskTracker::new(),
+            seeds,
+            nodes: running,
+        };
         for at in 0..nodes {
             Box::pin(world.start(at, config.clone())).await;
         }
@@ -75,6 +83,7 @@ impl World {
             is_operator: true,
             // Longer than on loopback, so that a busy machine is not taken for a dead leader.
             rtt_max: Duration::from_millis(100),
+            watch: Default::default(),
         };
         let control_plane = ControlPlane::start(config, Arc::clone(&link)).await.unwrap();
         let admin = Admin::new(Some(Arc::clone(&control_plane)), admin)
@@ -83,6 +92,7 @@ impl World {
             .overviewing(Arc::new(Teller))
             .remembering(Arc::new(Teller));
         let (address, listening) = listen(admin.clone()).await;
+        self.tasks.spawn(admin.write_orders());
         self.nodes[at] = Some(Node { link, control_plane, address, admin, _listening: listening });
         self.introduce();
     }
@@ -154,6 +164,22 @@ impl World {
         std::fs::remove_dir_all(&folder).unwrap();
         restore(backup, &folder, &self.seeds[at].name).unwrap();
         Box::pin(self.start(at, admin)).await;
+    }
+
+    /// Waits until the operators' trail has so many records; returns them, newest first.
+    pub(super) async fn audited(&self, client: &Client, records: usize) -> Vec<Value> {
+        let by = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let page = client.get("/v1/audit?limit=1000").await.done();
+            let items = page["items"].as_array().unwrap();
+            if items.len() >= records {
+                assert_eq!(items.len(), records, "{items:#?}");
+                return items.clone();
+            }
+            assert!(tokio::time::Instant::now() < by, "{} of {records}: {items:#?}", items.len());
+            // wait: for a record that is written in the background.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Returns the path of a file that is removed with the world.

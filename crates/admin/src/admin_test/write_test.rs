@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::client::Answer;
 use super::world::World;
 use crate::AdminConfig;
 
@@ -196,4 +197,139 @@ async fn a_record_says_where_requests_may_be_served() {
         let read = client.get(path).await.done();
         assert_eq!(read["item"]["version"], first["version"]);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_field_changes_one_field() {
+    let world = World::one(AdminConfig::default()).await;
+    let client = world.client(0);
+    let record = async |path: &str| client.get(path).await.done()["item"]["record"].clone();
+    let path = "/v1/regions/region-a";
+    let whole = json!({ "country": "DE", "price_ms": 3, "rtt_hints_ms": { "eu": 80 } });
+    client.put(path, &whole).await.done();
+    client.post("/v1/regions/region-a/weight", &json!({ "weight_percent": 50 })).await.done();
+    client.post("/v1/regions/region-a/drain", &Value::Null).await.done();
+    let before = record(path).await;
+    client.patch(path, &json!({ "price_ms": 5 })).await.done();
+    let mut expected = before.clone();
+    expected["price_ms"] = json!(5);
+    assert_eq!(record(path).await, expected);
+    // A whole record leaves what orders and nodes set, unless it says so itself.
+    client.put(path, &json!({ "price_ms": 6 })).await.done();
+    (expected["price_ms"], expected["rtt_hints_ms"]) = (json!(6), json!({}));
+    assert_eq!(record(path).await, expected);
+    client.put(path, &json!({ "state": "active", "country": "" })).await.done();
+    let after = record(path).await;
+    assert_eq!((&after["state"], &after["country"]), (&json!("active"), &json!("")));
+    assert_eq!((&after["weight_percent"], &after["price_ms"]), (&json!(50), &json!(0)));
+
+    client.put("/v1/tenants/acme", &json!({ "title": "Acme", "countries": ["DE"] })).await.done();
+    let dry = client.patch("/v1/tenants/acme?dry_run=true", &json!({ "title": "A" })).await.done();
+    assert_eq!(dry["changes"][0]["after"]["record"]["countries"], json!(["DE"]));
+    client.patch("/v1/tenants/acme", &json!({ "is_suspended": true })).await.done();
+    let tenant = record("/v1/tenants/acme").await;
+    assert_eq!((&tenant["title"], &tenant["countries"]), (&json!("Acme"), &json!(["DE"])));
+    assert_eq!(tenant["is_suspended"], true);
+    let wrong = client.patch("/v1/tenants/acme", &json!({ "suspended": true })).await;
+    assert_eq!(wrong.refused(400), "bad_request");
+    let late = client.with("if-match", "\"1\"").patch("/v1/tenants/acme", &json!({})).await;
+    assert_eq!(late.refused(409), "conflict");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_patch_is_the_same_request() {
+    let world = World::one(AdminConfig::default()).await;
+    let client = world.client(0);
+    client.put("/v1/tenants/acme", &json!({ "title": "Acme" })).await.done();
+    let once = client.with("idempotency-key", "6f1c");
+    let first = once.patch("/v1/tenants/acme", &json!({ "title": "A" })).await.done();
+    assert_eq!(first["outcome"], "applied");
+    let again = once.patch("/v1/tenants/acme", &json!({ "title": "A" })).await.done();
+    assert_eq!(again["outcome"], "unchanged");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slip_within_a_record_is_told_and_a_key_makes_its_tenant_when_it_is_to() {
+    let world = World::one(AdminConfig::default()).await;
+    let client = world.client(0);
+    let replica = json!({ "url": "http://10.0.0.1:1", "models": ["llama-8b"] });
+    client.put("/v1/replicas/region-a/x", &replica).await.done();
+    client.put("/v1/tenants/acme", &json!({})).await.done();
+    let key = |tenant: &str, models: &[&str], regions: &[&str]| json!({ "record": { "tenant": tenant, "models": models, "regions": regions } });
+    let remedy = |answer: &Answer| answer.body["error"]["remedy"].as_str().unwrap().to_owned();
+    for (body, meant) in [
+        (key("acme", &["lama-8b"], &[]), "llama-8b"),
+        (key("acme", &[], &["regoin-a"]), "region-a"),
+        (key("acmee", &[], &[]), "acme"),
+    ] {
+        let refused = client.post("/v1/keys", &body).await;
+        assert!(remedy(&refused).contains(&format!("write {meant:?}")), "{:?}", refused.body);
+        assert!(remedy(&refused).contains("create=true"), "{:?}", refused.body);
+    }
+    let far = client.post("/v1/keys", &key("initech", &[], &[])).await;
+    assert_eq!(far.refused(422), "unknown_reference");
+    assert!(!remedy(&far).contains("is meant"), "{:?}", far.body);
+    assert_eq!(client.get("/v1/tenants/initech").await.refused(404), "not_found");
+    let dry = client.post("/v1/keys?create=true&dry_run=true", &key("initech", &[], &[])).await;
+    assert_eq!(dry.status, 200, "{:?}", dry.body);
+    assert_eq!(client.get("/v1/tenants/initech").await.refused(404), "not_found");
+    let made = client.post("/v1/keys?create=true", &key("initech", &["lama-8b"], &[])).await;
+    assert_eq!(made.status, 201, "{:?}", made.body);
+    assert_eq!(client.get("/v1/tenants/initech").await.status, 200);
+    let path = format!("/v1/keys/{}", made.body["key"].as_str().unwrap());
+    // What the record has already is no slip of another write, and a name far from all is new.
+    client.patch(&path, &json!({ "priority": 1 })).await.done();
+    client.patch(&path, &json!({ "models": ["lama-8b", "other"] })).await.done();
+    let slip = json!({ "models": ["llamma-8b"] });
+    assert_eq!(client.patch(&path, &slip).await.refused(404), "not_found");
+    client.patch(&format!("{path}?create=true"), &slip).await.done();
+    for (path, record) in [
+        ("/v1/models/chat", json!({ "alias_of": "lama-8b" })),
+        ("/v1/routes/r", json!({ "models": ["lama-8b"] })),
+        ("/v1/splits/s", json!({ "arms": [{ "model": "lama-8b", "weight_percent": 100 }] })),
+    ] {
+        assert_eq!(client.put(path, &record).await.refused(404), "not_found", "{path}");
+    }
+    let token = json!({ "region": "regoin-a", "valid_s": 60, "uses": 1 });
+    assert_eq!(client.post("/v1/join-tokens", &token).await.refused(404), "not_found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slip_makes_no_record_and_the_name_that_was_meant_is_told() {
+    let world = World::one(AdminConfig::default()).await;
+    let client = world.client(0);
+    let replica = json!({ "url": "http://10.0.0.1:1", "models": ["llama-8b"] });
+    client.put("/v1/replicas/region-a/x", &replica).await.done();
+    client.put("/v1/tenants/acme", &json!({})).await.done();
+    client.put("/v1/routes/chat", &json!({})).await.done();
+    for (path, meant) in [
+        ("/v1/regions/regoin-a", Some("region-a")),
+        ("/v1/regions/elsewhere", None),
+        ("/v1/tenants/acmee", Some("acme")),
+        ("/v1/limits/model:lama-8b", Some("model:llama-8b")),
+        ("/v1/models/lama-8b", Some("llama-8b")),
+        ("/v1/routes/chta", Some("chat")),
+    ] {
+        let record = if path.contains("limits") { json!({ "concurrency": 1 }) } else { json!({}) };
+        for answer in [
+            client.put(path, &record).await,
+            client.patch(path, &record).await,
+            client.put(&format!("{path}?dry_run=true"), &record).await,
+        ] {
+            assert_eq!(answer.refused(404), "not_found", "{path}");
+            let remedy = answer.body["error"]["remedy"].as_str().unwrap();
+            assert!(remedy.contains("create=true"), "{remedy}");
+            if let Some(meant) = meant {
+                assert!(remedy.contains(&format!("write {meant:?}")), "{remedy}");
+            }
+        }
+        client.put(&format!("{path}?create=true"), &record).await.done();
+    }
+    // What is served has a name already, and what is far from all names is new.
+    client.put("/v1/models/llama-8b", &json!({ "fallbacks": ["other"] })).await.done();
+    client.put("/v1/tenants/initech", &json!({})).await.done();
+    let missing = client.post("/v1/regions/regin-a/drain", &Value::Null).await;
+    assert_eq!(missing.refused(404), "not_found");
+    let remedy = missing.body["error"]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("write \"region-a\""), "{remedy}");
 }

@@ -73,6 +73,16 @@ fn wrong() -> ApiError {
     ApiError::bad_request("the parameter \"after\" is no index", remedy)
 }
 
+/// Returns the text of a record with its share in percent, as all texts for people have it. The
+/// record itself has thousandths: it is a part of the state, the same on nodes of all versions.
+fn in_percent(what: &str) -> String {
+    let parts = what.strip_suffix(" permille").and_then(|rest| rest.rsplit_once(' '));
+    match parts.and_then(|(rest, share)| Some((rest, share.parse::<u32>().ok()?))) {
+        Some((rest, permille)) => format!("{rest} {} %", f64::from(permille) / 10.0),
+        None => what.to_owned(),
+    }
+}
+
 fn deed(index: u64, record: &AuditRecord) -> Deed {
     let (outcome, cause) = match &record.outcome {
         Outcome::Applied { .. } => ("applied", None),
@@ -90,8 +100,26 @@ fn deed(index: u64, record: &AuditRecord) -> Deed {
             Actor::Operator(name) => Some(name.clone()),
         },
         node: record.node.to_string(),
-        what: record.what.clone(),
+        what: in_percent(&record.what),
         outcome: outcome.to_owned(),
         cause,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_shown_in_percent() {
+        let shown = in_percent("set weight of region eu to 125 permille");
+        assert_eq!(shown, "set weight of region eu to 12.5 %");
+        assert_eq!(
+            in_percent("set weight of region eu to 500 permille"),
+            "set weight of region eu to 50 %"
+        );
+        for text in ["put key permille", " permille", "x permille", "reset weight"] {
+            assert_eq!(in_percent(text), text);
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Everything that answers are made from.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use spillway_cluster_state::State;
 use spillway_control_plane::ControlPlane;
 use spillway_raft::Read;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 
 use crate::access::Credential;
 use crate::call::AdminCall;
@@ -13,6 +15,10 @@ use crate::config::AdminConfig;
 use crate::error::{ApiError, LeaderHint};
 use crate::fault;
 use crate::own_limits::OwnLimits;
+use crate::route_check::RouteCheck;
+
+/// Longest wait for this node to know what was written.
+const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Services and state that answers are made from.
 pub(crate) struct Cluster<'a> {
@@ -24,12 +30,33 @@ pub(crate) struct Cluster<'a> {
     pub(crate) credential: &'a Credential,
     /// Limits of this node's config file.
     pub(crate) own_limits: Option<&'a dyn OwnLimits>,
+    /// Check of routes; `None` where records have no settings of config files.
+    pub(crate) route_check: Option<&'a dyn RouteCheck>,
+    /// Index of the state whose keys this node lets in; `None` where nothing follows them.
+    pub(crate) admitted: Option<&'a watch::Receiver<u64>>,
 }
 
 impl Cluster<'_> {
     /// Returns the leader, as far as this node knows.
     pub(crate) fn leader(&self) -> Option<LeaderHint> {
         leader_of(&self.control_plane)
+    }
+
+    /// Waits until what was written at `index` holds for requests to this node, for a second at most:
+    /// the write is done, whatever this node knows of it.
+    pub(super) async fn settle(&self, index: u64) {
+        let is_there = |seen: &u64| *seen >= index;
+        let mut published = self.control_plane.publications();
+        let mut admitted = self.admitted.cloned();
+        let settled = async {
+            drop(published.wait_for(is_there).await);
+            if let Some(admitted) = &mut admitted {
+                drop(admitted.wait_for(is_there).await);
+            }
+        };
+        if timeout(SETTLED_WITHIN, settled).await.is_err() {
+            tracing::debug!(index, "written, and not known here yet");
+        }
     }
 
     /// Calls `look` with the state, as fresh as the request asks for.

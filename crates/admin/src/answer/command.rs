@@ -8,7 +8,7 @@ use spillway_cluster_state::{
     SettingRule, Split, State, Tenant,
 };
 use spillway_route::Policy;
-use spillway_types::{NoCountry, Percent};
+use spillway_types::{NoCountry, Percent, UnknownSplitByError};
 
 use super::cluster::Cluster;
 use super::read::not_found;
@@ -47,7 +47,7 @@ pub(super) async fn command(
     let key = subject(cluster, call).await?;
     let (expect, about) = (call.expect, key.clone());
     let command = match (call.endpoint.operation, key) {
-        (Operation::Put(_), key) => put(cluster, call, key).await?,
+        (Operation::Put(_) | Operation::Patch(_), key) => put(cluster, call, key).await?,
         (Operation::Remove(_), key) => Command::Remove { key, expect },
         (Operation::RevokeKey, RecordKey::Key(key)) => Command::RevokeKey { key, expect },
         (Operation::SetNodeOperators, RecordKey::Node(node)) => {
@@ -82,14 +82,9 @@ async fn subject(cluster: &Cluster<'_>, call: &AdminCall) -> Result<RecordKey, A
     if call.endpoint.operation == Operation::RotatePrefixKey {
         return Ok(RecordKey::Setting(KEY_EPOCH.to_owned()));
     }
-    let resource = match call.endpoint.operation {
-        Operation::Put(resource) | Operation::Remove(resource) => resource,
-        Operation::SetNodeOperators => Resource::Nodes,
-        Operation::SetRegionState(_) | Operation::SetRegionWeight => Resource::Regions,
-        Operation::SetReplicaState(_) | Operation::SetReplicaWeight => Resource::Replicas,
-        // Only `RevokeKey` is left.
-        _ => Resource::Keys,
-    };
+    let operation = call.endpoint.operation;
+    let no_record = || ApiError::internal(format!("{operation:?} is about no record"));
+    let resource = resource_of(call).ok_or_else(no_record)?;
     let look = |state: &State| key_of(state, resource, &call.path);
     let key = match resource {
         // Node names are looked up in the state of now, since records of nodes have numbers as
@@ -98,6 +93,21 @@ async fn subject(cluster: &Cluster<'_>, call: &AdminCall) -> Result<RecordKey, A
         _ => look(&State::new()),
     };
     key.ok_or_else(|| not_found(resource, &call.path))
+}
+
+/// Returns the kind of the record whose name is in the path; `None` if the path names none.
+pub(super) fn resource_of(call: &AdminCall) -> Option<Resource> {
+    Some(match call.endpoint.operation {
+        Operation::Put(resource)
+        | Operation::Patch(resource)
+        | Operation::Remove(resource)
+        | Operation::Show(resource) => resource,
+        Operation::SetNodeOperators => Resource::Nodes,
+        Operation::SetRegionState(_) | Operation::SetRegionWeight => Resource::Regions,
+        Operation::SetReplicaState(_) | Operation::SetReplicaWeight => Resource::Replicas,
+        Operation::RevokeKey => Resource::Keys,
+        _ => return None,
+    })
 }
 
 async fn put(cluster: &Cluster<'_>, call: &AdminCall, key: RecordKey) -> Result<Command, ApiError> {
@@ -109,13 +119,17 @@ async fn put(cluster: &Cluster<'_>, call: &AdminCall, key: RecordKey) -> Result<
         }
         RecordKey::Replica(id) => {
             let record: ReplicaRecord = call.json()?;
+            check_url(&record.url)?;
             let incarnation = record.incarnation;
             return Ok(Command::RegisterReplica { id, spec: record.into(), incarnation, expect });
         }
         RecordKey::Region(name) => Item::Region(name, call.json::<RegionRecord>()?.into()),
-        RecordKey::Model(name) => Item::Model(name, Model::from(call.json::<ModelRecord>()?)),
-        RecordKey::Route(name) => Item::Route(name, route(call)?),
-        RecordKey::Split(name) => Item::Split(name, Split::from(call.json::<SplitRecord>()?)),
+        RecordKey::Model(name) => Item::Model(name, model(call)?),
+        RecordKey::Route(name) => {
+            let route = route(cluster, call, name.as_str())?;
+            Item::Route(name, route)
+        }
+        RecordKey::Split(name) => Item::Split(name, split(call)?),
         RecordKey::Limit(scope) => Item::Limit(scope, limit(call)?),
         RecordKey::Tenant(name) => {
             let tenant: Result<Tenant, _> = call.json::<TenantRecord>()?.try_into();
@@ -140,6 +154,19 @@ async fn put(cluster: &Cluster<'_>, call: &AdminCall, key: RecordKey) -> Result<
     Ok(Command::Put { item, expect })
 }
 
+/// Refuses a replica at an address that only a machine itself or its cloud answers. Nodes connect to
+/// no such address, by whatever name: this only says so at once.
+fn check_url(url: &str) -> Result<(), ApiError> {
+    let host = url.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
+    let address = host.and_then(|host| host.trim_matches(['[', ']']).parse().ok());
+    if !address.is_some_and(spillway_types::is_link_local) {
+        return Ok(());
+    }
+    let cause = "the address of the replica is link-local or a cloud's metadata service";
+    let remedy = "name the machine of the model server";
+    Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", cause, remedy))
+}
+
 /// Reads a limit. A limit in the log counts requests over one time window, so a request with both
 /// is refused here.
 fn limit(call: &AdminCall) -> Result<spillway_cluster_state::Limit, ApiError> {
@@ -152,8 +179,36 @@ fn limit(call: &AdminCall) -> Result<spillway_cluster_state::Limit, ApiError> {
     Ok(record.into())
 }
 
-fn route(call: &AdminCall) -> Result<spillway_cluster_state::Route, ApiError> {
+fn model(call: &AdminCall) -> Result<Model, ApiError> {
+    let record: ModelRecord = call.json()?;
+    if !record.is_priced_whole() {
+        let (cause, remedy) = (
+            "a part of the price is missing",
+            "give prompt_per_million and completion_per_million",
+        );
+        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", cause, remedy));
+    }
+    Ok(Model::from(record))
+}
+
+/// Reads a route. Its settings are those of a config file, and checked as there.
+fn route(
+    cluster: &Cluster<'_>,
+    call: &AdminCall,
+    name: &str,
+) -> Result<spillway_cluster_state::Route, ApiError> {
     let record: RouteRecord = call.json()?;
+    if let Some(unknown) = record.settings.keys().next() {
+        let Some(check) = cluster.route_check else {
+            let cause = format!("the body can't be read: unknown field {unknown:?}");
+            return Err(ApiError::bad_request(cause, "send JSON as /v1/openapi.json describes it"));
+        };
+        let wrong = |(cause, remedy): (String, String)| {
+            ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", cause, remedy)
+        };
+        let whole = crate::records::json(&record).as_object().cloned().unwrap_or_default();
+        check.check_route(name, &whole).map_err(wrong)?;
+    }
     if !record.policy.is_empty() {
         let unknown = |error| {
             let remedy = "name one of them, or none for the default";
@@ -163,6 +218,13 @@ fn route(call: &AdminCall) -> Result<spillway_cluster_state::Route, ApiError> {
         record.policy.parse::<Policy>().map_err(unknown)?;
     }
     record.try_into().map_err(no_country)
+}
+
+fn split(call: &AdminCall) -> Result<Split, ApiError> {
+    call.json::<SplitRecord>()?.try_into().map_err(|error: UnknownSplitByError| {
+        let remedy = "e.g. header:x-user";
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", error.to_string(), remedy)
+    })
 }
 
 fn no_country(error: NoCountry) -> ApiError {
@@ -175,6 +237,10 @@ fn no_country(error: NoCountry) -> ApiError {
 /// removed meanwhile must not come back.
 async fn key_over(cluster: &Cluster<'_>, call: &AdminCall, id: &KeyId) -> Result<Key, ApiError> {
     if !matches!(call.expect, Expect::Version(_)) {
+        // A `PATCH` over a key that exists has the version that it was made over.
+        if matches!(call.endpoint.operation, Operation::Patch(_)) {
+            return Err(not_found(Resource::Keys, &call.path));
+        }
         let remedy = "read it, and send its version as If-Match; POST /v1/keys makes new ones";
         let cause = "a key is only written over a version that was read";
         let status = StatusCode::PRECONDITION_REQUIRED;

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use spillway_types::TenantName;
 
 use crate::call::AdminCall;
+use crate::config::AdminRole;
 use crate::error::ApiError;
 use crate::explain::{Explain, ExplainError, ExplainRequest};
 use crate::reply::{Reply, json};
@@ -55,6 +56,9 @@ pub(crate) struct Explanation {
     /// Milliseconds until a replica takes requests again, if all of them asked to be left alone.
     #[serde(default)]
     pub(crate) rests_ms: Option<u64>,
+    /// Overflow replica that would be asked in place of a refusal, or after some time of a wait.
+    #[serde(default)]
+    pub(crate) overflow: Option<String>,
     /// Route of the request.
     #[serde(default)]
     pub(crate) route: Option<String>,
@@ -110,7 +114,8 @@ pub(crate) struct ExplainedCandidate {
 /// Answers a request for an explanation. Needs no cluster: routing is this node's own decision.
 pub(crate) async fn explain(by: Option<&dyn Explain>, call: &AdminCall) -> Result<Reply, ApiError> {
     let by = by.ok_or_else(no_explanation)?;
-    let request = request(call.json()?)?;
+    let mut request = request(call.json()?)?;
+    request.sees_isolated = call.caller.role >= AdminRole::Operate;
     let explained = by.explain(request).await.map_err(of_fault)?;
     Ok(json(StatusCode::OK, &explained))
 }
@@ -129,7 +134,8 @@ pub(super) fn request(order: ExplainOrder) -> Result<ExplainRequest, ApiError> {
     let body: Box<str> = order.body.into();
     let tenant = order.tenant.map(|name| TenantName::from(name.as_str()));
     let body = Bytes::from(body.into_string());
-    Ok(ExplainRequest { path, headers, body, tenant, client: order.client })
+    let sees_isolated = false;
+    Ok(ExplainRequest { path, headers, body, tenant, client: order.client, sees_isolated })
 }
 
 fn header((name, value): (&String, &String)) -> Result<(HeaderName, HeaderValue), ApiError> {

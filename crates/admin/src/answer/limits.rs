@@ -3,6 +3,7 @@
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use spillway_quota::{LimitTerms, LimitUsage};
 
 use super::freshness::Freshness;
@@ -12,6 +13,7 @@ use crate::error::ApiError;
 use crate::forms::{Item, LimitInfo, LimitRecord};
 use crate::own_limits::OwnLimits;
 use crate::query::PAGE_MAX;
+use crate::records;
 use crate::reply::{Reply, json};
 use crate::resource::Resource;
 
@@ -47,13 +49,21 @@ pub(super) fn show(
     call: &AdminCall,
     freshness: Freshness,
 ) -> Result<Reply, ApiError> {
+    let item = found(own, call).ok_or_else(|| not_found(Resource::Limits, &call.path))?;
+    Ok(json(StatusCode::OK, &One { freshness, item }))
+}
+
+/// Returns the record of a limit of the config file; `None` if the file has none of that name.
+pub(super) fn of_file(own: Option<&dyn OwnLimits>, call: &AdminCall) -> Option<Value> {
+    found(own, call).map(|item| records::json(&item.record))
+}
+
+fn found(own: Option<&dyn OwnLimits>, call: &AdminCall) -> Option<LimitItem> {
     let name = call.path.first().map(String::as_str).unwrap_or_default();
     // All of them: the one that is asked for may stand behind the first thousand.
-    let own = own.map(|own| own.own_limits(usize::MAX)).unwrap_or_default();
+    let own = own?.own_limits(usize::MAX);
     let found = own.iter().find(|(terms, _)| terms.scope.label() == name);
-    let found = found.map(|(terms, usage)| item(terms, usage.as_ref()));
-    let item = found.ok_or_else(|| not_found(Resource::Limits, &call.path))?;
-    Ok(json(StatusCode::OK, &One { freshness, item }))
+    found.map(|(terms, usage)| item(terms, usage.as_ref()))
 }
 
 /// Answers for a node that is in no cluster.

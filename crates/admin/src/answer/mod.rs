@@ -12,11 +12,13 @@ mod freshness;
 pub(crate) mod fuzz;
 mod limits;
 mod overview;
+mod put;
 mod read;
 mod requests;
 mod status;
 mod steering;
 mod trie;
+mod trust;
 mod usage;
 mod verdict;
 mod watch;
@@ -25,6 +27,7 @@ mod write;
 use crate::call::AdminCall;
 use crate::endpoint::Operation;
 use crate::error::ApiError;
+use crate::known_names::meant;
 use crate::reply::Reply;
 
 pub(crate) use audit::AuditPage;
@@ -40,12 +43,39 @@ pub(crate) use requests::{RequestsAnswer, requests};
 pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
 pub(crate) use steering::{SteeringAnswer, steering};
 pub(crate) use trie::TrieAnswer;
+pub(crate) use trust::TrustAnswer;
 pub(crate) use usage::usage;
 pub(crate) use watch::{Event, Lost};
 pub(crate) use write::Written;
 
-/// Carries a request out.
+/// Carries a request out. Of a name that nothing has, the error says which one is near.
 pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
+    carry_out(cluster, call).await.map_err(|error| match command::resource_of(call) {
+        Some(resource) if error.is_missing() => {
+            let state = cluster.control_plane.published();
+            match meant(&state, resource, &call.path.join("/")) {
+                Some(meant) => error.with_meant(&meant),
+                None => error,
+            }
+        }
+        _ => error,
+    })
+}
+
+/// Returns an order in words that no command of the log stands for.
+pub(crate) fn text_of(call: &AdminCall) -> Option<String> {
+    match call.endpoint.operation {
+        // It holds all that the cluster knows, salts and hashes of keys too.
+        Operation::Backup => Some("take a backup".to_owned()),
+        Operation::TransferLeader => Some(status::transfer_text(call)),
+        Operation::TrustDisk => {
+            Some("trust the disk of this node, which is from the past".to_owned())
+        }
+        _ => None,
+    }
+}
+
+async fn carry_out(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     match call.endpoint.operation {
         Operation::List(resource) => read::list(cluster, call, resource).await,
         Operation::Show(resource) => read::show(cluster, call, resource).await,
@@ -53,13 +83,14 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Re
         Operation::Status => Ok(status::status(cluster)),
         Operation::Leader => Ok(status::leader(cluster)),
         Operation::TransferLeader => status::transfer(cluster, call).await,
+        Operation::TrustDisk => trust::trust_disk(cluster, call).await,
         Operation::Watch => watch::watch(cluster, call).await,
         Operation::Backup => backup::backup(cluster).await,
         Operation::Trie => trie::trie(cluster, call).await,
         Operation::CreateKey => create::key(cluster, call).await,
         Operation::CreateJoinToken => create::join_token(cluster, call).await,
-        Operation::Put(_)
-        | Operation::Remove(_)
+        Operation::Put(_) | Operation::Patch(_) => put::put(cluster, call).await,
+        Operation::Remove(_)
         | Operation::RevokeKey
         | Operation::SetNodeOperators
         | Operation::SetRegionState(_)

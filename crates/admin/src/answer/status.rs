@@ -42,12 +42,18 @@ pub(crate) struct StatusAnswer {
     pub(crate) digest: String,
     /// Bytes of entries in the log's file.
     pub(crate) log_bytes: u64,
+    /// Time for which the disk has not answered a write or an opening; null if none is under way.
+    pub(crate) disk_waiting_ms: Option<u64>,
     /// All members.
     pub(crate) members: Vec<MemberInfo>,
     /// True while one set of voters is being replaced by another.
     pub(crate) is_joint: bool,
     /// Reason why the log has stopped; null if it runs.
     pub(crate) fault: Option<String>,
+    /// Troubles of disks and states in sentences: a disk from the past, a state that differs, two
+    /// processes with one name, a node that does not follow.
+    #[serde(default)]
+    pub(crate) troubles: Vec<String>,
 }
 
 /// A member of the log.
@@ -95,22 +101,30 @@ pub(super) fn status_answer(control_plane: &ControlPlane) -> StatusAnswer {
     // No other node was asked.
     let consistency = "stale".to_owned();
     let ids = status.members.keys();
+    let leader = leader_of(control_plane);
+    // The first leader of a cluster takes no orders before it has formed the cluster.
+    let shown = match (status.role, &leader) {
+        (Role::Leader, None) => Role::Candidate,
+        (role, _) => role,
+    };
     StatusAnswer {
         freshness: Freshness { index: applied_index.unwrap_or(0), age_ms, consistency },
         node: member(&status, status.node),
         cluster: status.cluster.map(|id| id.to_string()),
-        role: role(status.role).to_owned(),
+        role: role(shown).to_owned(),
         term: status.term,
-        leader: leader_of(control_plane),
+        leader,
         last_index: status.last_index,
         committed_index: status.committed_index,
         applied_index,
         snapshot_index: status.snapshot_index,
         digest: format!("{digest:032x}"),
         log_bytes: status.log_bytes as u64,
+        disk_waiting_ms: status.disk_times.waiting.map(whole_ms),
         members: ids.map(|id| member(&status, *id)).collect(),
         is_joint: status.is_joint,
         fault: status.fault.clone(),
+        troubles: status.troubles.iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -124,8 +138,13 @@ pub(super) async fn transfer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<
     let to = NodeName::from(to.as_str());
     let transfer = cluster.control_plane.transfer_leader(&to, cluster.config.time_limit);
     transfer.await.map_err(|error| fault::of_transfer(error, cluster.leader()))?;
-    tracing::info!(%to, by = call.caller.name, "the lead was handed over");
     Ok(leader(cluster))
+}
+
+/// Returns the order to hand over in words.
+pub(super) fn transfer_text(call: &AdminCall) -> String {
+    let to = call.json::<TransferOrder>().map(|order| order.to).unwrap_or_default();
+    format!("hand the lead over to {to}")
 }
 
 fn member(status: &Status, id: NodeId) -> MemberInfo {

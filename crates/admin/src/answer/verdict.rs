@@ -8,7 +8,7 @@ use spillway_types::unix_ms;
 
 use super::overview::NodeRow;
 use super::status::StatusAnswer;
-use crate::overview::{CertificateEnd, NodeOverview, NodePhase};
+use crate::overview::{CertificateEnd, LackingReplica, NodeOverview, NodePhase};
 
 /// Age of a node's knowledge from which on no majority counts as heard. Elections are over within
 /// a few seconds.
@@ -21,6 +21,8 @@ const ROOM_BYTES: u64 = 1 << 30;
 /// urgent. Certificates of a few days, which some renew daily, are no fault.
 const CERTIFICATE_MS: i64 = 3 * DAY_MS;
 const DAY_MS: i64 = 86_400_000;
+/// Time for which the disk has not answered from which on a node says so.
+const DISK_MS: u64 = 2_000;
 /// Names that a sentence lists at most.
 const NAMED_MAX: usize = 3;
 
@@ -46,6 +48,7 @@ pub(super) fn judge(
     now: SystemTime,
 ) -> (Health, String) {
     let mut parts = vec![serving(node), cluster(node, nodes, log)];
+    parts.extend(troubles(log).into_iter().chain(disk(log)).chain(discoveries(node)));
     parts.extend(regions(node).into_iter().chain(data(node)).chain(certificate(node, now)));
     // The worst comes first. Sorting is stable, so parts of equal health keep their order.
     parts.sort_by_key(|part| std::cmp::Reverse(part.health));
@@ -83,8 +86,7 @@ fn serving(node: &NodeOverview) -> Part {
     let replicas = &node.replicas;
     let (up, known, draining) = (replicas.up, replicas.known, replicas.draining);
     let drained = if draining > 0 { format!(", {draining} drained") } else { String::new() };
-    let lacking = replicas.lacking.iter().map(|it| format!("{} is {}", it.name, it.state));
-    let lacking = named(lacking.collect());
+    let lacking = named(replicas.lacking.iter().map(lacking_text).collect());
     let of = format!("{up} of {known} replicas");
     match (known, up) {
         (0, _) if node.is_served_elsewhere => {
@@ -142,6 +144,28 @@ fn cluster(node: &NodeOverview, nodes: &[NodeRow], log: Option<&StatusAnswer>) -
     }
 }
 
+/// Returns what disks and states of nodes lack, though the log runs.
+fn troubles(log: Option<&StatusAnswer>) -> Option<Part> {
+    let log = log.filter(|log| !log.troubles.is_empty())?;
+    let all = log.troubles.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join("; ");
+    Some(Part::new(Health::Degraded, all))
+}
+
+/// Returns the part about a disk that does not answer.
+fn disk(log: Option<&StatusAnswer>) -> Option<Part> {
+    let waiting_ms = log?.disk_waiting_ms.filter(|waiting_ms| *waiting_ms >= DISK_MS)?;
+    let text = format!("the disk of the data folder has not answered for {} s", waiting_ms / 1_000);
+    Some(Part::new(Health::Degraded, text))
+}
+
+/// Returns the discoveries whose replicas may be missing.
+fn discoveries(node: &NodeOverview) -> Option<Part> {
+    let faults = node.discoveries.iter().filter(|it| it.is_fault());
+    let texts: Vec<String> = faults.map(|it| format!("{} is {}", it.name, it.state)).collect();
+    let text = format!("discoveries lack answers{}", named(texts.clone()));
+    (!texts.is_empty()).then(|| Part::new(Health::Degraded, text))
+}
+
 fn regions(node: &NodeOverview) -> Option<Part> {
     let silent = node.silent_regions.clone();
     let text = || format!("regions not heard{}", named(silent.clone()));
@@ -158,19 +182,31 @@ fn data(node: &NodeOverview) -> Option<Part> {
 }
 
 fn certificate(node: &NodeOverview, now: SystemTime) -> Option<Part> {
-    let CertificateEnd { of, ends_ms } = node.first_certificate.as_ref()?;
+    let CertificateEnd { of, begins_ms, ends_ms } = node.first_certificate.as_ref()?;
     let now_ms = i64::try_from(unix_ms(now)).unwrap_or(i64::MAX);
     let text = match ends_ms.saturating_sub(now_ms) {
+        _ if now_ms < *begins_ms => {
+            format!("certificate of {of} IS NOT VALID YET: look at this machine's clock")
+        }
         CERTIFICATE_MS.. => return None,
         left_ms @ DAY_MS.. => format!("certificate of {of} ends in {} d", left_ms / DAY_MS),
         left_ms @ 0.. => format!("certificate of {of} ends in {} h", left_ms / (DAY_MS / 24)),
-        _ => format!("certificate of {of} HAS ENDED"),
+        _ => format!("certificate of {of} HAS ENDED, by this machine's clock"),
     };
     Some(Part::new(Health::Degraded, text))
 }
 
 fn is_heard(row: &NodeRow) -> bool {
     matches!(row.state.as_str(), "this node" | "up")
+}
+
+fn lacking_text(replica: &LackingReplica) -> String {
+    let LackingReplica { name, state, reason } = replica;
+    let what = match state.as_str() {
+        "wrong model" => format!("{name} has the wrong model"),
+        state => format!("{name} is {state}"),
+    };
+    reason.as_ref().map_or_else(|| what.clone(), |reason| format!("{what}: {reason}"))
 }
 
 fn missing_text(row: &NodeRow) -> String {
@@ -199,12 +235,15 @@ mod tests {
     use crate::answer::freshness::Freshness;
     use crate::answer::status::MemberInfo;
     use crate::error::LeaderHint;
-    use crate::overview::{DataRoom, LackingReplica, PeerOverview, ReplicaTally};
+    use crate::overview::{
+        DataRoom, DiscoveryOverview, LackingReplica, PeerOverview, ReplicaTally,
+    };
 
     fn node(up: u32, lacking: &[(&str, &str)]) -> NodeOverview {
         let lacking = lacking.iter().map(|(name, state)| LackingReplica {
             name: (*name).to_owned(),
             state: (*state).to_owned(),
+            reason: (*state == "down").then(|| "connection refused".to_owned()),
         });
         let lacking: Vec<LackingReplica> = lacking.collect();
         let known = up + lacking.len() as u32;
@@ -253,15 +292,48 @@ mod tests {
         assert_eq!(of(2, &[]), format!("healthy: serves 2 of 2 replicas; {alone}"));
         assert_eq!(
             of(1, &[("gpu-b", "down")]),
-            format!("degraded: serves 1 of 2 replicas (gpu-b is down); {alone}")
+            format!(
+                "degraded: serves 1 of 2 replicas (gpu-b is down: connection refused); {alone}"
+            )
         );
         assert_eq!(
             of(0, &[("gpu-b", "down")]),
-            format!("SERVES NOTHING: 0 of 1 replicas up (gpu-b is down); {alone}")
+            format!(
+                "SERVES NOTHING: 0 of 1 replicas up (gpu-b is down: connection refused); {alone}"
+            )
+        );
+        assert_eq!(
+            of(1, &[("gpu-b", "wrong model")]),
+            format!("degraded: serves 1 of 2 replicas (gpu-b has the wrong model); {alone}")
         );
         assert_eq!(of(0, &[]), format!("SERVES NOTHING: no replica here or elsewhere; {alone}"));
         let down = [("a", "down"), ("b", "down"), ("c", "down"), ("d", "down")];
-        assert!(of(0, &down).contains("c is down, and 1 more"), "{}", of(0, &down));
+        assert!(
+            of(0, &down).contains("c is down: connection refused, and 1 more"),
+            "{}",
+            of(0, &down)
+        );
+    }
+
+    #[test]
+    fn a_discovery_without_an_answer_degrades_a_node() {
+        let discovery = |name: &str, state: &str| DiscoveryOverview {
+            name: name.into(),
+            state: state.into(),
+            ..DiscoveryOverview::default()
+        };
+        let with = |discoveries| NodeOverview { discoveries, ..node(1, &[]) };
+        for state in ["answered", "empty"] {
+            let text = said(&with(vec![discovery("d", state)]), None);
+            assert!(text.starts_with("healthy: serves 1 of 1 replicas"), "{text}");
+        }
+        for state in ["pending", "stale", "unanswered"] {
+            let text = said(&with(vec![discovery("d", state), discovery("e", "empty")]), None);
+            let begin = format!(
+                "degraded: discoveries lack answers (d is {state}); serves 1 of 1 replicas"
+            );
+            assert!(text.starts_with(&begin), "{text}");
+        }
     }
 
     #[test]
@@ -301,6 +373,22 @@ mod tests {
     }
 
     #[test]
+    fn a_node_whose_state_or_disk_is_another_one_is_told() {
+        let all = NodeOverview {
+            peers: vec![peer("b", None), peer("c", None)],
+            is_in_cluster: true,
+            ..node(2, &[])
+        };
+        let troubles = vec!["the disk of c is from the past".to_owned()];
+        let log = StatusAnswer { troubles, ..log_of(Some("b")) };
+        let text = said(&all, Some(&log));
+        assert!(
+            text.starts_with("degraded: the disk of c is from the past; serves 2 of"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn a_cluster_that_is_not_formed_says_for_whom_it_waits() {
         let unformed = StatusAnswer { cluster: None, members: Vec::new(), ..log_of(None) };
         let peer = PeerOverview { name: "b".into(), ..PeerOverview::default() };
@@ -336,15 +424,33 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_that_hangs_degrades_a_node() {
+        let with = |disk_waiting_ms| {
+            let log = StatusAnswer { disk_waiting_ms, ..log_of(Some("a")) };
+            let peers = vec![peer("b", None), peer("c", None)];
+            said(&NodeOverview { peers, is_in_cluster: true, ..node(1, &[]) }, Some(&log))
+        };
+        assert!(with(None).starts_with("healthy: "));
+        assert!(with(Some(1_999)).starts_with("healthy: "));
+        let text = with(Some(9_100));
+        let begin = "degraded: the disk of the data folder has not answered for 9 s; ";
+        assert!(text.starts_with(begin), "{text}");
+    }
+
+    #[test]
     fn a_certificate_is_told_in_its_last_days() {
-        let ending = |ends_ms: i64| {
-            let first_certificate = Some(CertificateEnd { of: "links".into(), ends_ms });
+        let valid = |begins_ms: i64, ends_ms: i64| {
+            let first_certificate = Some(CertificateEnd { of: "links".into(), begins_ms, ends_ms });
             said(&NodeOverview { first_certificate, ..node(1, &[]) }, None)
         };
+        let ending = |ends_ms| valid(-DAY_MS, ends_ms);
         assert!(ending(CERTIFICATE_MS).starts_with("healthy: serves"));
         let ends_in = |text: &str| format!("degraded: certificate of links {text}; serves 1 of 1");
         assert!(ending(CERTIFICATE_MS - 1).starts_with(&ends_in("ends in 2 d")));
         assert!(ending(DAY_MS - 1).starts_with(&ends_in("ends in 23 h")));
-        assert!(ending(-1).starts_with(&ends_in("HAS ENDED")));
+        let clock = "by this machine's clock";
+        assert!(ending(-1).starts_with(&ends_in(&format!("HAS ENDED, {clock}"))));
+        let early = "IS NOT VALID YET: look at this machine's clock";
+        assert!(valid(1, CERTIFICATE_MS * 9).starts_with(&ends_in(early)));
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_cluster_state::{Key, KeyRole, Tenant};
+use spillway_cluster_state::{Key, KeyRole, Tenant, TenantTerms};
 use spillway_types::NoCountry;
 
-use super::{named, residency_names, residency_rule, texts};
+use super::{Amount, named, residency_names, residency_rule, texts};
 use crate::patterns::{COUNTRY, MODEL, NAME, TEXT};
 
 /// The owner of requests, who is also charged for them.
@@ -26,6 +26,13 @@ pub(crate) struct TenantRecord {
     /// empty for all.
     #[schemars(inner(regex(pattern = COUNTRY)))]
     pub(crate) countries: BTreeSet<String>,
+    /// True if the tenant's prompts never share a cache with equal prompts of other tenants.
+    pub(crate) isolate_prompts: bool,
+    /// Money that the tenant's requests may cost in a day of UTC, at all nodes together; null for
+    /// any.
+    pub(crate) budget_per_day: Option<Amount>,
+    /// Money that the tenant's requests may cost in a month of UTC; null for any.
+    pub(crate) budget_per_month: Option<Amount>,
 }
 
 /// Rights of a key.
@@ -74,7 +81,16 @@ pub(crate) struct KeyInfo {
 impl From<&Tenant> for TenantRecord {
     fn from(tenant: &Tenant) -> Self {
         let (regions, countries) = residency_names(&tenant.residency);
-        Self { title: tenant.title.clone(), is_suspended: tenant.is_suspended, regions, countries }
+        let TenantTerms { isolates_prompts, budget_per_day, budget_per_month } = tenant.terms;
+        Self {
+            title: tenant.title.clone(),
+            is_suspended: tenant.is_suspended,
+            regions,
+            countries,
+            isolate_prompts: isolates_prompts,
+            budget_per_day: budget_per_day.map(Amount::of_millionths),
+            budget_per_month: budget_per_month.map(Amount::of_millionths),
+        }
     }
 }
 
@@ -82,8 +98,21 @@ impl TryFrom<TenantRecord> for Tenant {
     type Error = NoCountry;
 
     fn try_from(record: TenantRecord) -> Result<Self, NoCountry> {
-        let TenantRecord { title, is_suspended, regions, countries } = record;
-        Ok(Self { title, is_suspended, residency: residency_rule(&regions, &countries)? })
+        let TenantRecord {
+            title,
+            is_suspended,
+            regions,
+            countries,
+            isolate_prompts,
+            budget_per_day,
+            budget_per_month,
+        } = record;
+        let terms = TenantTerms {
+            isolates_prompts: isolate_prompts,
+            budget_per_day: budget_per_day.map(|amount| amount.millionths),
+            budget_per_month: budget_per_month.map(|amount| amount.millionths),
+        };
+        Ok(Self { title, is_suspended, residency: residency_rule(&regions, &countries)?, terms })
     }
 }
 

@@ -4,6 +4,7 @@
 //! back. *Info* is the part that only the cluster writes. Hashes of secrets are in neither.
 
 mod access;
+mod amount;
 mod items;
 mod members;
 mod replica;
@@ -19,6 +20,7 @@ use spillway_cluster_state::ResidencyRule;
 use spillway_types::NoCountry;
 
 pub(crate) use access::{KeyInfo, KeyRecord, TenantRecord};
+pub(crate) use amount::Amount;
 pub(crate) use items::{SettingInfo, SettingRecord, setting_infos};
 pub(crate) use members::{
     NodeInfo, NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, RevokedRecord,

@@ -1,17 +1,22 @@
 //! Forms of records about traffic: models, routes, splits, limits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_cluster_state::{Arm, Limit, Model, Route, Split};
+use serde_json::Value;
+use spillway_cluster_state::{
+    Arm, Limit, Model, Route, STICKY_MAX_AGE_S, Split, StickyArm, TokenPrice,
+};
 use spillway_quota::{LimitKind, LimitTerms, RequestWindow};
-use spillway_types::{NoCountry, Percent};
+use spillway_types::{NoCountry, Percent, UnknownSplitByError};
 
-use super::{named, residency_names, residency_rule, texts};
-use crate::patterns::{COUNTRY, MODEL, NAME, NAME_OR_NONE, PATH};
+use super::{Amount, named, residency_names, residency_rule, texts};
+use crate::patterns::{COUNTRY, MODEL, NAME, NAME_OR_NONE, PATH, SPLIT_BY, TOKEN};
 
-/// A model's name: the model that it stands for, and fallbacks.
+/// A model's name: the model that it stands for, fallbacks, and the price of its tokens. The price of
+/// the name `*` is that of all models that have none.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ModelRecord {
@@ -21,11 +26,22 @@ pub(crate) struct ModelRecord {
     /// Models to try instead, in this order.
     #[schemars(inner(regex(pattern = MODEL)))]
     pub(crate) fallbacks: Vec<String>,
+    /// Price of a million prompt tokens; null, with the other prices, for that of all models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) prompt_per_million: Option<Amount>,
+    /// Price of a million prompt tokens that a replica had in its cache; null for that of prompt
+    /// tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cached_per_million: Option<Amount>,
+    /// Price of a million generated tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) completion_per_million: Option<Amount>,
 }
 
-/// A set of requests and how they are served.
+/// A set of requests and how they are served. Beside these fields it has any setting that a
+/// `[[route]]` of a config file can have, by its name there, such as `slo_ms` or `session`.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub(crate) struct RouteRecord {
     /// Serves every path below this one; without it, the built-in endpoints.
     #[schemars(regex(pattern = PATH))]
@@ -46,6 +62,9 @@ pub(crate) struct RouteRecord {
     /// empty for all.
     #[schemars(inner(regex(pattern = COUNTRY)))]
     pub(crate) countries: BTreeSet<String>,
+    /// The other settings.
+    #[serde(flatten)]
+    pub(crate) settings: BTreeMap<String, Value>,
 }
 
 /// A name whose requests are divided among models.
@@ -54,6 +73,19 @@ pub(crate) struct RouteRecord {
 pub(crate) struct SplitRecord {
     /// Arms of the split. Their weights add up to 100.
     pub(crate) arms: Vec<ArmRecord>,
+    /// Basis for choosing a request's arm: `random`, `user`, `header:NAME` or `cookie:NAME`. A
+    /// record with neither this nor `sticky_cookie` takes both from the config file's split of its
+    /// name, and chooses at random without one.
+    #[serde(default)]
+    #[schemars(regex(pattern = SPLIT_BY))]
+    pub(crate) by: Option<String>,
+    /// Cookie by which a client keeps the arm that was drawn for it.
+    #[serde(default)]
+    #[schemars(regex(pattern = TOKEN))]
+    pub(crate) sticky_cookie: Option<String>,
+    /// Time for which clients keep that cookie; 30 days by default.
+    #[serde(default)]
+    pub(crate) sticky_max_age_s: Option<NonZero<u32>>,
 }
 
 /// An arm of a split.
@@ -97,7 +129,23 @@ impl From<&Model> for ModelRecord {
         Self {
             alias_of: model.alias_of.as_ref().map(ToString::to_string),
             fallbacks: model.fallbacks.iter().map(ToString::to_string).collect(),
+            prompt_per_million: amount(model.price.map(|price| price.prompt)),
+            cached_per_million: amount(model.price.and_then(|price| price.cached)),
+            completion_per_million: amount(model.price.map(|price| price.completion)),
         }
+    }
+}
+
+fn amount(millionths: Option<u64>) -> Option<Amount> {
+    millionths.map(Amount::of_millionths)
+}
+
+impl ModelRecord {
+    /// Returns true if the prices are all there, or none is.
+    pub(crate) fn is_priced_whole(&self) -> bool {
+        let (prompt, completion) = (&self.prompt_per_million, &self.completion_per_million);
+        prompt.is_some() == completion.is_some()
+            && (prompt.is_some() || self.cached_per_million.is_none())
     }
 }
 
@@ -106,15 +154,23 @@ impl From<ModelRecord> for Model {
         Self {
             alias_of: record.alias_of.map(Into::into),
             fallbacks: record.fallbacks.into_iter().map(Into::into).collect(),
+            price: record.prompt_per_million.zip(record.completion_per_million).map(
+                |(prompt, completion)| TokenPrice {
+                    prompt: prompt.millionths,
+                    cached: record.cached_per_million.map(|amount| amount.millionths),
+                    completion: completion.millionths,
+                },
+            ),
         }
     }
 }
 
 impl From<&Route> for RouteRecord {
     fn from(route: &Route) -> Self {
-        let Route { path_prefix, models, pool, policy, residency } = route.clone();
+        let Route { path_prefix, models, pool, policy, residency, settings } = route.clone();
         let (regions, countries) = residency_names(&residency);
-        Self { path_prefix, models: texts(&models), pool, policy, regions, countries }
+        let settings = serde_json::from_str(&settings).unwrap_or_default();
+        Self { path_prefix, models: texts(&models), pool, policy, regions, countries, settings }
     }
 }
 
@@ -122,9 +178,22 @@ impl TryFrom<RouteRecord> for Route {
     type Error = NoCountry;
 
     fn try_from(record: RouteRecord) -> Result<Self, NoCountry> {
-        let RouteRecord { path_prefix, models, pool, policy, regions, countries } = record;
+        let settings = record.settings_text();
+        let RouteRecord { path_prefix, models, pool, policy, regions, countries, .. } = record;
         let residency = residency_rule(&regions, &countries)?;
-        Ok(Self { path_prefix, models: named(&models), pool, policy, residency })
+        Ok(Self { path_prefix, models: named(&models), pool, policy, residency, settings })
+    }
+}
+
+impl RouteRecord {
+    /// Returns the settings as the log has them. A setting of null is none.
+    fn settings_text(&self) -> String {
+        let set: BTreeMap<_, _> = self.settings.iter().filter(|(_, it)| !it.is_null()).collect();
+        if set.is_empty() {
+            return String::new();
+        }
+        // A map of names and values can always be written.
+        serde_json::to_string(&set).unwrap_or_default()
     }
 }
 
@@ -136,19 +205,30 @@ impl From<&Split> for SplitRecord {
             version: arm.version.as_ref().map(ToString::to_string),
             weight_percent: Percent::of_permille(arm.weight_permille),
         });
-        Self { arms: arms.collect() }
+        let sticky = split.sticky.as_ref();
+        Self {
+            arms: arms.collect(),
+            by: split.by.as_ref().map(ToString::to_string),
+            sticky_cookie: sticky.map(|sticky| sticky.cookie.clone()),
+            sticky_max_age_s: sticky.map(|sticky| sticky.max_age_s),
+        }
     }
 }
 
-impl From<SplitRecord> for Split {
-    fn from(record: SplitRecord) -> Self {
+impl TryFrom<SplitRecord> for Split {
+    type Error = UnknownSplitByError;
+
+    fn try_from(record: SplitRecord) -> Result<Self, UnknownSplitByError> {
+        let max_age_s = record.sticky_max_age_s.unwrap_or(STICKY_MAX_AGE_S);
+        let sticky = record.sticky_cookie.map(|cookie| StickyArm { cookie, max_age_s });
+        let by = record.by.map(|by| by.parse()).transpose()?;
         let arms = record.arms.into_iter().map(|arm| Arm {
             name: arm.name.into(),
             model: arm.model.into(),
             version: arm.version.map(Into::into),
             weight_permille: arm.weight_percent.permille(),
         });
-        Self { arms: arms.collect() }
+        Ok(Self { arms: arms.collect(), by, sticky })
     }
 }
 
