@@ -22,8 +22,8 @@ const MOST = 0.5;
 /** Problems, the worst first. `level` is `bad`, `warn` or `info`. */
 export function problemsOf(snapshot, certificates, clients) {
   if (!snapshot) return [];
-  const all = [...ofNode(snapshot.node), ...ofLog(snapshot.node), ...ofData(snapshot.node), ...ofNodes(snapshot.node.nodes),
-    ...ofRegions(snapshot.regions, clients), ...ofReplicas(snapshot.replicas), ...ofSlow(snapshot.replicas), ...ofClients(clients), ...ofCertificates(seen(certificates ?? [], snapshot.node.nodes))];
+  const all = [...ofNode(snapshot.node), ...ofDiscoveries(snapshot.node.node), ...ofLog(snapshot.node), ...ofData(snapshot.node), ...ofNodes(snapshot.node.nodes),
+    ...ofRegions(snapshot.regions, clients), ...ofReplicas(snapshot.replicas), ...ofModels(snapshot.replicas), ...ofSlow(snapshot.replicas), ...ofClients(clients), ...ofCertificates(seen(certificates ?? [], snapshot.node.nodes))];
   const rank = { bad: 0, warn: 1, info: 2 };
   return all.sort((one, other) => rank[one.level] - rank[other.level]);
 }
@@ -35,10 +35,20 @@ function ofNode({ node }) {
   return [];
 }
 
+function ofDiscoveries({ discoveries }) {
+  const levels = { unanswered: "bad", stale: "warn", pending: "info" };
+  return (discoveries ?? []).filter((it) => it.state in levels).map((it) => {
+    const age = it.answered_ms === null ? "It was never answered." : `Its last answer is ${duration(it.answered_ms / 1_000)} old; ${count(it.replicas)} replicas stay in use.`;
+    return problem(levels[it.state], `Discovery ${it.name} is ${it.state}`, `It asks ${it.source}. ${age}${it.failure ? ` The last try: ${it.failure}.` : ""}`, "Ask the name server yourself, or read the file.", "explanation/replicas.md", "#/replicas");
+  });
+}
+
 function ofLog({ node, log, summary }) {
   if (!log) return [];
-  if (log.fault) return [problem("bad", "The log has stopped", log.fault, "Often the disk is full or broken: repair it, then start the node again. Requests are served meanwhile.", "guides/incidents.md")];
+  if (log.fault) return [problem("bad", "The log has stopped", log.fault, "The reason says what to do. Requests are served meanwhile.", "guides/incidents.md")];
   if (!log.cluster) return [problem("bad", "The cluster is not formed yet", "The first nodes have not met.", "Start the nodes that the config names as peers.", "start/three-regions.md")];
+  const troubles = (log.troubles ?? []).map((it) => problem("bad", "A disk or a state is not what the cluster knows", it, "See what to do in the guide.", "guides/disaster-recovery.md", "#/control"));
+  if (troubles.length > 0) return troubles;
   if (/NO (QUORUM|LEADER)/.test(summary)) return [problem("bad", "No majority of voters can be reached", `Node ${node.name} can agree on nothing: orders are refused. Requests are served by what is known.`, "Bring voters back. If they are lost for good, begin a new cluster from this state.", "guides/disaster-recovery.md")];
   return [];
 }
@@ -116,7 +126,14 @@ function ofSlow(replicas) {
 function ofReplicas(replicas) {
   const levels = { down: "bad", ejected: "warn", starting: "info", "warming up": "info" };
   return replicas.filter((it) => it.state in levels).map((it) =>
-    problem(levels[it.state], `Replica ${it.name} is ${it.state}`, `Why: ${worded(it.why)}.${usualIfSlow(it, replicas) === null ? "" : " It is much slower than others."}`, levels[it.state] === "info" ? "Nothing yet: it takes a while." : "Look at the server's log; other replicas serve meanwhile.", "explanation/replicas.md", "#/replicas"));
+    problem(levels[it.state], `Replica ${it.name} is ${it.state}`, `Why: ${it.reason ?? "not known"}.`, levels[it.state] === "info" ? "Nothing yet: it takes a while." : "Look at the server's log; other replicas serve meanwhile.", "explanation/replicas.md", "#/replicas"));
+}
+
+/** Replicas that say they do not have a model that they should serve. */
+function ofModels(replicas) {
+  return replicas.filter((it) => it.models_missing.length > 0).map((it) =>
+    problem(it.state === "wrong model" ? "bad" : "warn", `Replica ${it.name} does not have ${it.models_missing.join(", ")}`, "It says so by its list of models, or in reply to requests. Other replicas get the requests.",
+      "Load the model there, or correct the replica's models in the config.", "explanation/replicas.md", "#/replicas"));
 }
 
 /** Certificates without those of nodes that are gone: that is a problem of its own. */

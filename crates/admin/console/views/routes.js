@@ -1,8 +1,9 @@
 // Routes, splits and models: where requests go by their path and model.
 
 import { list } from "../api.js";
+import { readArms } from "../arms.js";
 import { h, section } from "../dom.js";
-import { count, list as joined } from "../format.js";
+import { count, list as joined, ms, percent } from "../format.js";
 import { Table } from "../table.js";
 
 export function routesView(page) {
@@ -20,12 +21,18 @@ export function routesView(page) {
     ],
   });
   const splits = new Table({
-    caption: "Splits", key: (it) => `${it.key}/${it.arm.name}`, empty: "No model is split between versions.",
+    caption: "Splits", key: (it) => keyOf(it), empty: "No model is split between versions.",
     columns: [
       { name: "Model asked for", of: (it) => it.key, sort: (it) => it.key },
       { name: "Arm", of: (it) => it.arm.name || it.arm.model },
-      { name: "Model served", of: (it) => it.arm.model },
-      { name: "Share", number: true, of: (it) => `${it.arm.weight_percent} %`, sort: (it) => Number(it.arm.weight_percent) },
+      { name: "Model served", of: (it) => it.arm.model ?? "–" },
+      { name: "Share", number: true, of: (it) => (it.arm.model ? `${it.arm.weight_percent} %` : "–"), sort: (it) => Number(it.arm.weight_percent) },
+      { name: "Requests", number: true, of: (it) => count(it.did?.requests), sort: (it) => it.did?.requests },
+      { name: "Errors", number: true, of: errors, sort: errorShare, level: (it) => errorLevel(errorShare(it)) },
+      { name: "First token", number: true, of: (it) => ms(it.did?.firstTokenMs), sort: (it) => it.did?.firstTokenMs },
+      { name: "Reply", number: true, of: (it) => ms(it.did?.replyMs), sort: (it) => it.did?.replyMs },
+      { name: "Prompt tokens", number: true, of: (it) => count(it.did?.promptTokens), sort: (it) => it.did?.promptTokens },
+      { name: "Tokens", number: true, of: (it) => count(it.did?.tokens), sort: (it) => it.did?.tokens },
     ],
   });
   const models = new Table({
@@ -41,16 +48,38 @@ export function routesView(page) {
   const update = () => served.update(servedModels(page.live.snapshot.regions));
   const look = page.every(5, async (signal) => {
     alone.hidden = Boolean(page.live.snapshot.node.log);
-    if (!page.live.snapshot.node.log) return;
+    const arms = await readArms(signal);
+    if (!page.live.snapshot.node.log) {
+      splits.update(armRows([], arms));
+      return;
+    }
     const [ofRoutes, ofSplits, ofModels] = await Promise.all(["routes", "splits", "models"].map((it) => list(it, signal)));
     routes.update(ofRoutes.items);
-    splits.update(ofSplits.items.flatMap((it) => it.record.arms.map((arm) => ({ key: it.key, arm }))));
+    splits.update(armRows(ofSplits.items, arms));
     models.update(ofModels.items);
   });
   for (const table of [routes, splits, models]) table.update([]);
   const element = h("div", {}, look.problem, alone, section("Models that are served", served.element), section("Routes", routes.element),
-    section("Splits", splits.element), section("Aliases and fallbacks", models.element));
+    section("Splits", splits.element, h("p", { class: "hint" }, "Figures are of this node since its start; times are means of replies that went well.")), section("Aliases and fallbacks", models.element));
   return { title: "Routes and models", element, update };
+}
+
+const keyOf = ({ key, arm }) => `${key}/${arm.name || arm.model}`;
+
+/** Arms of the records with what they did here; behind them those of the node's config file. */
+function armRows(items, did) {
+  const rows = items.flatMap((it) => it.record.arms.map((arm) => ({ key: it.key, arm })));
+  const known = new Set(rows.map(keyOf));
+  const ofFile = [...did.values()].filter((it) => !known.has(`${it.split}/${it.arm}`)).map((it) => ({ key: it.split, arm: { name: it.arm } }));
+  return [...rows, ...ofFile].map((row) => ({ ...row, did: did.get(keyOf(row)) }));
+}
+
+const errorShare = ({ did }) => (did?.requests > 0 ? did.errors / did.requests : null);
+const errorLevel = (share) => (share === null ? "idle" : share >= 0.05 ? "bad" : share >= 0.01 ? "warn" : "ok");
+
+function errors(row) {
+  const share = errorShare(row);
+  return share > 0 ? `${count(row.did.errors)} (${percent(share)})` : count(row.did?.errors);
 }
 
 function servedTable() {
