@@ -13,7 +13,8 @@ use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{DatagramError, Identity, Link, PeerStatus};
 use spillway_pulse::{
     Content, NameId, PeerView, Pulse, PulseConfig, PulseCounters, PulseEvent, PulseMember, Reach,
-    RegionView, ReportedModels, Speeds, StartUp, SteeringGossip, steering_of_region,
+    RegionView, ReportedModels, RevocationGossip, Speeds, StartUp, SteeringGossip,
+    steering_of_region,
 };
 use spillway_request::gateway::Gateway;
 use spillway_types::{ModelName, NodeName, RegionName, Steering};
@@ -74,6 +75,7 @@ pub(super) struct Driver {
     told_speeds: Option<Instant>,
     /// State of regions and sibling nodes: whether they take clients.
     steering: SteeringGossip,
+    revocations: RevocationGossip,
     /// Members that gossip is with, by name.
     members: Vec<PulseMember>,
     /// True if other nodes of the own region are among them.
@@ -105,6 +107,7 @@ impl Driver {
             speeds: Speeds::new(parts.incarnation),
             told_speeds: None,
             steering: SteeringGossip::new(parts.me.region.clone(), parts.incarnation),
+            revocations: RevocationGossip::default(),
             members: Vec::new(),
             has_siblings: false,
             load: RegionLoad::default(),
@@ -154,10 +157,19 @@ impl Driver {
             Some(Content::Steering) => {
                 self.steering.handle_datagram(now, from.node(), from.region(), datagram)
             }
+            Some(Content::Revocations) => {
+                RevocationGossip::read(datagram).map(|list| self.hear_revoked(from, &list))
+            }
             _ => self.pulse.handle_datagram(now, from.node(), from.region(), datagram),
         };
         if let Err(refusal) = taken {
             tracing::debug!(from = %from.node(), %refusal, "a datagram was refused");
+        }
+    }
+
+    fn hear_revoked(&self, from: &Identity, list: &[u8]) {
+        if let Err(fault) = self.parts.link.hear_revoked(from.node(), list) {
+            tracing::debug!(from = %from.node(), %fault, "a revocation list was refused");
         }
     }
 
@@ -212,6 +224,7 @@ impl Driver {
         self.publish(now);
         self.tell_speeds(now);
         self.tell_steering(now);
+        self.tell_revocations(now);
         self.pulse.handle_timeout(now);
     }
 
@@ -245,6 +258,17 @@ impl Driver {
         for member in &self.members {
             let is_sibling = member.region == self.parts.me.region;
             let Some(datagram) = (if is_sibling { &inside } else { &outside }) else { continue };
+            let _: Result<(), DatagramError> =
+                self.parts.link.send_datagram(&member.node, datagram.clone());
+        }
+    }
+
+    /// Tells all nodes which certificates the CA has revoked, until the cluster has recorded it.
+    fn tell_revocations(&mut self, now: Instant) {
+        let Some(datagram) = self.revocations.tell(&self.parts.link.revocation_lists(), now) else {
+            return;
+        };
+        for member in &self.members {
             let _: Result<(), DatagramError> =
                 self.parts.link.send_datagram(&member.node, datagram.clone());
         }
@@ -298,6 +322,7 @@ impl Driver {
             terms: self.parts.spill.terms,
             asked_max: self.parts.spill.asked_max,
             own: own.models,
+            own_whole: Some(own.whole),
             own_terms: said.map_or_else(RegionTerms::default, |said| RegionTerms {
                 price_ms: said.price_ms,
                 weight_permille: said.weight_permille,

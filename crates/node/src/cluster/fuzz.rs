@@ -2,6 +2,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::homes::check_message;
 use super::names::read_list;
 use super::residency::{put, take};
 
@@ -46,6 +47,11 @@ pub(crate) fn residency_header(input: &[u8]) {
     if put(&residency, &mut again).is_ok() {
         assert_eq!(take(&mut again), residency);
     }
+}
+
+/// Checks that homes from another node mean the same when they are told again.
+pub(crate) fn homes_message(input: &[u8]) {
+    check_message(input);
 }
 
 /// Checks that a list of models has no more names than cards.

@@ -22,6 +22,7 @@ use spillway_upstream::wire_body::{BoxError, LinkBody};
 use tokio::sync::mpsc;
 
 use crate::cluster::guest_notes::GuestNotes;
+use crate::cluster::homes::{self, KnownHomes};
 use crate::cluster::node_facts;
 use crate::cluster::residency;
 use crate::cluster::residency_refusals::ResidencyRefusals;
@@ -48,6 +49,8 @@ pub(super) struct Guests {
     pub(super) region: RegionName,
     pub(super) knowledge: Arc<KnowledgeHandle>,
     pub(super) residency_refusals: ResidencyRefusals,
+    /// Homes that nodes tell each other.
+    pub(super) homes: KnownHomes,
     /// What this node tells others about itself.
     pub(super) feedback: Arc<Feedback>,
 }
@@ -66,6 +69,14 @@ impl Handler for Guests {
 
     fn forwarded(&self, from: &Identity, mut head: ForwardHead, body: ForwardBody) -> Deciding {
         if let Some(answering) = self.node_question(&head) {
+            return Box::pin(ready(Ok(answering)));
+        }
+        if head.client.is_none()
+            && let path @ (homes::NEWS_PATH | homes::ALL_PATH | homes::RESPONSE_PATH) =
+                head.uri.path()
+        {
+            let (homes, path) = (self.homes.clone(), path.to_owned());
+            let answering: Serving = Box::pin(async move { Ok(homes.answer(&path, body).await) });
             return Box::pin(ready(Ok(answering)));
         }
         let residency = residency::take(&mut head.headers);
@@ -140,6 +151,7 @@ impl Guests {
             residency,
             usage: notes.usage,
             deaths: notes.deaths,
+            named: notes.named,
         };
         match admits_guest(&self.gateway, head.uri.path(), &terms) {
             GuestAnswer::Welcome(coming) => Ok((terms, coming)),

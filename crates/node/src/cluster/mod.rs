@@ -9,6 +9,7 @@ mod driver;
 pub(crate) mod fuzz;
 mod guest_notes;
 mod guests;
+mod homes;
 mod names;
 mod node_facts;
 mod others;
@@ -31,22 +32,23 @@ use spillway_link::certs::PrefixKey;
 use spillway_link::{CertificateFiles, Identity, Link, LinkStartError, NameError, PeerConfig};
 use spillway_proxy::Worker;
 use spillway_request::gateway::Gateway;
+use spillway_resolver::Resolver;
 use spillway_types::unix_ms;
 use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub use spillway_link::delayed;
 
 use crate::agreed::SharedRegionFacts;
 use crate::cluster::driver::{Driver, Gossip};
 use crate::cluster::guests::Guests;
+use crate::cluster::homes::{Exchange, KnownHomes};
 pub(crate) use crate::cluster::node_facts::{NodeFacts, ask_node};
 use crate::cluster::remote::Links;
 use crate::cluster::residency_refusals::ResidencyRefusals;
 pub(crate) use crate::cluster::watched::Watched;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
+use crate::node_tasks::NodeTasks;
 
 /// Capacity of the driver's queue of datagrams: as many as 500 nodes send within a tenth of a
 /// second.
@@ -94,11 +96,12 @@ pub(crate) struct ClusterParts<'a> {
     /// Serves requests that other nodes forward.
     pub(crate) worker: Arc<Worker>,
     pub(crate) keeper: KeeperHandle,
+    /// Looks the names of other nodes up.
+    pub(crate) resolver: Resolver,
     /// Takes prompts that siblings report, and gives the speeds of the own region.
     pub(crate) knowledge: Arc<KnowledgeHandle>,
     pub(crate) feedback: &'a Arc<Feedback>,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: NodeTasks,
 }
 
 impl Cluster {
@@ -116,10 +119,10 @@ impl Cluster {
             gateway,
             worker,
             keeper,
+            resolver,
             knowledge,
             feedback,
             tasks,
-            stop,
         } = parts;
         let (node, region) = me;
         let identity = Identity::new(&config.id, region, node)?;
@@ -128,8 +131,12 @@ impl Cluster {
             certificate: config.certificate.clone(),
             key: config.key.clone(),
         };
+        let data = config.data.clone();
         let (sender, datagrams) = mpsc::channel(DATAGRAMS_MAX);
+        let homes =
+            KnownHomes { gateway: Arc::clone(&gateway), node: node.into(), region: region.into() };
         let guests = Guests {
+            homes: homes.clone(),
             gateway: Arc::clone(&gateway),
             worker,
             datagrams: sender,
@@ -140,11 +147,14 @@ impl Cluster {
         };
         let mut link_config = spillway_link::LinkConfig::new(identity, config.address, files);
         link_config.paths.clone_from(&config.paths);
+        link_config.resolver = resolver;
+        link_config.revoked.clone_from(&config.revoked);
         link_config.limits.word_wait_ms = word_wait_ms(config.silence);
         // A node that may be silent for longer keeps its connection for as long.
         let silence_ms = u32::try_from(config.silence.as_millis()).unwrap_or(u32::MAX);
         let idle_ms = &mut link_config.transport.control_idle_ms;
         *idle_ms = silence_ms.saturating_mul(3).clamp(*idle_ms, CONTROL_IDLE_MS_MAX);
+        link_config.watch = tasks.watch.clone();
         let link = Arc::new(Link::start(link_config, Arc::new(guests))?);
         // The config's peers, until the agreed state names others.
         link.set_peers(peers(&config)?);
@@ -165,9 +175,10 @@ impl Cluster {
             gossip,
             link: Arc::clone(&link),
             datagrams,
-            tasks: tasks.clone(),
+            tasks: tasks.tracker.clone(),
         });
-        tasks.spawn(driver.run(stop));
+        tasks.spawn_vital("cluster", driver.run(tasks.stop.clone()));
+        tasks.spawn_vital("homes", Exchange::new(homes, &link, &tasks, data).run());
         Ok(Self { link })
     }
 

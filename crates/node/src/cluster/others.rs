@@ -97,6 +97,7 @@ pub(super) fn other_region(
         age_ms,
         heard_ms: view.age_ms,
         models,
+        whole: view.whole.map(|report| report.load),
     }
 }
 

@@ -6,7 +6,9 @@ use std::time::Instant;
 use spillway_health::{RegionLoad, ReplicaNow, with_nodes};
 use spillway_knowledge::Published;
 use spillway_proxy::shed_state_of;
-use spillway_pulse::{ModelShare, OwnLoad, PeerView, Pulse, ReplicaLoad, ReplicaSignals};
+use spillway_pulse::{
+    ModelShare, OwnLoad, PeerView, Pulse, ReplicaLoad, ReplicaSignals, WHOLE_REGION,
+};
 use spillway_request::gateway::Gateway;
 use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, ShedState};
 use spillway_upstream::regions::OwnModel;
@@ -20,6 +22,8 @@ const TRUST_MIN: f32 = 0.5;
 pub(super) struct Own {
     /// Load by model, for routing on this node.
     pub(super) models: BTreeMap<ModelName, OwnModel>,
+    /// Load of all replicas together.
+    pub(super) whole: ModelLoad,
     /// Requests that wait in this node, by model.
     waiting: BTreeMap<ModelName, u32>,
     /// Requests that this node completes each second, by model; `None` if unknown.
@@ -39,6 +43,8 @@ impl Own {
             .replicas()
             .iter()
             .zip(0..)
+            // An overflow replica is no capacity that other regions could use.
+            .filter(|(replica, _)| !replica.is_overflow())
             .map(|(replica, index)| {
                 let slot = ReplicaSlot(index);
                 let spec = replica.spec();
@@ -53,11 +59,7 @@ impl Own {
                     pending_tokens: replica
                         .pending_tokens()
                         .saturating_add(elsewhere.pending_tokens),
-                    // An adaptive limit that never held a request back says nothing about a
-                    // replica's capacity.
-                    in_flight_max: spec
-                        .in_flight_max
-                        .min(replica.found_limit().unwrap_or(u32::MAX)),
+                    in_flight_max: replica.capacity().unwrap_or(u32::MAX),
                     signals: replica_loads.signals(slot),
                 }
             })
@@ -65,6 +67,7 @@ impl Own {
         let waiting = gateway.waiting_by_model();
         let before = gateway.regions();
         let loads = load.update(now, &replicas);
+        let whole = load.whole();
         let rates = loads.iter().map(|(name, load)| (name.clone(), load.rate_per_s)).collect();
         let live = peers.iter().filter(|peer| peer.live).count();
         let model = |(name, load): (ModelName, ModelLoad)| {
@@ -85,7 +88,7 @@ impl Own {
             let coming = known.map(|known| known.coming.clone()).unwrap_or_default();
             (name, OwnModel { load, speed, sent, ended, coming, nodes })
         };
-        Self { models: loads.into_iter().map(model).collect(), waiting, rates }
+        Self { models: loads.into_iter().map(model).collect(), whole, waiting, rates }
     }
 
     /// Returns the load in the form that gossip tells to other nodes.
@@ -125,6 +128,7 @@ impl Own {
             // Otherwise other regions would take it for a model that does not exist.
             models.entry(model.clone()).or_insert_with(ModelLoad::unserved);
         }
+        models.insert(ModelName::from(WHOLE_REGION), self.whole);
         OwnLoad { replicas: replicas.collect(), shares, models }
     }
 }

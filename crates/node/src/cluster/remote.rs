@@ -10,14 +10,16 @@ use http_body_util::BodyExt;
 use spillway_link::{
     ForwardAnswer, ForwardError, ForwardHead, ForwardStage, Link, PeerRoom, RefusedReason,
 };
-use spillway_types::NodeName;
+use spillway_types::{NodeName, TenantName};
 use spillway_upstream::remote::{
-    Destination, Forwarded, Forwarding, RefusedFor, Remote, RemoteError, RemoteReply,
+    Destination, FindingResponse, Forwarded, Forwarding, RefusedFor, Remote, RemoteError,
+    RemoteReply,
 };
 use spillway_upstream::wire_body::BoxError;
 
 use crate::cluster::guest_notes::GuestNotes;
 use crate::cluster::guests::{NOT_ABLE, NOT_SERVED};
+use crate::cluster::homes::{ResponseQuestions, ask};
 use crate::cluster::residency;
 
 /// Time for which a node that is about to end gets no new requests: after that it may be back under
@@ -32,6 +34,8 @@ pub(super) struct Links {
     leaving: Arc<ArcSwap<BTreeMap<NodeName, Instant>>>,
     /// Weak, because the link owns the data path that serves its guests.
     link: Weak<Link>,
+    /// Limit on questions for stored responses.
+    questions: ResponseQuestions,
     /// Counter of requests, so that the nodes of a region take turns.
     turns: AtomicU64,
 }
@@ -39,13 +43,15 @@ pub(super) struct Links {
 impl Links {
     pub(super) fn new(link: &Arc<Link>, first_turn: u64) -> Self {
         let (link, turns) = (Arc::downgrade(link), AtomicU64::new(first_turn));
-        Self { leaving: Arc::default(), link, turns }
+        let questions = ResponseQuestions::new(Instant::now());
+        Self { leaving: Arc::default(), link, questions, turns }
     }
 
     /// Returns a node of the region that a request can be sent to now.
     fn node(&self, link: &Link, to: &Destination) -> Option<NodeName> {
-        // No other node can serve such a request, so this one is asked even if it is about to end.
-        if let Some(node) = &to.node {
+        // Another node may not know the response yet, so this one is asked even if it is about to
+        // end.
+        if let Some(node) = to.node.as_ref().filter(|node| link.is_heard(node)) {
             return Some(node.clone());
         }
         let mut nodes = link.connected_in(&to.region);
@@ -67,6 +73,13 @@ impl Remote for Links {
         self.link.upgrade().is_some_and(|link| link.is_heard(node))
     }
 
+    fn find_response(&self, id: &str, tenant: Option<&TenantName>) -> FindingResponse {
+        let is_allowed = self.questions.take(tenant, Instant::now());
+        let link = self.link.upgrade().filter(|_| is_allowed);
+        let (id, tenant) = (id.to_owned(), tenant.cloned());
+        Box::pin(async move { ask(&link?, id, tenant).await })
+    }
+
     fn forward(&self, to: &Destination, forwarded: Forwarded) -> Forwarding {
         let found = self.link.upgrade().and_then(|link| Some((self.node(&link, to)?, link)));
         let leaving = Arc::clone(&self.leaving);
@@ -76,7 +89,8 @@ impl Remote for Links {
             let (mut parts, body) = request.into_parts();
             residency::put(&terms.residency, &mut parts.headers)
                 .map_err(|why| RemoteError::Unsent(why.into()))?;
-            GuestNotes { usage: terms.usage, deaths: terms.deaths }.put(&mut parts.headers);
+            GuestNotes { usage: terms.usage, deaths: terms.deaths, named: terms.named }
+                .put(&mut parts.headers);
             let head = ForwardHead {
                 headers: parts.headers,
                 model: terms.model,

@@ -1,0 +1,190 @@
+//! Homes of stored responses, sessions by header and conversations, which nodes tell each other: a
+//! client's next request may come to any of them. A node sends what is new to all others, a node that
+//! starts asks for what they know, and a request for an unknown response asks them once.
+
+mod backlog;
+mod exchange;
+mod kept;
+mod question;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use spillway_link::{BoxBody, ForwardBody};
+use spillway_request::gateway::Gateway;
+use spillway_types::{NodeName, RegionName};
+use spillway_upstream::affinity_moves::AffinityMove;
+use spillway_upstream::session::{Sessions, region_identity};
+use spillway_upstream::stored_responses::NotKept;
+use spillway_upstream::view::View;
+use spillway_upstream::wire_body::BoxError;
+
+pub(super) use exchange::Exchange;
+pub(super) use question::{ResponseQuestions, ask};
+#[cfg(any(test, fuzzing))]
+pub(super) use wire::check_message;
+
+use wire::{Homes, KnownResponse, KnownSession, ResponseQuestion, Side};
+
+/// Path of news. No client reaches it: only nodes forward requests.
+pub(super) const NEWS_PATH: &str = "/.spillway/homes";
+/// Path of the question for all that a node knows.
+pub(super) const ALL_PATH: &str = "/.spillway/homes/all";
+/// Path of the question for one response.
+pub(super) const RESPONSE_PATH: &str = "/.spillway/homes/response";
+
+/// Largest message of news in bytes.
+const NEWS_BYTES_MAX: usize = 1 << 20;
+/// Most responses, sessions and conversations in an answer to a node that starts: the latest
+/// responses, and of the others those that come first.
+const ALL_RESPONSES_MAX: usize = 16_384;
+const ALL_SESSIONS_MAX: usize = 32_768;
+const ALL_CONVERSATIONS_MAX: usize = 16_384;
+
+/// Homes as this node knows them.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownHomes {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) node: NodeName,
+    pub(super) region: RegionName,
+}
+
+impl KnownHomes {
+    /// Answers another node's message at one of the paths.
+    pub(super) async fn answer(&self, path: &str, body: ForwardBody) -> Response<BoxBody> {
+        match path {
+            NEWS_PATH => {
+                let Some(homes) = read(body).await else { return status(StatusCode::BAD_REQUEST) };
+                self.hear(homes);
+                status(StatusCode::NO_CONTENT)
+            }
+            ALL_PATH => {
+                let known = self.clone();
+                // Tens of thousands of entries, which are not to hold up other tasks.
+                let all = tokio::task::spawn_blocking(move || known.all()).await;
+                all.map_or_else(|_| status(StatusCode::INTERNAL_SERVER_ERROR), |all| json(&all))
+            }
+            _ => match read(body).await {
+                Some(question) => json(&self.response(&question)),
+                None => status(StatusCode::BAD_REQUEST),
+            },
+        }
+    }
+
+    /// Takes in what another node tells.
+    fn hear(&self, homes: Homes) {
+        let now = Instant::now();
+        for known in homes.responses {
+            let (id, response) = known.at(&self.node, &self.region);
+            match self.gateway.responses.keep(&id, response, now) {
+                Ok(()) | Err(NotKept::LongId) => {}
+                Err(NotKept::Taken) => {
+                    tracing::warn!(
+                        id,
+                        "another node knows the response of another tenant by this id"
+                    );
+                }
+            }
+        }
+        let view = self.gateway.view();
+        for known in &homes.sessions {
+            for sessions in sessions_of(&view, known) {
+                let lost = sessions.hear(known.key, known.at(&self.region), now);
+                if let Some(lost) = lost {
+                    let is_here = lost.region.is_none() && known.at(&self.region).region.is_none();
+                    self.gateway.counters.affinity_moves.count(match is_here {
+                        true => AffinityMove::SessionToReplica,
+                        false => AffinityMove::SessionToRegion,
+                    });
+                }
+            }
+        }
+        for (region, blocks) in &homes.conversations {
+            self.gateway.conversations.hear(blocks, region);
+        }
+    }
+
+    /// Returns all that this node knows, within limits.
+    fn all(&self) -> Homes {
+        let others = self.others();
+        let side = self.side(&others);
+        let mut homes = Homes::default();
+        let responses = self.gateway.responses.latest(ALL_RESPONSES_MAX);
+        let known = responses.iter().map(|(id, response)| KnownResponse::of(id, response, side));
+        homes.responses.extend(known);
+        for (route, sessions) in self.gateway.view().sessions() {
+            let room = ALL_SESSIONS_MAX.saturating_sub(homes.sessions.len());
+            let some = sessions.some_homes(room).into_iter();
+            let known = some.filter_map(|(key, home)| KnownSession::of((route, key), home, side));
+            homes.sessions.extend(known);
+        }
+        for (block, region) in self.gateway.conversations.some(ALL_CONVERSATIONS_MAX) {
+            homes.conversations.entry(region).or_default().push(block);
+        }
+        homes
+    }
+
+    /// Returns the response that is asked for, if this node knows it as the tenant's.
+    fn response(&self, question: &ResponseQuestion) -> Option<KnownResponse> {
+        let known = self.gateway.responses.find(&question.id, Instant::now())?;
+        let others = self.others();
+        (known.tenant == question.tenant)
+            .then(|| KnownResponse::of(&question.id, &known, self.side(&others)))
+    }
+
+    fn side<'a>(&'a self, others: &'a BTreeMap<u64, RegionName>) -> Side<'a> {
+        Side { node: &self.node, region: &self.region, others }
+    }
+
+    /// Returns the names of the other regions, behind their identities.
+    fn others(&self) -> BTreeMap<u64, RegionName> {
+        let regions = self.gateway.regions();
+        let others = regions.others.iter();
+        others.map(|other| (region_identity(&other.name), other.name.clone())).collect()
+    }
+}
+
+/// Returns the sessions of the route that another node names; those of all routes if this node calls
+/// it otherwise.
+fn sessions_of<'v>(view: &'v View, known: &KnownSession) -> Vec<&'v Arc<Sessions>> {
+    let named = view.sessions().find(|(route, _)| **route == known.route);
+    match named {
+        Some((_, sessions)) => vec![sessions],
+        None => view.sessions().map(|(_, sessions)| sessions).collect(),
+    }
+}
+
+async fn read<T: DeserializeOwned>(body: ForwardBody) -> Option<T> {
+    let body = Limited::new(body, NEWS_BYTES_MAX).collect().await.ok()?;
+    serde_json::from_slice(&body.to_bytes()).ok()
+}
+
+/// Returns a message as JSON.
+fn encode(message: &impl Serialize) -> Bytes {
+    // Plain structs always have a JSON form.
+    serde_json::to_vec(message).unwrap_or_default().into()
+}
+
+fn json(message: &impl Serialize) -> Response<BoxBody> {
+    let mut reply = Response::new(boxed(encode(message)));
+    let json = HeaderValue::from_static("application/json");
+    reply.headers_mut().insert(header::CONTENT_TYPE, json);
+    reply
+}
+
+fn status(status: StatusCode) -> Response<BoxBody> {
+    let mut reply = Response::new(boxed(Bytes::new()));
+    *reply.status_mut() = status;
+    reply
+}
+
+fn boxed(text: Bytes) -> BoxBody {
+    Box::pin(Full::new(text).map_err(BoxError::from))
+}
