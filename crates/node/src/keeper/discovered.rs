@@ -1,14 +1,18 @@
 //! Replicas that were discovered rather than listed in the config.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use spillway_config::{CareDefaults, DiscoveryConfig, Found, ReplicaConfig, read_replicas};
-use spillway_replicas::discovery::{DiscoveredEndpoint, DnsSource, FileSource};
+use spillway_replicas::discovery::{DiscoveredEndpoint, DnsSource, EmptyGrace, FileSource};
+use spillway_resolver::Resolver;
 use spillway_types::ReplicaName;
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::discovery_watch::{DiscoveryFeed, DiscoveryWatch};
 
 /// All discoveries, with the replicas that they have found.
 #[derive(Debug)]
@@ -18,6 +22,7 @@ pub(crate) struct Discovered {
     changed: mpsc::Sender<()>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    resolver: Resolver,
     seed: u64,
 }
 
@@ -25,49 +30,48 @@ pub(crate) struct Discovered {
 #[derive(Debug)]
 struct DiscoverySource {
     config: DiscoveryConfig,
-    feed: Feed,
+    feed: DiscoveryFeed,
     /// Replicas made of the feed's last value.
     replicas: Vec<ReplicaConfig>,
+    /// Reason for which the feed's last value can't be used.
+    failure: Option<String>,
+    /// True if the feed's last value lists no replica.
+    is_empty: bool,
+    grace: EmptyGrace,
     /// Ends the discovery once it is no longer in the config.
     stop: CancellationToken,
 }
 
-#[derive(Debug)]
-enum Feed {
-    Dns {
-        template: Box<ReplicaConfig>,
-        endpoints: watch::Receiver<Option<Vec<DiscoveredEndpoint>>>,
-    },
-    File {
-        path: PathBuf,
-        defaults: Box<CareDefaults>,
-        text: watch::Receiver<Option<Arc<str>>>,
-    },
-}
-
 impl Discovered {
-    /// Starts all sources of a config.
+    /// Starts all sources of a config. The seed spreads their look-ups.
     pub(super) fn start(
         configs: &[DiscoveryConfig],
+        (resolver, seed): (&Resolver, u64),
         tasks: &TaskTracker,
         stop: &CancellationToken,
-        seed: u64,
     ) -> Self {
         // Capacity 1: a second change while one waits needs no second look.
         let (changed, changes) = mpsc::channel(1);
-        let (tasks, stop) = (tasks.clone(), stop.clone());
-        let mut discovered = Self { sources: Vec::new(), changes, changed, tasks, stop, seed };
+        let (tasks, stop, resolver) = (tasks.clone(), stop.clone(), resolver.clone());
+        let sources = Vec::new();
+        let mut discovered = Self { sources, changes, changed, tasks, stop, resolver, seed };
         discovered.reconcile(configs);
         discovered
     }
 
-    /// Takes over another config. Discoveries that did not change go on, and keep what they found.
+    /// Takes over another config. A discovery that asks for the same goes on and keeps what it found,
+    /// even if its replicas get other settings.
     pub(super) fn reconcile(&mut self, configs: &[DiscoveryConfig]) {
         let mut before = std::mem::take(&mut self.sources);
         for config in configs {
-            let kept = before.iter().position(|source| source.config == *config);
+            let kept = before.iter().position(|source| source.config.asks_the_same(config));
             let source = match kept {
-                Some(index) => before.swap_remove(index),
+                Some(index) => {
+                    let mut source = before.swap_remove(index);
+                    source.config = config.clone();
+                    self.look(&mut source);
+                    source
+                }
                 None => self.start_source(config),
             };
             self.sources.push(source);
@@ -77,13 +81,21 @@ impl Discovered {
         }
     }
 
+    /// Returns the names of the replicas of discoveries that this config no longer has.
+    pub(super) fn removed_by(&self, configs: &[DiscoveryConfig]) -> BTreeSet<ReplicaName> {
+        let is_removed =
+            |source: &&DiscoverySource| !configs.iter().any(|it| it.name == source.config.name);
+        let removed = self.sources.iter().filter(is_removed);
+        removed.flat_map(|it| &it.replicas).map(|it| it.spec.name.clone()).collect()
+    }
+
     /// Returns when a discovery has found a change.
     pub(super) async fn changed(&mut self) {
         // Never ends: a sender is kept here.
         let _: Option<()> = self.changes.recv().await;
-        for source in &mut self.sources {
-            source.look();
-        }
+        let mut sources = std::mem::take(&mut self.sources);
+        sources.iter_mut().for_each(|source| self.look(source));
+        self.sources = sources;
     }
 
     /// Returns all replicas found.
@@ -91,27 +103,52 @@ impl Discovered {
         self.sources.iter().flat_map(|source| source.replicas.iter().cloned())
     }
 
+    /// Returns a view of each source.
+    pub(super) fn watches(&self) -> Vec<DiscoveryWatch> {
+        self.sources.iter().map(DiscoverySource::watch).collect()
+    }
+
     fn start_source(&self, config: &DiscoveryConfig) -> DiscoverySource {
         let stop = self.stop.child_token();
         let (feed, replicas) = match &config.source {
-            Found::Dns { question, resolver, empty_grace, template } => {
+            Found::Dns { question, resolver, .. } => {
                 let source = DnsSource {
                     resolver: *resolver,
-                    empty_grace: *empty_grace,
+                    system: self.resolver.clone(),
+                    empty_grace: config.empty_grace,
                     ..DnsSource::new(question.clone())
                 };
                 let endpoints = source.watch(&self.tasks, self.seed, stop.clone());
                 self.tell_changes(endpoints.clone(), &stop);
-                (Feed::Dns { template: template.clone(), endpoints }, Vec::new())
+                (DiscoveryFeed::Dns(endpoints), Vec::new())
             }
             Found::File { path, replicas } => {
                 let text = FileSource::new(path.clone()).watch(&self.tasks, stop.clone());
                 self.tell_changes(text.clone(), &stop);
-                let defaults = Box::new(config.defaults.clone());
-                (Feed::File { path: path.clone(), defaults, text }, replicas.clone())
+                (DiscoveryFeed::File(text), may_vanish(replicas.clone()))
             }
         };
-        DiscoverySource { config: config.clone(), feed, replicas, stop }
+        let grace = EmptyGrace::new(config.empty_grace);
+        DiscoverySource {
+            config: config.clone(),
+            feed,
+            replicas,
+            failure: None,
+            is_empty: false,
+            grace,
+            stop,
+        }
+    }
+
+    /// Takes over a source's value. If the source is empty, looks again when its grace ends.
+    fn look(&self, source: &mut DiscoverySource) {
+        let Some(until) = source.look(Instant::now()) else { return };
+        let (changed, stop) = (self.changed.clone(), source.stop.clone());
+        self.tasks.spawn(async move {
+            stop.run_until_cancelled(sleep_until(until)).await;
+            // A change that waits already covers this one.
+            let _: Result<(), _> = changed.try_send(());
+        });
     }
 
     fn tell_changes<T: Send + Sync + 'static>(
@@ -136,27 +173,91 @@ impl Discovered {
 
 impl DiscoverySource {
     /// Makes replicas of the feed's current value; a value that can't be read changes nothing.
-    fn look(&mut self) {
-        match &mut self.feed {
-            Feed::Dns { template, endpoints } => {
+    /// Returns the time for the next look, if replicas that the value lacks stay until then.
+    fn look(&mut self, now: Instant) -> Option<Instant> {
+        match (&mut self.feed, &self.config.source) {
+            (DiscoveryFeed::Dns(endpoints), Found::Dns { template, .. }) => {
                 // Nothing was found out yet, which must not look like a name without addresses.
-                let Some(endpoints) = endpoints.borrow_and_update().clone() else { return };
+                let endpoints = endpoints.borrow_and_update().found.clone()?;
                 let name = &self.config.name;
                 self.replicas =
                     endpoints.iter().map(|endpoint| found(name, template, endpoint)).collect();
+                None
             }
-            Feed::File { path, defaults, text } => {
+            (DiscoveryFeed::File(text), Found::File { path, .. }) => {
                 // Until the first reading, the replicas that the config's reader found stay.
-                let Some(text) = text.borrow_and_update().clone() else { return };
-                match read_replicas(&text, path, defaults) {
-                    Ok(replicas) => self.replicas = replicas,
-                    Err(error) => {
-                        tracing::error!("replicas not taken over, the old ones stay: {error}");
-                    }
-                }
+                let text = text.borrow_and_update().found.clone()?;
+                let read = read_listed(&text, path, &self.config.defaults);
+                self.take_listed(read, now)
             }
+            // A source of another kind is another discovery.
+            _ => None,
         }
     }
+
+    /// Takes over the replicas of a file.
+    fn take_listed(
+        &mut self,
+        read: Result<Vec<ReplicaConfig>, String>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let replicas = match read {
+            Ok(replicas) => replicas,
+            Err(error) => {
+                // The value may be looked at again because another discovery has changed.
+                if self.failure.as_ref() != Some(&error) {
+                    tracing::error!("replicas not taken over, the old ones stay: {error}");
+                }
+                self.failure = Some(error);
+                return None;
+            }
+        };
+        self.failure = None;
+        self.is_empty = replicas.is_empty();
+        if !replicas.is_empty() {
+            self.grace.note_some();
+        } else if !self.replicas.is_empty() {
+            let until = self.grace.note_empty(now);
+            if now < until {
+                let name = self.config.name.as_str();
+                let grace_ms = until.duration_since(now).as_millis();
+                tracing::warn!(
+                    discovery = name,
+                    grace_ms,
+                    "its file is empty; its replicas stay for now"
+                );
+                return Some(until);
+            }
+        }
+        self.replicas = replicas;
+        None
+    }
+
+    fn watch(&self) -> DiscoveryWatch {
+        DiscoveryWatch {
+            name: self.config.name.clone(),
+            source: self.config.source.to_string(),
+            replicas: self.replicas.len(),
+            failure: self.failure.clone(),
+            is_empty: self.is_empty,
+            feed: self.feed.clone(),
+        }
+    }
+}
+
+/// Reads a file of replicas. They may vanish: whoever writes the file may be about to write more.
+fn read_listed(
+    text: &str,
+    path: &Path,
+    defaults: &CareDefaults,
+) -> Result<Vec<ReplicaConfig>, String> {
+    read_replicas(text, path, defaults).map(may_vanish).map_err(|error| error.to_string())
+}
+
+/// Marks the replicas of a file.
+fn may_vanish(mut replicas: Vec<ReplicaConfig>) -> Vec<ReplicaConfig> {
+    replicas.iter_mut().for_each(|replica| replica.may_vanish = true);
+    replicas
 }
 
 /// Returns a replica like the template, at this endpoint.

@@ -12,10 +12,14 @@ use super::Keeper;
 impl Keeper {
     /// Takes a fact in.
     pub(super) fn note(&mut self, fact: Fact) {
-        let Fact { replica, at, kind } = fact;
+        let Fact { replica, at, kind, hold: _hold } = fact;
         match kind {
             FactKind::Check { kind, result, .. } => self.note_check(at, &replica, kind, result),
-            FactKind::Report { report, cache, .. } => {
+            FactKind::Report { report, cache, adapters, .. } => {
+                if let Some((known, report)) = self.replicas.get(&replica).zip(adapters) {
+                    let names = report.names.iter().map(String::as_str);
+                    known.loaded_adapters().note(names, report.slots);
+                }
                 // Most pages tell nothing of caches.
                 if cache != CacheReport::default() {
                     self.knowledge.tell(KnowledgeEvent::Reported(replica.clone(), cache));
@@ -34,7 +38,10 @@ impl Keeper {
                 // A server without such a page, or with too long a one, is no less alive.
                 if matches!(
                     failure,
-                    RequestError::Connect | RequestError::TimedOut | RequestError::Broken
+                    RequestError::Refused
+                        | RequestError::Connect
+                        | RequestError::TimedOut
+                        | RequestError::Broken
                 ) {
                     let result = Err(fault_of(failure));
                     self.fleet.handle_check(at, &replica, Check::Scrape, result);
@@ -51,6 +58,11 @@ impl Keeper {
                     self.has_news = true;
                 }
             }
+            FactKind::ModelsDenied(status) => {
+                let Some(known) = self.replicas.get(&replica) else { return };
+                self.has_news |= self.pages.note_page_denied(&replica, known, status);
+            }
+            FactKind::ModelsUnread => {}
             FactKind::Engine(engine) => {
                 let Some(known) = self.replicas.get(&replica) else { return };
                 self.has_news |= self.pages.note_engine(&replica, known, engine);
@@ -82,6 +94,9 @@ impl Keeper {
         } else if kind == CheckKind::Active && self.failing.remove(replica) {
             // The server may have been started anew with other software.
             self.identities.identify_again(replica);
+            if let Some(known) = self.replicas.get(replica) {
+                known.loaded_adapters().forget();
+            }
         }
         let result = match result {
             CheckResult::Good => Ok(()),
@@ -112,11 +127,16 @@ impl Keeper {
 fn fault_of(failure: RequestError) -> CheckError {
     match failure {
         RequestError::TimedOut => CheckError::Timeout,
-        RequestError::Status(_) | RequestError::GrpcStatus(_) => CheckError::Unhealthy,
+        RequestError::Status(status) => CheckError::Status(status),
+        RequestError::GrpcStatus(_) => CheckError::Unhealthy,
         RequestError::WrongAnswer => CheckError::WrongAnswer,
         RequestError::TooLarge | RequestError::BadRequest => CheckError::Malformed,
-        RequestError::Name | RequestError::Connect | RequestError::Tls | RequestError::Broken => {
-            CheckError::Unreachable
-        }
+        RequestError::NameNotFound => CheckError::NameUnresolved,
+        RequestError::NameServer => CheckError::NameServer,
+        RequestError::Refused => CheckError::Refused,
+        // Monitors report no shortage: it is none of the replica.
+        RequestError::Connect | RequestError::Shortage => CheckError::Unreachable,
+        RequestError::Tls(fault) => CheckError::Tls(fault),
+        RequestError::Broken => CheckError::Broken,
     }
 }

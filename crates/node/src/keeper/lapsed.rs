@@ -1,6 +1,6 @@
-//! Models without replicas, after all that were registered, or found by name and asked for their
-//! models, are gone: they crashed together with the process that renewed their leases, or were
-//! taken out for good.
+//! Models without replicas, after all that were registered or discovered are gone: they crashed
+//! together with the process that renewed their leases, the file that lists them is being written
+//! again, or they were taken out for good.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -33,7 +33,8 @@ impl Lapsed {
         }
     }
 
-    /// Notes the models of listing replicas that are gone, and the models that are listed again.
+    /// Notes the models of discovered replicas that are gone, and the models that are listed again.
+    /// Replicas that the config file itself no longer lists are gone for good.
     pub(super) fn note_listed(
         &mut self,
         before: &[ReplicaConfig],
@@ -41,9 +42,8 @@ impl Lapsed {
         now: Instant,
     ) {
         let names: BTreeSet<&ReplicaName> = after.iter().map(|config| &config.spec.name).collect();
-        let is_gone = |config: &&ReplicaConfig| {
-            config.may_vanish && config.needs_models() && !names.contains(&config.spec.name)
-        };
+        let is_gone =
+            |config: &&ReplicaConfig| config.may_vanish && !names.contains(&config.spec.name);
         for model in before.iter().filter(is_gone).flat_map(|config| &config.spec.models) {
             if self.0.len() < MODELS_MAX {
                 self.0.insert(model.clone(), now);
@@ -52,6 +52,11 @@ impl Lapsed {
         for model in after.iter().flat_map(|config| &config.spec.models) {
             self.0.remove(model);
         }
+    }
+
+    /// Forgets models that an operator took out of the config.
+    pub(super) fn forget(&mut self, models: &BTreeSet<ModelName>) {
+        self.0.retain(|model, _| !models.contains(model));
     }
 
     /// Forgets models that were remembered for long enough. Returns true if there were any.

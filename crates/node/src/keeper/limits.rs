@@ -40,6 +40,7 @@ impl ReplicaLimits {
             if config.care.concurrency != Concurrency::Adaptive {
                 // A limit that was found under an earlier config holds no more.
                 replica.set_concurrency_limit(None, false);
+                replica.concurrency().set_guests_unbegun_max(None);
                 continue;
             }
             // Another server under this name has to find its own limit.
@@ -84,6 +85,7 @@ impl FoundLimit {
             wanted_elsewhere: seen.wanted_elsewhere,
             allowed: seen.allowed,
             unbegun: seen.unbegun,
+            guest_lack: seen.guest_lack,
             queue: self.queue.take_sample(now),
             began: seen.began,
             first_token: seen.first_token,
@@ -94,6 +96,7 @@ impl FoundLimit {
 
     fn publish(&self) {
         self.replica.set_concurrency_limit(Some(self.limit.limit()), self.limit.is_found());
+        self.replica.concurrency().set_guests_unbegun_max(self.limit.guests_unbegun_max());
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use spillway_config::{CareDefaults, read_replicas};
+use spillway_resolver::Resolver;
 
 use super::*;
 
@@ -34,7 +35,9 @@ impl Kept {
         );
         let defaults = CareDefaults::default();
         self.configs = read_replicas(&section, "test".as_ref(), &defaults).unwrap();
-        let gathered = crate::world::gather_replicas(&self.configs, &self.replicas, 1).unwrap();
+        let gathered =
+            crate::world::gather_replicas(&self.configs, &self.replicas, (1, &Resolver::default()))
+                .unwrap();
         let named = gathered.into_iter().map(|replica| (replica.spec().name.clone(), replica));
         self.replicas = named.collect();
         self.limits.reconcile(&self.configs, &self.replicas);

@@ -9,7 +9,9 @@ mod facts;
 mod handle;
 mod lapsed;
 mod limits;
+mod lookup;
 mod other_region_models;
+mod page_room;
 mod pages;
 mod publish;
 
@@ -22,12 +24,13 @@ use spillway_health::{CheckError, Fleet, Live, MemberSpec, Order, UnknownReplica
 use spillway_knowledge::KnowledgeHandle;
 use spillway_replicas::{Fact, FactSender, Monitors};
 use spillway_request::gateway::Gateway;
-use spillway_types::{LoadReport, ReplicaName, SignKind};
+use spillway_resolver::Resolver;
+use spillway_types::{LoadReport, ModelName, ReplicaName, SignKind};
 use spillway_upstream::connection::ReplicaTlsError;
 use spillway_upstream::replica::Replica;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,8 +43,9 @@ use crate::keeper::agreed::Agreed;
 use crate::keeper::discovered::Discovered;
 use crate::keeper::lapsed::Lapsed;
 use crate::keeper::limits::ReplicaLimits;
+use crate::keeper::lookup::ModelLookup;
 use crate::keeper::pages::Pages;
-use crate::resolve::resolve_all;
+use crate::node_tasks::NodeTasks;
 use crate::world::gather_replicas;
 
 /// Period of looking through signs and publishing signals. A failing replica is judged at most this
@@ -49,6 +53,9 @@ use crate::world::gather_replicas;
 const TICK: Duration = Duration::from_millis(100);
 /// Capacity of the queue of facts: more than all monitors of 1,000 replicas report within a tick.
 const FACTS_MAX: usize = 32_768;
+/// Longest wait at the start of a node for the names of its replicas: usually they are known within
+/// milliseconds, and requests that come earlier find no replica.
+const NAMES_WAIT: Duration = Duration::from_secs(1);
 /// Capacity of the queue of commands.
 const COMMANDS_MAX: usize = 64;
 
@@ -89,6 +96,12 @@ pub(crate) struct Keeper {
     identities: Monitors,
     /// True if a replica reported something of itself that is not in `folded` yet.
     has_news: bool,
+    /// Looks the names of replicas up.
+    resolver: Resolver,
+    /// Version of the resolver's addresses that the view was built from.
+    names_published: u64,
+    /// Lookup of unknown models that is under way.
+    lookup: Option<ModelLookup>,
     /// Replicas whose newest active check failed.
     failing: BTreeSet<ReplicaName>,
     facts: mpsc::Receiver<Fact>,
@@ -110,8 +123,9 @@ pub(crate) struct KeeperParts {
     pub(crate) knowledge: Arc<KnowledgeHandle>,
     pub(crate) world: WorldConfig,
     pub(crate) units: usize,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) stop: CancellationToken,
+    /// Looks the names of replicas up.
+    pub(crate) resolver: Resolver,
+    pub(crate) tasks: NodeTasks,
 }
 
 impl Keeper {
@@ -120,7 +134,9 @@ impl Keeper {
     /// # Errors
     /// Returns an error if a replica's TLS settings do not work.
     pub(crate) async fn start(parts: KeeperParts) -> Result<KeeperHandle, ReplicaTlsError> {
-        let KeeperParts { gateway, feedback, knowledge, world, units, tasks, stop } = parts;
+        let KeeperParts { gateway, feedback, knowledge, world, units, resolver, tasks } = parts;
+        let vital = tasks.clone();
+        let NodeTasks { tracker: tasks, stop, .. } = tasks;
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
         let (fact_channel, facts) = mpsc::channel(FACTS_MAX);
         let (warm_up_sender, warmed_up) = mpsc::channel(COMMANDS_MAX);
@@ -129,7 +145,7 @@ impl Keeper {
         let mut keeper = Self {
             fleet: Fleet::new(spillway_health::FleetConfig::default(), seed),
             published: 0,
-            discovered: Discovered::start(&world.discoveries, &tasks, &stop, seed),
+            discovered: Discovered::start(&world.discoveries, (&resolver, seed), &tasks, &stop),
             agreed: Agreed::default(),
             is_starting: true,
             folded: Folded::default(),
@@ -141,6 +157,9 @@ impl Keeper {
             monitors: Monitors::new(fact_sender.clone(), Handle::current(), seed),
             identities: Monitors::new(fact_sender.clone(), Handle::current(), seed),
             has_news: false,
+            resolver,
+            names_published: 0,
+            lookup: None,
             failing: BTreeSet::new(),
             facts,
             fact_sender,
@@ -156,12 +175,13 @@ impl Keeper {
             world,
         };
         keeper.take_world(true).await?;
-        tasks.spawn(keeper.run(stop));
+        vital.spawn_vital("keeper", keeper.run(stop));
         Ok(KeeperHandle(command_sender))
     }
 
     /// Runs until told to stop.
     async fn run(mut self, stop: CancellationToken) {
+        let asked = Arc::clone(&self.gateway);
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -173,7 +193,14 @@ impl Keeper {
                         self.take_news().await;
                     }
                 }
-                Some(fact) = self.facts.recv() => self.note(fact),
+                Some(fact) = self.facts.recv() => {
+                    let read = fact.kind.is_about_models().then(|| fact.replica.clone());
+                    self.note(fact);
+                    if let Some(replica) = read {
+                        self.note_models_read(&replica).await;
+                    }
+                }
+                number = asked.model_lookups().asked() => self.look_up_models(number),
                 Some(command) = self.commands.recv() => self.obey(command).await,
                 Some((replica, result)) = self.warmed_up.recv() => {
                     self.fleet.handle_warmed_up(Instant::now(), &replica, result);
@@ -190,6 +217,12 @@ impl Keeper {
         for worker in &self.feedback.workers {
             worker.drain_signs(|sign| {
                 match &sign.kind {
+                    SignKind::LacksModel => {
+                        let known = self.replicas.get(&sign.replica).zip(sign.model.as_ref());
+                        self.has_news |= known.is_some_and(|(replica, model)| {
+                            self.pages.note_lacked(&sign.replica, replica, model, sign.at)
+                        });
+                    }
                     SignKind::Failed(fault) => {
                         self.feedback.metrics.record_fault(sign.replica.as_str(), *fault);
                     }
@@ -202,14 +235,17 @@ impl Keeper {
             });
         }
         let now = Instant::now();
+        self.has_news |= self.pages.expire(now);
         self.limits.look(now);
         let replicas = &self.replicas;
         self.fleet.handle_timeout(now, &|name| live(replicas, name, now));
         // The view lists the models that are known.
-        if self.lapsed.expire(now) {
+        let has_addresses = self.resolver.version() != self.names_published;
+        if self.lapsed.expire(now) || has_addresses {
             self.publish_view();
         }
         self.publish_board(now);
+        self.end_lookup();
         self.feedback.note_facts_dropped(self.fact_sender.dropped());
     }
 
@@ -250,6 +286,11 @@ impl Keeper {
 
     /// Serves by another config from now on. A config that does not work changes nothing.
     async fn reload(&mut self, world: WorldConfig) -> Result<(), ReplicaTlsError> {
+        let removed = self.discovered.removed_by(&world.discoveries);
+        let of_removed =
+            self.folded.replicas.iter().filter(|config| removed.contains(&config.spec.name));
+        let models: BTreeSet<ModelName> =
+            of_removed.flat_map(|config| config.spec.models.iter().cloned()).collect();
         let before = std::mem::replace(&mut self.world, world);
         // First: otherwise replicas of a removed discovery would be taken over once again.
         self.discovered.reconcile(&self.world.discoveries);
@@ -257,6 +298,10 @@ impl Keeper {
         if result.is_err() {
             self.world = before;
             self.discovered.reconcile(&self.world.discoveries);
+        } else if !models.is_empty() {
+            // What an operator takes out is gone for good.
+            self.lapsed.forget(&models);
+            self.publish_view();
         }
         result
     }
@@ -274,6 +319,7 @@ impl Keeper {
     async fn take_world(&mut self, is_start: bool) -> Result<(), ReplicaTlsError> {
         let found = self.discovered.replicas();
         let mut folded = fold(&self.world, found, &self.agreed.world, &mut self.agreed.registered);
+        self.feedback.note_discoveries(self.discovered.watches());
         self.pages.retain(&folded.replicas);
         folded.replicas = self.filled(folded.replicas);
         let before = self.take_folded(folded, is_start).await?;
@@ -312,14 +358,14 @@ impl Keeper {
         is_start: bool,
     ) -> Result<Folded, ReplicaTlsError> {
         // First, since an error must leave everything as it was.
-        let replicas = gather_replicas(&folded.replicas, &self.replicas, self.units)?;
-        // A replica is not used before its addresses are known.
-        let is_new = |replica: &&Arc<Replica>| {
-            let known = self.replicas.get(&replica.spec().name);
-            !known.is_some_and(|known| known.is_same_server(replica))
-        };
-        let new: Vec<_> = replicas.iter().filter(is_new).cloned().collect();
-        resolve_all(&new).await;
+        let parts = (self.units, &self.resolver);
+        let replicas = gather_replicas(&folded.replicas, &self.replicas, parts)?;
+        // Later nothing waits for names: a replica is used once its name has an address.
+        if is_start {
+            let names = futures_util::future::join_all(replicas.iter().map(|it| it.resolved()));
+            // The rest of the names may take as long as they like.
+            drop(timeout(NAMES_WAIT, names).await);
+        }
         let before = std::mem::replace(&mut self.folded, folded);
         self.fleet.reconcile(Instant::now(), self.member_specs(), is_start);
         let named = |replica: Arc<Replica>| (replica.spec().name.clone(), replica);
@@ -331,6 +377,8 @@ impl Keeper {
         self.knowledge.set_replicas(self.replicas.values().cloned().collect());
         self.monitors.reconcile(self.targets());
         self.identities.reconcile(self.identity_targets());
+        let is_open = self.folded.replicas.iter().any(ReplicaConfig::needs_models);
+        self.gateway.model_lookups().set_open(is_open);
         Ok(before)
     }
 

@@ -17,6 +17,11 @@ use crate::world::{SaidOfModels, build_view};
 
 /// Reason of a change to a replica that loads its model, by its own report.
 const LOADING: &str = "loading";
+/// Reason of a change to a replica that was merely silent: it has kept its caches.
+const ANSWERS_AGAIN: &str = "answers_again";
+
+/// Kind of overflow replicas, as operators see it.
+const OVERFLOW: &str = "overflow";
 
 impl Keeper {
     /// Carries out the fleet's actions after an input, and publishes a changed standing.
@@ -32,6 +37,8 @@ impl Keeper {
     /// Publishes a view with the replicas' present standing.
     pub(super) fn publish_view(&mut self) {
         self.published = self.fleet.version();
+        // Before the look at the replicas, so that no later change is missed.
+        self.names_published = self.resolver.version();
         let replicas: Vec<_> = self
             .folded
             .replicas
@@ -40,15 +47,17 @@ impl Keeper {
             .collect();
         let standing = |replica: &Arc<Replica>| {
             let name = replica.spec().name.clone();
-            let standing = self.fleet.standing(&name);
+            let mut standing = self.fleet.standing(&name);
+            if !replica.has_address() {
+                standing.admission = standing.admission.max(Admission::Down);
+            }
             (name, standing)
         };
         let standings: BTreeMap<_, _> = replicas.iter().map(standing).collect();
         let now = Instant::now();
         for replica in &replicas {
             let standing = standings.get(&replica.spec().name);
-            let is_down = standing.is_some_and(|it| it.admission == Admission::Down);
-            replica.set_down(is_down, now);
+            replica.set_down(self.fleet.down_cause(&replica.spec().name), now);
             replica.set_leaving(standing.is_some_and(|it| it.admission == Admission::Draining));
         }
         // A board of the old view's slots would be wrong for the new one's.
@@ -62,10 +71,12 @@ impl Keeper {
             cards: self.pages.cards(),
             unread: self.pages.unread(&self.folded.replicas).cloned().collect(),
             denied: self.pages.denied(),
+            several: self.pages.several(),
         };
         let view = build_view(&self.folded, replicas, &standings, models, before);
         view.replace_replica_loads(replica_loads);
         self.gateway.replace_view(view);
+        self.gateway.model_lookups().announce();
     }
 
     /// Returns the models that are known by name, with or without a replica that serves them now.
@@ -109,6 +120,10 @@ impl Keeper {
                 member.models.clone_from(&config.spec.models);
             }
             self.pages.complete(member, config);
+            if config.is_some_and(|config| config.overflow.is_some()) {
+                // More than the software of its server, operators have to know its role.
+                member.kind = Some(OVERFLOW);
+            }
         }
         members
     }
@@ -162,7 +177,7 @@ impl Keeper {
         // A server that loads its model has nothing cached.
         if why == LOADING {
             self.knowledge.tell(KnowledgeEvent::Emptied(replica.clone()));
-        } else if from == MemberState::Down && !is_gone(to) {
+        } else if from == MemberState::Down && !is_gone(to) && why != ANSWERS_AGAIN {
             self.knowledge.tell(KnowledgeEvent::Returned(replica.clone()));
         }
     }
