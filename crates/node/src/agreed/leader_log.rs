@@ -1,4 +1,5 @@
-//! Logs who leads, and whether a majority of voters answers: on every node, since any may be asked.
+//! Logs who leads, whether a majority of voters answers, and whether the disk does: on every node,
+//! since any may be asked.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -12,11 +13,16 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Age of a node's state from which on the quorum counts as lost. A change of the leader takes less.
 const LOST_AFTER: Duration = Duration::from_secs(5);
 
+/// Time that a write has been waiting for the disk from which on the disk counts as hanging.
+const HANGS_AFTER: Duration = Duration::from_secs(2);
+
 /// What the log was told last.
 #[derive(Debug, Default)]
 struct LeaderLog {
     leader: Option<String>,
     is_lost: bool,
+    /// Longest time that a write was seen waiting while the disk hangs; `None` while it does not.
+    hangs_for: Option<Duration>,
 }
 
 /// News about the leader or the quorum.
@@ -30,6 +36,10 @@ enum News {
     QuorumLost,
     /// A majority answers again.
     QuorumBack,
+    /// A write has been waiting for the disk for so long.
+    DiskHangs(Duration),
+    /// The disk answers again, after about so long.
+    DiskBack(Duration),
 }
 
 /// Logs news as long as there is a control plane.
@@ -50,7 +60,7 @@ pub(super) async fn run(control_plane: Weak<ControlPlane>) {
 impl LeaderLog {
     /// Compares a status with what was told, and returns what is new.
     fn look(&mut self, status: &Status) -> Vec<News> {
-        let mut news = Vec::new();
+        let mut news = Vec::from_iter(self.look_at_disk(status));
         if status.cluster.is_none() {
             return news;
         }
@@ -74,6 +84,23 @@ impl LeaderLog {
     }
 }
 
+impl LeaderLog {
+    fn look_at_disk(&mut self, status: &Status) -> Option<News> {
+        let waiting = status.disk_times.waiting.filter(|waiting| *waiting >= HANGS_AFTER);
+        match (self.hangs_for, waiting) {
+            (None, None) => None,
+            (before, Some(waiting)) => {
+                self.hangs_for = Some(waiting);
+                before.is_none().then_some(News::DiskHangs(waiting))
+            }
+            (Some(longest), None) => {
+                self.hangs_for = None;
+                Some(News::DiskBack(longest))
+            }
+        }
+    }
+}
+
 fn tell(news: &News, status: &Status) {
     let (term, voters) = (status.term, status.voters.len());
     match news {
@@ -84,12 +111,20 @@ fn tell(news: &News, status: &Status) {
             "the quorum is lost: requests are served as before, and control writes fail"
         ),
         News::QuorumBack => tracing::info!(voters, "a majority of voters answers again"),
+        News::DiskHangs(waiting) => tracing::warn!(
+            ?waiting,
+            "the disk of the data folder hangs: requests are served as before, and this node \
+             confirms no control writes"
+        ),
+        News::DiskBack(waited) => {
+            tracing::info!(?waited, "the disk of the data folder answers again");
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use spillway_raft::{Member, NodeId};
+    use spillway_raft::{DiskTimes, Member, NodeId};
 
     use super::*;
 
@@ -134,6 +169,20 @@ mod tests {
         assert_eq!(log.look(&status(Some(1), 10)), [News::QuorumBack]);
         let isolated = Status { role: Role::IsolatedLeader, ..status(Some(1), 10) };
         assert_eq!(log.look(&isolated), [News::QuorumLost]);
+    }
+
+    #[test]
+    fn a_disk_that_hangs_is_news_once_and_so_is_its_end() {
+        let mut log = LeaderLog::default();
+        let waiting = |seconds: u64| {
+            let waiting = (seconds > 0).then(|| Duration::from_secs(seconds));
+            Status { disk_times: DiskTimes { waiting, ..DiskTimes::default() }, ..status(None, 10) }
+        };
+        assert_eq!(log.look(&waiting(1)), []);
+        assert_eq!(log.look(&waiting(2)), [News::DiskHangs(Duration::from_secs(2))]);
+        assert_eq!(log.look(&waiting(9)), []);
+        assert_eq!(log.look(&waiting(0)), [News::DiskBack(Duration::from_secs(9))]);
+        assert_eq!(log.look(&waiting(0)), []);
     }
 
     #[test]

@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use crate::agreed::parts::AgreedParts;
 pub(crate) use crate::agreed::region_facts::{RegionFacts, SharedRegionFacts};
 pub(crate) use crate::agreed::watched::WatchedControlPlane;
+use crate::node_tasks::NodeTasks;
 
 /// Handle of this node's control plane and of the tasks that follow it.
 #[derive(Debug)]
@@ -63,11 +64,13 @@ impl Agreed {
             join_token: parts.config.join_token_file.clone(),
             is_operator: parts.config.has_replicas,
             rtt_max: rtts.max().unwrap_or(RTT_MAX_UNKNOWN),
+            watch: parts.tasks.watch.clone(),
         };
         let control_plane = ControlPlane::start(config, Arc::clone(&parts.link)).await?;
         parts.feedback.watch_control_plane(WatchedControlPlane(Arc::downgrade(&control_plane)));
         // What this node does as a member ends with its membership, or with the node.
-        let (tasks, stop) = (parts.tasks.clone(), parts.stop.child_token());
+        let NodeTasks { tracker: tasks, stop: node_stops, watch } = parts.tasks.clone();
+        let stop = node_stops.child_token();
         let removed = Removed {
             removal: control_plane.removal(),
             link: Arc::clone(&parts.link),
@@ -75,28 +78,32 @@ impl Agreed {
             alone: RegionFacts::of_config(&parts.config.regions),
             part: stop.clone(),
         };
-        let node_stops = parts.stop.clone();
         let gateway = Arc::clone(&parts.feedback.gateway);
         let aging = age::keep(Arc::downgrade(&control_plane), gateway);
-        let aging_stops = stop.clone();
-        tasks.spawn(async move { aging_stops.run_until_cancelled(aging).await });
         let telling = leader_log::run(Arc::downgrade(&control_plane));
-        let telling_stops = stop.clone();
-        tasks.spawn(async move { telling_stops.run_until_cancelled(telling).await });
         let mut peers = peers::Peers::new(&parts, Arc::clone(&control_plane));
         peers.look(&control_plane.known());
         let peers = Box::pin(peers.run());
         let follower = follow::Follower::new(&parts, Arc::clone(&control_plane));
         let speaker = speak::Speaker::new(parts, Arc::clone(&control_plane));
         let (following, speaking) = (Box::pin(follower.run()), Box::pin(speaker.run()));
-        let doing: [Pin<Box<dyn Future<Output = ()> + Send>>; 3] = [peers, following, speaking];
-        let doing = doing.map(|task| {
-            let stop = stop.clone();
-            tasks.spawn(async move {
+        let member = |name, task: Pin<Box<dyn Future<Output = ()> + Send>>| {
+            let (stop, watch) = (stop.clone(), watch.clone());
+            tasks.spawn(watch.vital(name, async move {
                 let _: Option<()> = stop.run_until_cancelled(task).await;
-            })
-        });
-        tasks.spawn(async move { node_stops.run_until_cancelled(removed.wait(doing)).await });
+            }))
+        };
+        member("age of the agreed state", Box::pin(aging));
+        member("log of leaders", Box::pin(telling));
+        let doing = [
+            member("peers", peers),
+            member("agreed state", following),
+            member("proposals", speaking),
+        ];
+        let waiting = removed.wait(doing);
+        tasks.spawn(watch.clone().vital("removal", async move {
+            node_stops.run_until_cancelled(waiting).await;
+        }));
         Ok(Some(Self { control_plane }))
     }
 

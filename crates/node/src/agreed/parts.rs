@@ -5,12 +5,11 @@ use std::sync::Arc;
 use spillway_config::ClusterConfig;
 use spillway_link::Link;
 use spillway_types::{NodeName, RegionName};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::agreed::region_facts::SharedRegionFacts;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
+use crate::node_tasks::NodeTasks;
 
 /// Parts of the node that the tasks of [`Agreed`](crate::agreed::Agreed) work with.
 #[derive(Debug)]
@@ -21,6 +20,5 @@ pub(crate) struct AgreedParts<'a> {
     pub(crate) region_facts: Arc<SharedRegionFacts>,
     pub(crate) keeper: KeeperHandle,
     pub(crate) feedback: &'a Feedback,
-    pub(crate) tasks: TaskTracker,
-    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: NodeTasks,
 }

@@ -78,6 +78,7 @@ fn config(peers: &[(&str, &str)]) -> ClusterConfig {
         advertise: "a.agreed:1".to_owned(),
         data: None,
         join_token_file: None,
+        revoked: None,
         silence: Duration::ZERO,
         ramp: Duration::ZERO,
         peers: peers.iter().map(peer).collect(),

@@ -40,7 +40,7 @@ impl fmt::Display for RegionFacts {
         for region in &self.regions {
             let (name, weight, price_ms) = (&region.name, region.weight_permille, region.price_ms);
             if weight != USUAL_PERMILLE {
-                write!(f, ", {name} at {weight} permille")?;
+                write!(f, ", {name} at {} %", f64::from(weight) / 10.0)?;
             }
             if price_ms > 0.0 {
                 write!(f, ", {name} costs {price_ms} ms more")?;
@@ -243,7 +243,7 @@ mod tests {
         let said = RegionFacts::agreed(&state, &config, own);
         assert!(said.is_evacuated);
         assert_eq!(weights(&said)[0], ("region-a", 0));
-        let shown = "2 regions, region-a at 0 permille, region-b at 0 permille, this one evacuated";
+        let shown = "2 regions, region-a at 0 %, region-b at 0 %, this one evacuated";
         assert_eq!(said.to_string(), shown);
     }
 }

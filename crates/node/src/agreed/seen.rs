@@ -1,7 +1,7 @@
 //! This node's opinion of a replica, compared with the last one it reported.
 
 use spillway_cluster_state::{Belief, Health, NodeId};
-use spillway_health::{MemberReport, Vote};
+use spillway_health::MemberReport;
 
 /// This node's opinion of a replica.
 #[derive(Clone, Copy, Debug)]
@@ -17,17 +17,9 @@ pub(super) struct ReplicaOpinion {
 /// Returns this node's belief about a replica, and the number of signals behind it. Reports of
 /// other nodes are no part of it.
 pub(super) fn seen(member: &MemberReport) -> (Belief, u8) {
-    let votes = &member.votes;
-    let votes = [votes.active, votes.passive, votes.deep, votes.scrape];
-    let signals = votes.iter().map(|vote| match vote {
-        Vote::Silent | Vote::Good => 0,
-        Vote::Bad => 1,
-        // A fault that lasts long without contradiction counts as two signals.
-        Vote::BadForLong => 2,
-    });
     match member.is_against {
         false => (Belief::Up, 1),
-        true => (Belief::Down, signals.sum::<u8>().max(1)),
+        true => (Belief::Down, member.votes.signals_against().max(1)),
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_cluster_state::{
-    Actor, BATCH_MAX, Belief, Command, Expect, Observation, Outcome, ReplicaId, ReplicaSpec,
-    ReplicaState, State, admits,
+    Actor, BATCH_MAX, Belief, CertificateSerial, Command, Expect, Item, Observation, Outcome,
+    ReplicaId, ReplicaSpec, ReplicaState, RevokedCertificate, State, admits,
 };
 use spillway_control_plane::ControlPlane;
 use spillway_health::{MemberReport, MemberState};
@@ -27,6 +27,10 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Shortest time between two proposals about the same thing that the cluster does not accept: each
 /// costs every node an entry.
 const REPEAT: Duration = Duration::from_secs(5);
+/// Maximum number of revocations that are proposed in a period.
+const REVOCATIONS_MAX: usize = 16;
+/// Operator in the audit trail for what the CA has signed.
+const AUTHORITY: &str = "certificate authority";
 /// Time limit of one proposal.
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -45,6 +49,8 @@ pub(super) struct Speaker {
     leases: Leases,
     /// Time at which the own region's country was proposed last.
     told_country: Option<Instant>,
+    /// Time at which revocations of the CA were proposed last.
+    told_revoked: Option<Instant>,
 }
 
 impl Speaker {
@@ -53,8 +59,19 @@ impl Speaker {
         let gateway = Arc::clone(&feedback.gateway);
         let leases = Leases::default();
         let (said, told) = (BTreeMap::new(), BTreeMap::new());
-        let told_country = None;
-        Self { control_plane, me, link, keeper, gateway, said, told, leases, told_country }
+        let (told_country, told_revoked) = (None, None);
+        Self {
+            control_plane,
+            me,
+            link,
+            keeper,
+            gateway,
+            said,
+            told,
+            leases,
+            told_country,
+            told_revoked,
+        }
     }
 
     /// Looks for news in each period, and proposes it.
@@ -64,6 +81,9 @@ impl Speaker {
             if state.cluster().is_some() {
                 let own = self.keeper.own_replicas().await;
                 let members = self.keeper.members().await;
+                for command in self.revoked(&state) {
+                    self.say_as(Actor::Operator(AUTHORITY.to_owned()), command).await;
+                }
                 for command in self.news(&state, &own, &members) {
                     let replica = match &command {
                         Command::RegisterReplica { id, .. } => Some(id.name.clone()),
@@ -80,8 +100,12 @@ impl Speaker {
 
     /// Proposes the command. Returns true if the cluster has accepted or refused it.
     async fn say(&self, command: Command) -> bool {
+        self.say_as(Actor::Node, command).await
+    }
+
+    async fn say_as(&self, actor: Actor, command: Command) -> bool {
         let what = command.to_string();
-        let said = self.control_plane.propose(command, Actor::Node, None, LIMIT).await;
+        let said = self.control_plane.propose(command, actor, None, LIMIT).await;
         match &said {
             Ok(done) => match &done.outcome {
                 Outcome::Refused(refusal) => tracing::warn!(%refusal, what, "refused"),
@@ -91,6 +115,23 @@ impl Speaker {
             Err(error) => tracing::debug!(%error, what, "not agreed yet"),
         }
         said.is_ok()
+    }
+
+    /// Returns the orders that make the CA's revocations permanent. They count already: the CA has
+    /// signed them. Nodes without operators' orders leave them to the others.
+    fn revoked(&mut self, state: &State) -> Vec<Command> {
+        let serials = self.link.unrecorded_revocations();
+        let was_just_told = self.told_revoked.is_some_and(|at| at.elapsed() < REPEAT);
+        if serials.is_empty() || was_just_told || !state.may_order(&self.me.0) {
+            return Vec::new();
+        }
+        self.told_revoked = Some(Instant::now());
+        let command = |serial: String| {
+            let revoked = RevokedCertificate { reason: "signed by the CA".to_owned() };
+            let item = Item::RevokedCertificate(CertificateSerial::from(serial.as_str()), revoked);
+            Command::Put { item, expect: Expect::Absent }
+        };
+        serials.into_iter().take(REVOCATIONS_MAX).map(command).collect()
     }
 
     /// Returns the commands for everything that the state does not know yet.
@@ -224,7 +265,7 @@ impl Speaker {
 
 /// Converts a replica of a config to the form of the agreed state.
 fn registered(spec: &replica_spec::ReplicaSpec) -> ReplicaSpec {
-    let url = spec.url();
+    let url = spec.address();
     let models: BTreeMap<ModelName, ()> =
         spec.models.iter().map(|model| (model.clone(), ())).collect();
     ReplicaSpec {

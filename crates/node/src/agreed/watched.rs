@@ -3,7 +3,7 @@
 use std::sync::Weak;
 
 use spillway_control_plane::ControlPlane;
-use spillway_raft::Role;
+use spillway_raft::{Role, Trouble};
 use spillway_telemetry::{LiveControl, LiveItems};
 
 use crate::fold::NoteCounts;
@@ -41,10 +41,18 @@ impl WatchedControlPlane {
             term: status.term,
             applied_index: status.applied_index.unwrap_or(0),
             last_index: status.last_index.unwrap_or(0),
-            age_s: status.age.map(|age| age.as_secs_f64()),
+            age_s: status.age.unwrap_or(status.up).as_secs_f64(),
+            troubles: Trouble::KINDS.map(|kind| (kind, count(&status.troubles, kind))).into(),
             voters: status.voters.len() as u64,
             log_bytes: status.log_bytes as u64,
+            disk_waiting_s: status.disk_times.waiting.unwrap_or_default().as_secs_f64(),
+            disk_writes: status.disk_times.writes,
+            disk_write_s: status.disk_times.total.as_secs_f64(),
             items: items.collect(),
         })
     }
+}
+
+fn count(troubles: &[Trouble], kind: &str) -> u64 {
+    troubles.iter().filter(|trouble| trouble.kind() == kind).count() as u64
 }

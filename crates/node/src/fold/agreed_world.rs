@@ -44,7 +44,12 @@ impl AgreedWorld {
         let own = records.replicas.iter().filter(|(id, _)| id.region == *region);
         let replicas = own.map(|(id, replica)| (id.name.clone(), AgreedReplica::of(replica)));
         Self {
-            models: records.models.iter().map(|(name, it)| (name.clone(), it.clone())).collect(),
+            models: records
+                .models
+                .iter()
+                .filter(|(_, model)| !is_price_alone(model))
+                .map(|(name, model)| (name.clone(), model.clone()))
+                .collect(),
             splits: records.splits.iter().map(|(name, it)| (name.clone(), it.clone())).collect(),
             routes: records.routes.iter().map(|(name, it)| (name.clone(), it.clone())).collect(),
             replicas: replicas.collect(),
@@ -70,6 +75,11 @@ impl AgreedReplica {
     }
 }
 
+/// Returns true if a record of a model has a price and says nothing about its name.
+fn is_price_alone(model: &Model) -> bool {
+    model.price.is_some() && model.alias_of.is_none() && model.fallbacks.is_empty()
+}
+
 /// Returns true if a replica was registered, by itself or by an operator. Nodes report the replicas
 /// in their configs under incarnation 0 and without a lease: these are served where the config has
 /// them. Otherwise they would come back by way of the cluster after they were taken out of the
@@ -80,6 +90,8 @@ pub(crate) fn is_registered(replica: &Replica) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use spillway_cluster_state::TokenPrice;
+
     use super::*;
     use crate::agreed::test_state::{lease, registered};
 
@@ -102,5 +114,13 @@ mod tests {
         assert_eq!((leased.models_served.len(), elsewhere.models_served.len()), (0, 1));
         assert_eq!(elsewhere.pools, ["default".to_owned()].into());
         assert_eq!(AgreedWorld::of(&State::new(), &"one".into()), AgreedWorld::default());
+    }
+
+    #[test]
+    fn a_record_with_a_price_alone_says_nothing_about_its_name() {
+        let priced = Model { price: Some(TokenPrice::default()), ..Model::default() };
+        assert!(is_price_alone(&priced));
+        assert!(!is_price_alone(&Model { fallbacks: vec!["big".into()], ..priced }));
+        assert!(!is_price_alone(&Model::default()), "an empty record makes the name a plain model");
     }
 }

@@ -1,12 +1,13 @@
 use std::path::Path;
 
-use spillway_cluster_state::{Arm, LeaseSource, Model, ReplicaSpec, ResidencyRule, Route, Split};
+use spillway_cluster_state::{
+    Arm, LeaseSource, Model, ReplicaSpec, ResidencyRule, Route, STICKY_MAX_AGE_S, Split, StickyArm,
+};
 use spillway_config::Config;
 use spillway_route::Policy;
-use spillway_types::ModelName;
+use spillway_types::{ModelName, SplitBy};
 use spillway_upstream::replica_spec::ReplicaProtocol;
 use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::split::SplitBy;
 
 use super::*;
 
@@ -34,11 +35,11 @@ fn folded(world: &WorldConfig, agreed: &AgreedWorld) -> Folded {
 }
 
 fn alias(target: &str) -> Model {
-    Model { alias_of: Some(target.into()), fallbacks: Vec::new() }
+    Model { alias_of: Some(target.into()), ..Model::default() }
 }
 
 fn fallbacks(models: &[&str]) -> Model {
-    Model { alias_of: None, fallbacks: models.iter().map(|model| (*model).into()).collect() }
+    Model { fallbacks: models.iter().map(|model| (*model).into()).collect(), ..Model::default() }
 }
 
 fn models<const N: usize>(models: [(&str, Model); N]) -> AgreedWorld {
@@ -53,7 +54,7 @@ fn split(arms: &[(&str, &str, u16)]) -> Split {
         version: None,
         weight_permille: *weight,
     };
-    Split { arms: arms.iter().map(arm).collect() }
+    Split { arms: arms.iter().map(arm).collect(), ..Split::default() }
 }
 
 fn splits<const N: usize>(splits: [(&str, Split); N]) -> AgreedWorld {
@@ -139,6 +140,41 @@ fn fallbacks_of_the_cluster_count_and_those_that_lead_nowhere_are_left_out() {
 }
 
 #[test]
+fn a_split_that_says_how_arms_are_chosen_counts_as_a_whole() {
+    let world = world(
+        "[[split]]\nmodel = \"ab\"\nby = \"user\"\nsticky_cookie = \"file\"\n\
+         arms = [{ name = \"one\", model = \"tiny\", weight = 1 }]",
+    );
+    let whole = || split(&[("one", "big", 1_000)]);
+    let sticky = StickyArm { cookie: "arm".to_owned(), max_age_s: STICKY_MAX_AGE_S };
+    let by = SplitBy::Header("x-user".to_owned());
+    for (record, by, cookie) in [
+        (Split { by: Some(by.clone()), ..whole() }, by, None),
+        (Split { by: Some(SplitBy::Random), ..whole() }, SplitBy::Random, None),
+        (Split { sticky: Some(sticky), ..whole() }, SplitBy::Random, Some("arm")),
+        (whole(), SplitBy::User, Some("file")),
+    ] {
+        let folded = folded(&world, &splits([("ab", record)]));
+        let ab = &folded.names.splits[0];
+        let kept = ab.sticky.as_ref().map(|sticky| sticky.name.as_str());
+        assert_eq!((&ab.by, kept), (&by, cookie));
+    }
+}
+
+#[test]
+fn a_cookie_of_a_split_of_the_cluster_is_no_other_splits() {
+    let world = world(
+        "[[split]]\nmodel = \"ab\"\nsticky_cookie = \"arm\"\n\
+         arms = [{ name = \"one\", model = \"tiny\", weight = 1 }]",
+    );
+    let sticky = Some(StickyArm { cookie: "arm".to_owned(), max_age_s: STICKY_MAX_AGE_S });
+    let record = Split { sticky, ..split(&[("one", "big", 1_000)]) };
+    let folded = folded(&world, &splits([("cd", record)]));
+    let kept = |index: usize| folded.names.splits[index].sticky.is_some();
+    assert_eq!((kept(0), kept(1)), (true, false));
+}
+
+#[test]
 fn a_split_of_the_cluster_goes_by_what_the_config_says_under_its_name() {
     let world = world(
         "aliases.gone = \"tiny\"\naliases.short = \"tiny\"\n[[split]]\nmodel = \"ab\"\n\
@@ -200,7 +236,7 @@ fn routes_of_the_cluster_come_first_and_the_configs_say_what_it_does_not() {
         ("new", Route { models, policy: "round_robin".to_owned(), ..Route::default() }),
     ]);
     let folded = folded(&world, &agreed);
-    assert_eq!(order(&folded), ["new", "ours", "kept", "default"]);
+    assert_eq!(order(&folded), ["new", "ours", "kept"], "models that no route names are closed");
     let ours = route(&folded, "ours");
     assert_eq!(
         (ours.models.as_slice(), ours.pool.as_deref()),
@@ -282,10 +318,7 @@ fn a_pool_of_other_regions_is_one_here_too() {
     let mut agreed = routes([("far", far)]);
     agreed.pools.insert("far".to_owned());
     let folded = folded(&world, &agreed);
-    assert_eq!(
-        (order(&folded), route(&folded, "far").pool.as_deref()),
-        (vec!["far", "default"], Some("far"))
-    );
+    assert_eq!((order(&folded), route(&folded, "far").pool.as_deref()), (vec!["far"], Some("far")));
     assert_eq!(folded.notes.outcome(Kind::Route, "far"), Some(Use::InPart));
 }
 
@@ -298,6 +331,64 @@ fn a_policy_that_does_not_hash_takes_nothing_to_hash_by() {
     let folded = folded(&world, &agreed);
     let spec = route(&folded, "default");
     assert_eq!((spec.policy, spec.hash_by.is_none()), (Policy::Random, true));
+}
+
+#[test]
+fn settings_of_the_cluster_count_over_those_of_the_config() {
+    let world = world(
+        "[[route]]\nname = \"ours\"\nslo_ms = 700\nsession = { header = \"x-chat\" }\n\
+         countries = [\"DE\", \"FR\"]",
+    );
+    let with = |settings: &str, policy: &str| Route {
+        settings: settings.to_owned(),
+        policy: policy.to_owned(),
+        residency: in_countries(&["FR"]),
+        ..Route::default()
+    };
+    let agreed = routes([
+        ("ours", with("{\"slo_ms\":900,\"queue_max\":7}", "")),
+        ("new", with("{\"hash_by\":\"header:x-user\"}", "bounded_consistent_hash")),
+        ("odd", with("{\"of_a_later_version\":1}", "random")),
+    ]);
+    let folded = folded(&world, &agreed);
+    let ours = route(&folded, "ours");
+    assert_eq!(ours.queue.slo.map(|slo| slo.as_millis()), Some(900));
+    assert_eq!((ours.queue.limits.count_max, ours.session.is_some()), (7, true));
+    assert_eq!(allowed(&folded, "ours"), [false, true, false], "both have to allow it");
+    let new = route(&folded, "new");
+    assert_eq!((new.policy, new.hash_by.is_some()), (Policy::BoundedConsistentHash, true));
+    assert_eq!(folded.notes.outcome(Kind::Route, "new"), Some(Use::Used));
+    assert_eq!(route(&folded, "odd").policy, Policy::Random);
+    assert_eq!(folded.notes.outcome(Kind::Route, "odd"), Some(Use::InPart));
+}
+
+#[test]
+fn routes_that_name_models_are_the_list_of_what_is_served() {
+    let only = |models: &[&str]| Route {
+        models: models.iter().map(|model| (*model).into()).collect(),
+        ..Route::default()
+    };
+    let below = Route { path_prefix: Some("/x".to_owned()), ..only(&["tiny"]) };
+    let lost = Route { pool: "nowhere".to_owned(), ..only(&["tiny"]) };
+    let own = "[[route]]\nname = \"own\"\nmodels = [\"tiny\"]";
+    let rest = "[[route]]\nname = \"rest\"";
+    for (config, agreed, expected) in [
+        ("", routes([]), vec!["default"]),
+        ("", routes([("a", below)]), vec!["a", "default"]),
+        ("", routes([("a", only(&["tiny"]))]), vec!["a"]),
+        ("", routes([("a", only(&["tiny"])), ("b", only(&[]))]), vec!["a", "b"]),
+        // A list is a list though its pool is none, and what it lists is served.
+        ("", routes([("a", lost.clone())]), vec!["a"]),
+        (rest, routes([("a", lost)]), vec!["rest"]),
+        (own, routes([]), vec!["own"]),
+        (own, routes([("b", only(&[]))]), vec!["b", "own"]),
+        (rest, routes([("a", only(&["tiny"]))]), vec!["a", "rest"]),
+        // The cluster's record takes the place of the config's list.
+        (own, routes([("own", only(&[]))]), vec!["own"]),
+    ] {
+        let folded = folded(&world(config), &agreed);
+        assert_eq!(order(&folded), expected, "{config}");
+    }
 }
 
 #[test]

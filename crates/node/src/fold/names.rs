@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use spillway_cluster_state::{Model, Split};
+use spillway_cluster_state::{Model, Split, StickyArm};
 use spillway_route::{ArmWeight, Split as Draw};
 use spillway_types::{ModelName, SplitArm};
 use spillway_upstream::names::NameSpec;
-use spillway_upstream::split::{ArmSpec, SplitBy, SplitSpec};
+use spillway_upstream::split::{ArmSpec, SplitSpec, StickyCookie};
 
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
 
@@ -94,7 +95,18 @@ fn end(aliases: &Aliases, name: &ModelName) -> Option<ModelName> {
 fn splits(config: &NameSpec, agreed: Vec<SplitSpec>, aliases: &Aliases) -> Vec<SplitSpec> {
     let of_cluster: BTreeSet<ModelName> = agreed.iter().map(|split| split.name.clone()).collect();
     let is_free = |name: &ModelName| !of_cluster.contains(name) && !aliases.contains_key(name);
-    let kept = config.splits.iter().filter(|split| is_free(&split.name)).cloned();
+    let mut kept: Vec<SplitSpec> = config.splits.clone();
+    kept.retain(|split| is_free(&split.name));
+    for split in &mut kept {
+        let own = split.sticky.as_ref().map(|own| own.name.clone());
+        // A cookie of two splits would lead each client to and fro.
+        if own.is_some()
+            && agreed.iter().any(|it| it.sticky.as_ref().map(|it| &it.name) == own.as_ref())
+        {
+            tracing::warn!(split = %split.name, "its cookie is left out: a split of the cluster has it");
+            split.sticky = None;
+        }
+    }
     let mut splits: Vec<SplitSpec> = agreed.into_iter().chain(kept).collect();
     for arm in splits.iter_mut().flat_map(|split| &mut split.arms) {
         // Arms lead to models: an alias of the other source is followed here, once.
@@ -105,8 +117,8 @@ fn splits(config: &NameSpec, agreed: Vec<SplitSpec>, aliases: &Aliases) -> Vec<S
     splits
 }
 
-/// Converts a split of the cluster. The basis for choosing arms and the cookie that keeps them come
-/// from the config's split of that name; without one, arms are chosen at random.
+/// Converts a split of the cluster. A record that has neither a basis for choosing arms nor a cookie
+/// takes both from the config's split of that name; without one, arms are chosen at random.
 fn lower_split(
     name: &ModelName,
     split: &Split,
@@ -129,13 +141,22 @@ fn lower_split(
         .iter()
         .map(|arm| ArmWeight { name: arm.name.clone(), weight: arm.weight_permille.into() });
     let draw = Draw::new(name, weights.collect()).map_err(|error| error.to_string())?;
+    let (by, sticky) = match configured {
+        Some(known) if !split.chooses_arms() => (known.by.clone(), known.sticky.clone()),
+        _ => (split.by.clone().unwrap_or_default(), split.sticky.as_ref().map(cookie)),
+    };
     Ok(SplitSpec {
         name: name.clone(),
-        by: configured.map_or(SplitBy::Random, |known| known.by.clone()),
-        sticky: configured.and_then(|known| known.sticky.clone()),
+        by,
+        sticky,
         split: Arc::new(draw),
         arms: split.arms.iter().map(arm).collect::<Result<_, _>>()?,
     })
+}
+
+fn cookie(sticky: &StickyArm) -> Arc<StickyCookie> {
+    let max_age = Duration::from_secs(sticky.max_age_s.get().into());
+    Arc::new(StickyCookie { name: sticky.cookie.clone(), max_age })
 }
 
 fn fallbacks(

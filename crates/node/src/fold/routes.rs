@@ -17,8 +17,8 @@ use crate::fold::{AgreedWorld, Kind, Notes, Use};
 /// Merges all routes. Those of the cluster come first, so that of two for the same requests its
 /// route counts.
 ///
-/// A route that both have takes its requests, pool and policy from the cluster, and the rest
-/// (time-outs, sessions, hash key) from the config: of these the cluster knows nothing. Both have
+/// A route that both have takes its requests, pool and policy from the cluster, and of the rest
+/// (time-outs, sessions, hash key) what the cluster's record does not say from the config. Both have
 /// rules about where requests may be served, and both have to allow it; that holds for a route of
 /// the cluster that can't be used, too.
 pub(super) fn fold(
@@ -28,6 +28,7 @@ pub(super) fn fold(
     notes: &mut Notes,
 ) -> Vec<RouteSpec> {
     let mut routes = Vec::new();
+    let mut left_out = Vec::new();
     for (name, route) in &agreed.routes {
         let configured = world.routes.iter().find(|known| known.name == *name);
         if let Some((outcome, why)) = missing(&route.pool, pools, &agreed.pools) {
@@ -37,28 +38,57 @@ pub(super) fn fold(
             let outcome = if is_kept { Use::InPart } else { outcome };
             notes.add(Kind::Route, name.as_str(), outcome, why);
             if outcome == Use::Unusable {
+                left_out.push((name, route));
                 continue;
             }
         }
         let outcome = if configured.is_some() { Use::Hides } else { Use::Used };
         notes.add(Kind::Route, name.as_str(), outcome, String::new());
-        let usual = (world.timeouts, world.queue);
-        routes.push(lower(name, route, configured, usual, notes));
+        let base = base(name, route, (world, configured), notes);
+        routes.push(lower(name, route, base, notes));
     }
     let taken: BTreeSet<RouteName> = routes.iter().map(|route| route.name.clone()).collect();
-    let kept = world.routes.iter().filter(|route| !taken.contains(&route.name));
+    let is_open = is_open(world, agreed);
+    // The route that no file has goes with what it stands for.
+    let count = world.routes.len() - usize::from(world.implies_default && !is_open);
+    let kept = world.routes.iter().take(count).filter(|route| !taken.contains(&route.name));
     routes.extend(kept.map(|route| match agreed.routes.get(&route.name) {
         Some(unusable) => within(route, unusable),
         None => route.clone(),
     }));
     let is_for_all = |route: &RouteSpec| route.path_prefix.is_none() && route.models.is_empty();
-    if !routes.iter().any(is_for_all) {
+    if routes.iter().any(is_for_all) {
+        return routes;
+    }
+    let usual = (world.timeouts, world.queue);
+    if is_open {
         // Built as the config would build it: a route of the cluster took the name of the config's.
         let names = ["default", "rest"].map(RouteName::from);
         let name = names.into_iter().find(|name| !taken.contains(name));
-        routes.extend(name.map(|name| plain(name, (world.timeouts, world.queue), true)));
+        routes.extend(name.map(|name| plain(name, usual, true)));
+        return routes;
     }
+    // A slip in a pool's name takes no model away: those that the record lists are served without it.
+    left_out.retain(|(name, _)| !routes.iter().any(|route| route.name == **name));
+    let lists = left_out.into_iter().filter(|(_, route)| lists_models(route));
+    routes.extend(lists.map(|(name, route)| RouteSpec {
+        models: route.models.iter().cloned().collect(),
+        residency: route.residency.residency(),
+        ..plain(name.clone(), usual, true)
+    }));
     routes
+}
+
+fn lists_models(route: &Route) -> bool {
+    route.path_prefix.is_none() && !route.models.is_empty()
+}
+
+/// Returns true if models are served that no route names. Routes that name models, of the config or
+/// of the cluster, are the list of what is served, also while one of them can't be used.
+fn is_open(world: &WorldConfig, agreed: &AgreedWorld) -> bool {
+    let mut of_config = world.routes.iter().filter(|it| !agreed.routes.contains_key(&it.name));
+    let lists_models = |it: &RouteSpec| it.path_prefix.is_none() && !it.models.is_empty();
+    !of_config.any(lists_models) && !agreed.routes.values().any(self::lists_models)
 }
 
 /// Returns the fault of a pool; `None` if it is fine. A pool whose replicas are all in other
@@ -78,17 +108,33 @@ fn missing(
     })
 }
 
-fn lower(
+/// Returns the settings of a route of the cluster beside those that are merged: its own, those of the
+/// config's route of that name, and defaults.
+fn base(
     name: &RouteName,
     route: &Route,
-    configured: Option<&RouteSpec>,
-    usual: (Timeouts, QueueSpec),
+    (world, configured): (&WorldConfig, Option<&RouteSpec>),
     notes: &mut Notes,
 ) -> RouteSpec {
-    // For a path of its own the cluster has no protocol: bodies are not read.
+    let usual = (world.timeouts, world.queue);
+    if !route.settings.is_empty() {
+        let prefix = route.path_prefix.as_deref();
+        match world.said.with_settings(name, prefix, &route.settings, usual) {
+            Ok(spec) => return spec,
+            // A newer version checked them.
+            Err(errors) => {
+                let first = errors.iter().next().map(|error| error.message.clone());
+                let why = format!("its settings can't be used here: {}", first.unwrap_or_default());
+                notes.add(Kind::Route, name.as_str(), Use::InPart, why);
+            }
+        }
+    }
+    // For a path of its own without settings the cluster has no protocol: bodies are not read.
     let reads_bodies = route.path_prefix.is_none();
-    let base = configured.cloned();
-    let base = base.unwrap_or_else(|| plain(name.clone(), usual, reads_bodies));
+    configured.cloned().unwrap_or_else(|| plain(name.clone(), usual, reads_bodies))
+}
+
+fn lower(name: &RouteName, route: &Route, base: RouteSpec, notes: &mut Notes) -> RouteSpec {
     let (policy, why) = policy(route, &base);
     if let Some(why) = why {
         let why = format!("{why}; it goes by {policy}");
@@ -124,7 +170,7 @@ fn policy(route: &Route, base: &RouteSpec) -> (Policy, Option<String>) {
     match route.policy.parse::<Policy>() {
         Err(_) => (base.policy, Some(format!("the policy {:?} is unknown here", route.policy))),
         Ok(policy) if policy.hashes() && base.hash_by.is_none() => {
-            let why = format!("for {policy} this node's config has to say what to hash by");
+            let why = format!("for {policy} it has to say what to hash by");
             (base.policy, Some(why))
         }
         Ok(policy) => (policy, None),
@@ -157,5 +203,6 @@ fn plain(
         hedge: None,
         timeouts,
         residency: Residency::default(),
+        overflow: true,
     }
 }

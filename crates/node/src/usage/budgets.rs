@@ -8,6 +8,7 @@ use spillway_admin::BudgetState;
 use spillway_request::gateway::Gateway;
 use spillway_telemetry::LiveBudget;
 use spillway_types::{NodeName, Outcome, TenantName};
+use spillway_upstream::overflow::replica_of_account;
 use spillway_usage::{
     Budget, Day, Money, NodeSpending, Spending, SpendingBook, UsageBy, UsageQuery,
 };
@@ -100,6 +101,14 @@ impl Budgets {
         }
     }
 
+    /// Counts money that this node spent on an account, if that has a budget.
+    pub(crate) fn spend(&self, account: &TenantName, cost: Money, day: Day) {
+        let mut known = self.known();
+        if known.budgets.contains_key(account) {
+            known.book.spend(account, &self.me, day, cost);
+        }
+    }
+
     /// Has the tenants refused whose budgets are spent.
     pub(crate) fn judge(&self, day: Day) {
         let mut known = self.known();
@@ -159,7 +168,7 @@ impl Budgets {
         store.save_spending(&told);
     }
 
-    /// Returns all budgets with what is known to be spent of them.
+    /// Returns all budgets of tenants with what is known to be spent of them.
     pub(crate) fn states(&self, day: Day) -> Vec<BudgetState> {
         let known = self.known();
         let state = |(tenant, budget): (&TenantName, &Budget)| {
@@ -174,28 +183,28 @@ impl Budgets {
                 refused_until: budget.spent(spending, day).map(|spent| spent.until.to_string()),
             }
         };
-        known.budgets.iter().map(state).collect()
+        let tenants =
+            known.budgets.iter().filter(|(tenant, _)| replica_of_account(tenant).is_none());
+        tenants.map(state).collect()
     }
 
     /// Returns the shares of budgets that are spent.
     pub(crate) fn live(&self, day: Day) -> Vec<LiveBudget> {
         let known = self.known();
-        let shown = known.budgets.iter().take(SHOWN_MAX).flat_map(|(tenant, budget)| {
-            let spending = known.book.of_tenant(tenant, day);
-            let periods = [
-                ("day", budget.per_day, spending.today),
-                ("month", budget.per_month, spending.month),
-            ];
-            periods.into_iter().filter_map(|(period, budget, spent)| {
-                // Of nothing, all is spent.
-                let used = match budget? {
-                    Money::ZERO => 1.0,
-                    budget => spent.to_f64() / budget.to_f64(),
-                };
-                Some(LiveBudget { tenant: tenant.to_string(), period, used })
-            })
+        let tenants =
+            known.budgets.iter().filter(|(tenant, _)| replica_of_account(tenant).is_none());
+        let shown = tenants.take(SHOWN_MAX).flat_map(|(tenant, budget)| {
+            let used = used(*budget, known.book.of_tenant(tenant, day));
+            used.map(|(period, used)| LiveBudget { tenant: tenant.to_string(), period, used })
         });
         shown.collect()
+    }
+
+    /// Returns the shares of an account's budget that are spent, by period.
+    pub(crate) fn used(&self, account: &TenantName, day: Day) -> Vec<(&'static str, f64)> {
+        let known = self.known();
+        let Some(budget) = known.budgets.get(account) else { return Vec::new() };
+        used(*budget, known.book.of_tenant(account, day)).collect()
     }
 
     /// Returns what this node's own clients spent this month.
@@ -214,4 +223,18 @@ impl Budgets {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the shares of a budget that are spent, by period.
+fn used(budget: Budget, spending: Spending) -> impl Iterator<Item = (&'static str, f64)> {
+    let periods =
+        [("day", budget.per_day, spending.today), ("month", budget.per_month, spending.month)];
+    periods.into_iter().filter_map(|(period, budget, spent)| {
+        // Of nothing, all is spent.
+        let used = match budget? {
+            Money::ZERO => 1.0,
+            budget => spent.to_f64() / budget.to_f64(),
+        };
+        Some((period, used))
+    })
 }

@@ -1,5 +1,6 @@
 //! What clients used: counted on this node, and asked of all nodes together.
 
+mod agreed;
 mod asking;
 mod budgets;
 mod sharing;
@@ -7,21 +8,25 @@ mod sharing;
 mod usage_test;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use spillway_admin::{AskedNode, ClusterUsage};
-use spillway_config::UsageConfig;
+use spillway_cluster_state::State;
+use spillway_config::{OverflowTerms, UsageConfig};
+use spillway_control_plane::ControlPlane;
 use spillway_request::gateway::Gateway;
-use spillway_telemetry::LiveBudget;
-use spillway_types::{NodeName, Outcome, TenantName, unix_ms};
+use spillway_telemetry::{LiveBudget, LiveOverflow};
+use spillway_types::{NodeName, Outcome, ReplicaName, TenantName, unix_ms};
+use spillway_upstream::overflow::overflow_account;
+use spillway_upstream::replica::Replica;
 use spillway_usage::{Budget, Day, Money, PriceList, UsageQuery, UsageTable};
 use spillway_usage_store::{StoreConfig, UsageStore};
 use tokio_util::sync::CancellationToken;
 
+use self::agreed::Bills;
 use self::asking::ask_nodes;
 pub(crate) use self::asking::{PATH, reply};
 use self::budgets::Budgets;
@@ -36,7 +41,31 @@ const PACE: Duration = Duration::from_secs(5);
 pub(crate) struct Usage {
     store: UsageStore,
     prices: ArcSwap<PriceList>,
+    /// Prices and budgets of overflow replicas.
+    overflow: ArcSwap<OverflowList>,
     budgets: Budgets,
+    /// Budgets and prices by their sources. Locked when a config or the agreed state changes.
+    sources: Mutex<Sources>,
+}
+
+/// What config and cluster say of budgets and prices.
+#[derive(Debug, Default)]
+struct Sources {
+    config: Bills,
+    overflow: OverflowList,
+    agreed: Bills,
+}
+
+/// Prices and budgets of overflow replicas.
+pub(crate) type OverflowList = BTreeMap<ReplicaName, OverflowTerms>;
+
+/// Cost of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestCost {
+    /// Cost for the client, by the prices of models.
+    pub(crate) client: Money,
+    /// Cost for the operator, if an overflow replica was asked.
+    pub(crate) overflow: Option<Money>,
 }
 
 /// Parts of a node that usage is counted with.
@@ -53,28 +82,64 @@ pub(crate) struct UsageParts {
     pub(crate) data: Option<PathBuf>,
     pub(crate) prices: PriceList,
     pub(crate) budgets: BTreeMap<TenantName, Budget>,
+    pub(crate) overflow: OverflowList,
 }
 
 impl Usage {
     /// Opens what is kept in a folder of its own, else in that of the cluster. Budgets hold at once,
     /// with what was spent before.
-    ///
-    /// # Errors
-    /// Returns an error if the folder can't be made.
-    pub(crate) fn open(parts: UsageParts, now: SystemTime) -> io::Result<Self> {
+    pub(crate) fn open(parts: UsageParts, now: SystemTime) -> Self {
         let folder = parts.config.folder.or(parts.data);
         let days_max = parts.config.days_max;
         let usage = Self {
-            store: UsageStore::open(StoreConfig { folder, days_max })?,
-            prices: ArcSwap::from_pointee(parts.prices),
+            store: UsageStore::open(StoreConfig { folder, days_max }),
+            prices: ArcSwap::default(),
+            overflow: ArcSwap::default(),
             budgets: Budgets::new(parts.node, parts.process, parts.gateway),
+            sources: Mutex::default(),
         };
-        usage.set_budgets(parts.budgets, now);
-        Ok(usage)
+        usage.set_prices(parts.prices);
+        usage.set_budgets(parts.budgets, parts.overflow, now);
+        usage
     }
 
-    /// Takes other budgets into use.
-    pub(crate) fn set_budgets(&self, budgets: BTreeMap<TenantName, Budget>, now: SystemTime) {
+    /// Takes other budgets of the config into use, of tenants and of overflow replicas.
+    pub(crate) fn set_budgets(
+        &self,
+        budgets: BTreeMap<TenantName, Budget>,
+        overflow: OverflowList,
+        now: SystemTime,
+    ) {
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        (sources.config.budgets, sources.overflow) = (budgets, overflow);
+        self.use_budgets(&sources, now);
+    }
+
+    /// Takes what the cluster says of budgets and prices into use.
+    pub(crate) fn take_state(&self, state: &State, now: SystemTime) {
+        let agreed = Bills::of(state);
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        // Most entries are about something else.
+        if sources.agreed == agreed {
+            return;
+        }
+        sources.agreed = agreed;
+        self.use_prices(&sources);
+        self.use_budgets(&sources, now);
+    }
+
+    fn use_prices(&self, sources: &Sources) {
+        self.prices.store(Arc::new(sources.config.and(&sources.agreed).prices));
+    }
+
+    fn use_budgets(&self, sources: &Sources, now: SystemTime) {
+        let mut budgets = sources.config.and(&sources.agreed).budgets;
+        let overflow = sources.overflow.clone();
+        // Money for a replica is counted like a tenant's: at all nodes, and through restarts.
+        // Without a budget, too: one that is set later counts what was spent before.
+        let accounts = overflow.iter();
+        budgets.extend(accounts.map(|(replica, terms)| (overflow_account(replica), terms.budget)));
+        self.overflow.store(Arc::new(overflow));
         self.budgets.set(budgets, &self.store, day_of(now));
         self.judge(now);
     }
@@ -84,22 +149,47 @@ impl Usage {
         self.budgets.live(day_of(now))
     }
 
+    /// Returns the state of the caps of these replicas, as far as they are overflow replicas.
+    pub(crate) fn live_overflow(
+        &self,
+        replicas: &[Arc<Replica>],
+        now: SystemTime,
+    ) -> Vec<LiveOverflow> {
+        let live = |replica: &Arc<Replica>| {
+            let name = &replica.spec().name;
+            let kept = replica.overflow()?.kept().map(|(cap, count)| (cap.name(), count));
+            Some(LiveOverflow {
+                replica: name.to_string(),
+                kept: kept.into(),
+                budgets: self.budgets.used(&overflow_account(name), day_of(now)),
+            })
+        };
+        replicas.iter().filter_map(live).collect()
+    }
+
     /// Has the tenants refused whose budgets are spent now.
     pub(crate) fn judge(&self, now: SystemTime) {
         self.budgets.judge(day_of(now));
     }
 
-    /// Takes other prices into use, for requests that end from now on.
+    /// Takes other prices of the config into use, for requests that end from now on.
     pub(crate) fn set_prices(&self, prices: PriceList) {
-        self.prices.store(Arc::new(prices));
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.config.prices = prices;
+        self.use_prices(&sources);
     }
 
     /// Counts a request that ended at `at`. Returns its cost.
-    pub(crate) fn record(&self, outcome: &Outcome, at: SystemTime) -> Money {
-        let cost = self.prices.load().cost(outcome);
-        let store = || self.store.record(outcome, cost, at);
-        self.budgets.record(outcome, cost, day_of(at), store);
-        cost
+    pub(crate) fn record(&self, outcome: &Outcome, at: SystemTime) -> RequestCost {
+        let client = self.prices.load().cost(outcome);
+        let store = || self.store.record(outcome, client, at);
+        self.budgets.record(outcome, client, day_of(at), store);
+        let overflow = outcome.overflow.and(outcome.replica.as_ref()).and_then(|replica| {
+            let cost = self.overflow.load().get(replica)?.price.cost(outcome.tokens);
+            self.budgets.spend(&overflow_account(replica), cost, day_of(at));
+            Some(cost)
+        });
+        RequestCost { client, overflow }
     }
 
     /// Writes what has changed. Blocks.
@@ -124,6 +214,19 @@ pub(crate) async fn keep(feedback: Arc<Feedback>, stop: CancellationToken) {
         let feedback = Arc::clone(&feedback);
         // A task that panics has told so itself.
         drop(tokio::task::spawn_blocking(move || feedback.usage.save(SystemTime::now())).await);
+    }
+}
+
+/// Follows the agreed state until it is published no more.
+pub(crate) async fn follow(feedback: Arc<Feedback>, control_plane: Arc<ControlPlane>) {
+    let mut publications = control_plane.publications();
+    loop {
+        // Marked before the state is read, so that one published in between is not missed.
+        publications.mark_unchanged();
+        feedback.usage.take_state(&control_plane.published(), SystemTime::now());
+        if publications.changed().await.is_err() {
+            return;
+        }
     }
 }
 

@@ -51,8 +51,9 @@ fn open(node: &str, folder: &Path, now: SystemTime) -> (Usage, Arc<Gateway>) {
         data: None,
         prices: prices(PRICE),
         budgets: [("acme".into(), budget)].into(),
+        overflow: BTreeMap::new(),
     };
-    (Usage::open(parts, now).unwrap(), gateway)
+    (Usage::open(parts, now), gateway)
 }
 
 /// Returns a moment of a day.
@@ -125,9 +126,9 @@ fn what_was_spent_is_known_to_the_next_process_and_to_other_nodes() {
     assert!(refused(&others, now).is_some());
     let larger = Budget { per_day: Some(Money::of_millionths(31)), per_month: None };
     let (other, others) = open("b", folders[1].path(), now);
-    other.set_budgets([("acme".into(), larger)].into(), now);
+    other.set_budgets([("acme".into(), larger)].into(), BTreeMap::new(), now);
     assert_eq!(refused(&others, now), None, "30 of 31 are spent");
-    other.set_budgets(BTreeMap::new(), now);
+    other.set_budgets(BTreeMap::new(), BTreeMap::new(), now);
     assert_eq!(spend(&other, &others, now), None);
 }
 
@@ -136,9 +137,9 @@ fn a_new_price_changes_nothing_that_was_counted() {
     let folder = tempfile::tempdir().unwrap();
     let now = at("2026-11-27", 9);
     let (usage, _) = open("a", folder.path(), now);
-    assert_eq!(usage.record(&outcome(), now), Money::of_millionths(10));
+    assert_eq!(usage.record(&outcome(), now).client, Money::of_millionths(10));
     usage.set_prices(prices(Price { prompt: 0, cached: 0, completion: 2_000_000 }));
-    assert_eq!(usage.record(&outcome(), now), Money::of_millionths(6));
+    assert_eq!(usage.record(&outcome(), now).client, Money::of_millionths(6));
     let total = usage.read(&UsageQuery::of_days(Day::MIN, Day::MAX)).total();
     assert_eq!((total.requests, total.cost), (2, Money::of_millionths(16)));
 }
