@@ -2,6 +2,7 @@
 //! agreed state.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use spillway_cluster_state::State;
 use spillway_config::AccessConfig;
@@ -9,6 +10,13 @@ use spillway_control_plane::ControlPlane;
 use spillway_front::access::{KeyTable, TenantTerms};
 use spillway_request::gateway::Gateway;
 use spillway_types::TenantName;
+use tokio::sync::watch;
+
+/// Age of this node's knowledge up to which a leader counts as heard of.
+const IN_CONTACT: Duration = Duration::from_secs(3);
+
+/// Period of checking whether this node follows its cluster, without a new entry in the log.
+const DOUBT_PERIOD: Duration = Duration::from_secs(1);
 
 /// Keys and tenants from the config and from the cluster, merged into the gateway's key table.
 ///
@@ -20,18 +28,23 @@ use spillway_types::TenantName;
 pub(crate) struct KeyBook {
     gateway: Arc<Gateway>,
     sources: Mutex<Sources>,
+    /// Index of the state that was taken in last.
+    taken: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Sources {
     config: AccessConfig,
     agreed: AccessConfig,
+    /// True while the agreed keys may have been revoked without this node's knowledge.
+    is_misled: bool,
 }
 
 impl KeyBook {
     /// Creates the book with the config's keys and puts them into `gateway` at once.
     pub(crate) fn new(gateway: &Arc<Gateway>, config: AccessConfig) -> Self {
-        let book = Self { gateway: Arc::clone(gateway), sources: Mutex::default() };
+        let taken = watch::Sender::new(0);
+        let book = Self { gateway: Arc::clone(gateway), sources: Mutex::default(), taken };
         book.take_config(config);
         book
     }
@@ -39,6 +52,24 @@ impl KeyBook {
     /// Replaces what the config says of keys and tenants.
     pub(crate) fn take_config(&self, config: AccessConfig) {
         self.change(|sources| sources.config = config);
+    }
+
+    /// Returns the index of the state whose keys requests are let in by.
+    pub(crate) fn taken(&self) -> watch::Receiver<u64> {
+        self.taken.subscribe()
+    }
+
+    /// Lets requests wait a moment for keys that other nodes have made, while this node hears of
+    /// them: it knows of entries that it has not carried out, or its knowledge is fresh.
+    pub(crate) fn await_news(&self, control_plane: &Arc<ControlPlane>) {
+        let control_plane = Arc::downgrade(control_plane);
+        self.gateway.authenticator.news.hope(move || {
+            let status = control_plane.upgrade().map(|control_plane| control_plane.status());
+            status.is_some_and(|status| {
+                let is_fresh = status.age.is_some_and(|age| age < IN_CONTACT);
+                is_fresh || status.committed_index > status.applied_index
+            })
+        });
     }
 
     /// Follows the agreed state until it is published no more. A revoked key is refused here as
@@ -52,11 +83,14 @@ impl KeyBook {
             let state = control_plane.published();
             // Most entries are about something else.
             let (now, before) = (state.records(), seen.records());
-            if now.keys != before.keys || now.tenants != before.tenants {
+            let is_new = !Arc::ptr_eq(&state, &seen);
+            if is_new && (now.keys != before.keys || now.tenants != before.tenants) {
                 self.take_state(&state);
             }
+            self.taken.send_replace(state.applied());
             seen = state;
-            if publications.changed().await.is_err() {
+            self.take_doubt(control_plane.status().is_misled);
+            if let Ok(Err(_)) = tokio::time::timeout(DOUBT_PERIOD, publications.changed()).await {
                 return;
             }
         }
@@ -69,8 +103,8 @@ impl KeyBook {
         let tenants = records.tenants.iter().map(|(name, tenant)| {
             let terms = TenantTerms {
                 is_suspended: tenant.is_suspended,
+                is_isolated: tenant.terms.isolates_prompts,
                 residency: tenant.residency.residency(),
-                ..TenantTerms::default()
             };
             (name.clone(), terms)
         });
@@ -86,6 +120,26 @@ impl KeyBook {
         });
         if had_others {
             tracing::info!(keys = count, "the cluster's keys changed");
+        }
+    }
+
+    /// Lets no key of the cluster in as long as this node can't follow the cluster, though it hears it.
+    fn take_doubt(&self, is_misled: bool) {
+        let was = {
+            let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+            sources.is_misled
+        };
+        if was != is_misled {
+            self.change(|sources| sources.is_misled = is_misled);
+            self.gateway.set_misled(is_misled);
+            match is_misled {
+                true => tracing::error!(
+                    "this node can't follow its cluster: it lets none of the cluster's keys in"
+                ),
+                false => {
+                    tracing::info!("this node follows its cluster: the cluster's keys count again");
+                }
+            }
         }
     }
 
@@ -111,6 +165,10 @@ impl Sources {
             known.is_isolated |= terms.is_isolated;
             known.residency = known.residency.and(&terms.residency);
         }
-        KeyTable::new(keys, tenants, Some(previous))
+        let table = KeyTable::new(keys, tenants, Some(previous));
+        match self.is_misled {
+            true => table.in_doubt(self.agreed.keys.keys()),
+            false => table,
+        }
     }
 }

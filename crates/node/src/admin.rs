@@ -2,17 +2,20 @@
 
 mod connections;
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use spillway_admin::{AdminRole, Reply};
+use spillway_admin::{AdminRole, DiscoveryOverview, Recorded, Reply};
 use spillway_health::{DrainReason, Order, UnknownReplicaError};
+use spillway_telemetry::Exposition;
 use spillway_types::{LoadReport, ReplicaName};
 use tokio::time::timeout;
 
@@ -24,11 +27,10 @@ use crate::keeper::KeeperHandle;
 const BODY_BYTES_MAX: usize = 16 << 10;
 /// Longest time in which the body of a request must arrive.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
+/// User agent of `spillway health`.
+pub const OWN_AGENT: &str = "spillway-health";
 /// Time limit in seconds of a drain whose order names none.
 const DRAIN_S: u64 = 600;
-
-/// The format of `/metrics`.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Sources of the admin listener's answers, and receivers of its orders.
 #[derive(Clone, Debug)]
@@ -61,7 +63,7 @@ impl Admin {
         self.api.check(&head_of(request), AdminRole::Read)
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Reply {
+    async fn answer(&self, request: Request<Incoming>, client: IpAddr) -> Reply {
         let path = request.uri().path().to_owned();
         if path.starts_with("/v1/") {
             return self.api.answer(request).await;
@@ -72,6 +74,11 @@ impl Admin {
         }
         // Checks need no token, but the host that they name has to be right.
         if is_check(&path) {
+            // The node's own program, as an image's check of itself, takes nobody out of service.
+            let agent = request.headers().get(header::USER_AGENT);
+            if matches!(&*path, "/readyz" | "/steering") && agent.is_none_or(|it| it != OWN_AGENT) {
+                self.feedback.gateway.readiness_polls().note(client, Instant::now());
+            }
             return match self.api.check_host(&head_of(&request)) {
                 Ok(()) => self.checked(&path),
                 Err(refusal) => *refusal,
@@ -82,13 +89,13 @@ impl Admin {
         }
         // Orders need the role `operate`; what follows is only read.
         if let Some(rest) = path.strip_prefix("/replicas/") {
-            return match self.api.check(&head_of(&request), AdminRole::Operate) {
-                Ok(()) => self.about_replica(rest, request).await,
+            return match self.api.authorize(&head_of(&request), AdminRole::Operate) {
+                Ok(caller) => self.about_replica(rest, &caller, request).await,
                 Err(refusal) => *refusal,
             };
         }
         match path.as_str() {
-            "/metrics" => reply(StatusCode::OK, OPEN_METRICS, self.feedback.scrape().into()),
+            "/metrics" => self.metrics(request.headers()),
             "/replicas" => json(StatusCode::OK, &self.keeper.members().await),
             "/usage" => json(StatusCode::OK, &self.feedback.usage_since_start()),
             "/certificates" => {
@@ -101,6 +108,17 @@ impl Admin {
                 "try /console/, /metrics, /replicas, /usage, /certificates, /livez, /readyz, /steering or /v1/openapi.json",
             ),
         }
+    }
+
+    /// Answers with the metrics in the format that the scraper accepts.
+    fn metrics(&self, headers: &HeaderMap) -> Reply {
+        let accepted = headers.get_all(header::ACCEPT).iter();
+        let format = Exposition::of_accept(accepted.filter_map(|value| value.to_str().ok()));
+        let page = format.of_open_metrics(self.feedback.scrape());
+        let mut reply = reply(StatusCode::OK, format.content_type(), page.into());
+        // A cache must not give one scraper the format of another.
+        reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+        reply
     }
 
     /// Answers a request for a file of the console; `None` for other paths.
@@ -128,16 +146,30 @@ impl Admin {
             return reply(status, "application/json", body);
         }
         if path != "/readyz" || self.is_ready() {
-            return json(StatusCode::OK, &serde_json::json!({}));
+            return json(StatusCode::OK, &self.readiness(path));
         }
         error(
             StatusCode::SERVICE_UNAVAILABLE,
-            "draining, nothing to serve with here or elsewhere, or shares of limits are awaited",
+            "draining, nothing to serve with here or elsewhere, shares of limits are awaited, or the \
+             cluster is heard and can't be followed",
         )
     }
 
+    /// Returns the detail of a good answer: discoveries in a state in which replicas may be missing.
+    fn readiness(&self, path: &str) -> serde_json::Value {
+        let discoveries = self.feedback.discoveries();
+        let is_missing = |it: &&DiscoveryOverview| path == "/readyz" && it.is_fault();
+        let missing = discoveries.iter().filter(is_missing);
+        let missing: BTreeMap<&str, &str> =
+            missing.map(|it| (it.name.as_str(), it.state.as_str())).collect();
+        match missing.is_empty() {
+            true => serde_json::json!({}),
+            false => serde_json::json!({ "discovery": missing }),
+        }
+    }
+
     /// Answers `/replicas/{name}/{action}`.
-    async fn about_replica(&self, rest: &str, request: Request<Incoming>) -> Reply {
+    async fn about_replica(&self, rest: &str, caller: &str, request: Request<Incoming>) -> Reply {
         let Some((name, action)) = rest.rsplit_once('/') else {
             return error(StatusCode::NOT_FOUND, "try /replicas/NAME/drain, /resume or /load");
         };
@@ -148,6 +180,12 @@ impl Admin {
             return error(StatusCode::BAD_REQUEST, "the name is badly encoded");
         };
         let name = ReplicaName::from(&*name);
+        let (recorded, what) = match action {
+            "load" => (Recorded::Hourly, "report load of"),
+            "resume" => (Recorded::EachTime, "resume"),
+            _ => (Recorded::EachTime, "drain"),
+        };
+        let what = format!("{what} replica {name} of this node");
         let done = match action {
             "drain" => match body::<DrainBody>(request).await {
                 Ok(body) => self.keeper.order(name, body.order()).await,
@@ -169,7 +207,10 @@ impl Admin {
             _ => return error(StatusCode::NOT_FOUND, "known actions: drain, resume, load"),
         };
         match done {
-            Ok(()) => json(StatusCode::OK, &serde_json::json!({})),
+            Ok(()) => {
+                self.api.record(caller, what, recorded);
+                json(StatusCode::OK, &serde_json::json!({}))
+            }
             Err(UnknownReplicaError(name)) => {
                 error(StatusCode::NOT_FOUND, &format!("no replica is called {name}"))
             }
@@ -181,7 +222,8 @@ impl Admin {
         let view = gateway.view();
         // An edge node has no replicas of its own, and is ready once other regions serve for it.
         let can_serve = !view.replicas().is_empty() || !view.serves_nothing();
-        !gateway.is_leaving() && gateway.quotas().is_ready() && can_serve
+        let is_sure = !gateway.is_misled() && gateway.quotas().is_ready();
+        !gateway.is_leaving() && is_sure && can_serve
     }
 }
 

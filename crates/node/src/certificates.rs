@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
+use spillway_admin::CertificateEnd;
 use spillway_config::{AdminListener, ListenerConfig};
 use spillway_front::client::TlsIdentity;
 use spillway_link::certs::{
@@ -112,17 +113,21 @@ impl Certificates {
         OwnCertificates { cluster: link.map(of_link), listeners }
     }
 
-    /// Returns the certificate of this node that ends first: its use, and its end in milliseconds
-    /// since 1970. Ends of authorities are left out: nodes do not look at them.
-    pub(crate) fn first(&self, link: Option<&Link>) -> Option<(String, i64)> {
+    /// Returns the certificate of this node that ends first. Ends of authorities are left out: nodes do
+    /// not look at them.
+    pub(crate) fn first(&self, link: Option<&Link>) -> Option<CertificateEnd> {
         let own =
             link.and_then(|link| CertificateFacts::of(link.used_certificates().chain.first()?));
-        let own = own.map(|facts| ("links".to_owned(), facts.not_after_ms));
+        let end = |of: String, facts: &CertificateFacts| CertificateEnd {
+            of,
+            begins_ms: facts.not_before_ms,
+            ends_ms: facts.not_after_ms,
+        };
+        let own = own.map(|facts| end("links".to_owned(), &facts));
         let listeners = self.listeners.load();
-        let of_listeners = listeners
-            .iter()
-            .map(|it| (format!("listener {}", it.listener), it.certificate.not_after_ms));
-        own.into_iter().chain(of_listeners).min_by_key(|(_, ends_ms)| *ends_ms)
+        let of_listeners =
+            listeners.iter().map(|it| end(format!("listener {}", it.listener), &it.certificate));
+        own.into_iter().chain(of_listeners).min_by_key(|end| end.ends_ms)
     }
 
     /// Returns the expiry times for metrics, in seconds since 1970.

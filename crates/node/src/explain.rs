@@ -14,7 +14,7 @@ pub(crate) struct Explainer(pub(crate) Arc<Worker>);
 impl Explain for Explainer {
     fn explain(&self, request: ExplainRequest) -> Explaining<'_> {
         Box::pin(async move {
-            let ExplainRequest { path, headers, body, tenant, client } = request;
+            let ExplainRequest { path, headers, body, tenant, client, sees_isolated } = request;
             let request = spillway_proxy::ExplainRequest {
                 // All that have a body to explain are sent so.
                 method: Method::POST,
@@ -23,6 +23,7 @@ impl Explain for Explainer {
                 body,
                 tenant,
                 client,
+                sees_isolated,
             };
             let explanation = spillway_proxy::explain(&self.0, request).await;
             let explanation = explanation.map_err(|error| of_error(&error))?;

@@ -6,18 +6,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
-use spillway_admin::{RequestEntry, RequestFilter, Requests};
+use spillway_admin::{DiscoveryOverview, RequestEntry, RequestFilter, Requests};
 use spillway_config::TracesConfig;
 use spillway_dns::Served;
 use spillway_front::access::KeyTable;
-use spillway_geo::Database;
 use spillway_knowledge::{KnowledgeFigures, KnowledgeHandle};
 use spillway_link::Link;
 use spillway_proxy::Worker;
 use spillway_quota_division as quota;
 use spillway_request::gateway::Gateway;
 use spillway_telemetry::{
-    LastResort, Live, LiveCluster, LiveGeo, LiveHot, LiveKnowledge, LiveReplica, Metrics,
+    LastResort, Live, LiveCluster, LiveGeo, LiveHot, LiveKnowledge, LiveReplica, Metrics, logs,
 };
 use spillway_traces::Traces;
 use spillway_types::ReplicaSlot;
@@ -27,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agreed::WatchedControlPlane;
 use crate::certificates::Certificates;
 use crate::cluster::{NodeFacts, Watched};
+use crate::discovery_watch::DiscoveryWatch;
 use crate::fold::NoteCounts;
 use crate::requests::RequestLog;
 use crate::usage::Usage;
@@ -48,6 +48,8 @@ pub(crate) struct NodeUsage {
 #[derive(Debug)]
 pub(crate) struct Feedback {
     pub(crate) gateway: Arc<Gateway>,
+    /// Version of the program, for operators.
+    pub(crate) version: String,
     pub(crate) workers: Vec<Arc<Worker>>,
     pub(crate) metrics: Metrics,
     /// Requests that ended last, and their log.
@@ -60,6 +62,7 @@ pub(crate) struct Feedback {
     facts_dropped: AtomicU64,
     /// Counts of agreed items by kind and use.
     agreed: ArcSwap<NoteCounts>,
+    discoveries: ArcSwap<Vec<DiscoveryWatch>>,
     cluster: OnceLock<Watched>,
     dns: OnceLock<Arc<Served>>,
     control_plane: OnceLock<WatchedControlPlane>,
@@ -74,6 +77,7 @@ impl Feedback {
         workers: &[Arc<Worker>],
         (metrics, requests, traces, usage): (Metrics, RequestLog, Traces, Usage),
         knowledge: &Arc<KnowledgeHandle>,
+        version: String,
     ) -> Self {
         let (gateway, workers) = (Arc::clone(gateway), workers.to_vec());
         let knowledge = Arc::clone(knowledge);
@@ -82,6 +86,7 @@ impl Feedback {
         let agreed = ArcSwap::default();
         Self {
             gateway,
+            version,
             workers,
             metrics,
             requests,
@@ -89,6 +94,7 @@ impl Feedback {
             usage,
             facts_dropped,
             agreed,
+            discoveries: ArcSwap::default(),
             cluster,
             dns,
             control_plane,
@@ -111,7 +117,7 @@ impl Feedback {
     pub(crate) fn node_facts(&self) -> NodeFacts {
         let progress = self.control_plane.get().map(WatchedControlPlane::progress);
         let (applied_index, log_fault) = progress.unwrap_or_default();
-        NodeFacts { version: env!("CARGO_PKG_VERSION").to_owned(), applied_index, log_fault }
+        NodeFacts { version: self.version.clone(), applied_index, log_fault }
     }
 
     /// Shows the name server's metrics too; only the first call counts.
@@ -139,6 +145,17 @@ impl Feedback {
     /// Notes the counts of agreed items by kind and use.
     pub(crate) fn note_agreed(&self, counts: NoteCounts) {
         self.agreed.store(Arc::new(counts));
+    }
+
+    /// Takes over views of the discoveries.
+    pub(crate) fn note_discoveries(&self, discoveries: Vec<DiscoveryWatch>) {
+        self.discoveries.store(Arc::new(discoveries));
+    }
+
+    /// Returns the state of each discovery.
+    pub(crate) fn discoveries(&self) -> Vec<DiscoveryOverview> {
+        let now = tokio::time::Instant::now();
+        self.discoveries.load().iter().map(|it| it.overview(now)).collect()
     }
 
     /// Empties the queues until told to stop, and once more then.
@@ -178,7 +195,10 @@ impl Feedback {
                     trace.is_sampled = true;
                 }
                 let cost = self.usage.record(&outcome, now.1);
-                self.metrics.record(&outcome, cost);
+                self.metrics.record(&outcome, cost.client);
+                if let Some(cost) = cost.overflow {
+                    self.metrics.record_overflow(&outcome, cost);
+                }
                 self.requests.add(outcome, now);
             });
         }
@@ -199,10 +219,12 @@ impl Feedback {
                 in_flight: u64::from(replica.in_flight()),
                 concurrency_limit: replica.concurrency_limit(),
                 connections: u64::from(replica.connections()),
+                unasked: replica.unasked(),
                 admission: standing.admission,
                 ramp_permille: standing.ramp_permille,
                 signals: replica_loads.signals(slot),
                 breakers: standing.models.len() as u64,
+                models_missing: view.missing_models(&replica.spec().name) as u64,
             }
         });
         let last_resorts = view.last_resorts().map(|(route, model, admission)| LastResort {
@@ -225,16 +247,21 @@ impl Feedback {
             memory: vec![("used", memory.used_bytes()), ("ceiling", memory.ceiling_bytes())],
             connections_closed: door.connections_closed(),
             access: access(&self.gateway.keys()),
-            lines_lost: self.requests.lines_lost(),
+            lines_lost: [("access", self.requests.lines_lost()), ("node", logs::lines_lost())],
             spans: [("sent", spans_sent), ("lost", spans_lost)],
             outcomes_dropped: self.workers.iter().map(|worker| worker.outcomes_dropped()).sum(),
             retries_refused: counters.retries_refused(),
             engines_died: counters.engines_died(),
             residency: counters.residency(),
             responses_not_kept: self.gateway.responses_not_kept(),
+            home_news_dropped: self.gateway.home_outbox.dropped(),
             home_changes: counters.affinity_moves(),
             continuations: counters.continuations(),
             last_resorts: last_resorts.collect(),
+            discoveries: {
+                let now = tokio::time::Instant::now();
+                self.discoveries.load().iter().map(|it| it.live(now)).collect()
+            },
             facts_dropped: self.facts_dropped.load(Ordering::Relaxed),
             waiting: waiting.map(|(model, count)| (model.to_string(), count)).collect(),
             guests: self.gateway.guests(),
@@ -246,6 +273,7 @@ impl Feedback {
             hot: self.control_plane.get().map(|_| self.live_hot()),
             limits: quota::live(self.gateway.quotas()),
             budgets: self.usage.live_budgets(SystemTime::now()),
+            overflow: self.usage.live_overflow(view.replicas(), SystemTime::now()),
             certificates: self.certificates.live(self.link().as_deref()),
         }
     }
@@ -255,14 +283,11 @@ impl Feedback {
     /// Returns figures of clients' countries and of the location databases.
     fn live_geo(&self) -> LiveGeo {
         let locations = self.gateway.locations();
-        let databases = locations.locator.as_ref().map(|locator| locator.databases());
-        let (places, asns) = databases.unzip();
-        let built = |database: Database| database.built_unix_s;
-        let places = places.map(|database| ("place", built(database)));
-        let asns = asns.flatten().map(|database| ("asn", built(database)));
+        let places = locations.locator.as_ref().map(|locator| locator.databases().0);
+        let places = places.map(|database| ("place", database.built_unix_s));
         LiveGeo {
             countries: self.gateway.counters().client_countries(),
-            databases: places.into_iter().chain(asns).collect(),
+            databases: places.into_iter().collect(),
         }
     }
 

@@ -1,13 +1,16 @@
 //! Fuzz targets of input from other nodes.
 
-use crate::cluster::fuzz::{model_list, residency_header};
+use crate::cluster::fuzz::{homes_message, model_list, residency_header};
 
 /// Fuzz target: the name of the folder of its inputs, and the function that runs one of them.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Fuzz targets of this crate.
-pub const TARGETS: &[Target] =
-    &[("residency_header", residency_header), ("peer_model_list", model_list)];
+pub const TARGETS: &[Target] = &[
+    ("residency_header", residency_header),
+    ("peer_model_list", model_list),
+    ("peer_homes", homes_message),
+];
 
 #[cfg(test)]
 mod tests {

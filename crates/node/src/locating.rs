@@ -7,10 +7,9 @@ use spillway_replicas::FileWatch;
 use spillway_upstream::locations::Locations;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::feedback::Feedback;
+use crate::node_tasks::NodeTasks;
 use crate::reload::SETTLE;
 
 /// Reads and checks databases on a thread of their own.
@@ -43,15 +42,16 @@ impl Locating {
         config: GeoConfig,
         locations: Locations,
         feedback: &Arc<Feedback>,
-        tasks: &TaskTracker,
-        stop: &CancellationToken,
+        tasks: &NodeTasks,
     ) -> Self {
         feedback.gateway.replace_locations(locations);
         // A reload waits for its order to be done, so that there is one at a time.
         let (orders, ordered) = mpsc::channel(1);
         let task = Task { config, feedback: Arc::clone(feedback) };
-        let stop = stop.clone();
-        tasks.spawn(async move { stop.run_until_cancelled(task.run(ordered)).await });
+        let stop = tasks.stop.clone();
+        tasks.spawn_vital("locations", async move {
+            stop.run_until_cancelled(task.run(ordered)).await;
+        });
         Self { orders }
     }
 

@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::hint::black_box;
-use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -15,19 +14,17 @@ use spillway_upstream::memory::Pressure;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::memory_limit::MemoryLimit;
+
 /// Period of looking while there is room, and of renewing the trickle.
 const LOOK: Duration = Duration::from_millis(100);
 /// Number of looks in each such period near the ceiling: within 20 ms a node takes in 25 MB at 10
 /// Gbit/s.
 const CLOSE_LOOKS: u32 = 5;
-/// Files with the memory limit of the process's control group: version 2, then version 1.
-const GROUP_LIMITS: [&str; 2] =
-    ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
 
 /// Watches until the stop. Without `/proc` it logs one warning and ends.
 pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
-    let set = gateway.config().limits.memory_bytes_max;
-    let Some(ceiling) = set.or_else(ceiling_of_machine) else {
+    let Some(ceiling) = gateway.config().limits.memory_bytes_max.or_else(allowed_bytes) else {
         return tracing::warn!("what memory there is can't be read; set limits.memory_bytes_max");
     };
     let memory = gateway.memory();
@@ -92,15 +89,11 @@ fn used_bytes() -> Option<u64> {
     resident(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// Returns the limit of the control group or the memory of the machine, whichever is less, in
-/// bytes.
-fn ceiling_of_machine() -> Option<u64> {
-    let machine = resident(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
-    let limit = |path: &&str| fs::read_to_string(Path::new(path)).ok()?.trim().parse::<u64>().ok();
-    // Without a limit, version 2 says `max`, which is no number, and version 1 one beyond any
-    // machine.
-    let group = GROUP_LIMITS.iter().find_map(limit);
-    Some(group.map_or(machine, |group| group.min(machine)))
+/// Returns the memory that the machine and the control groups allow, in bytes, and logs what says so.
+fn allowed_bytes() -> Option<u64> {
+    let MemoryLimit { bytes, file } = MemoryLimit::find(|path| fs::read_to_string(path).ok())?;
+    tracing::info!(bytes, by = %file.display(), "the memory that this process may use");
+    Some(bytes)
 }
 
 /// Returns the size in the line of `text` that begins with `name`, converted from KiB to bytes.
@@ -121,7 +114,7 @@ mod tests {
         assert_eq!(resident(status, "VmSwap:"), None);
         assert_eq!(resident("VmRSS: much\n", "VmRSS:"), None);
         let used = used_bytes().unwrap();
-        let ceiling = ceiling_of_machine().unwrap();
-        assert!(used > 1 << 20 && used < ceiling, "{used} of {ceiling}");
+        let allowed = allowed_bytes().unwrap();
+        assert!(used > 1 << 20 && used < allowed, "{used} of {allowed}");
     }
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, SystemTime};
 
 use spillway_cluster_state::State;
 use spillway_config::{
-    AdminListener, AtStart, ClusterConfig, Config, ConfigError, SpillConfig, WorkerLayout,
+    AdminListener, AtStart, ClusterConfig, Config, ConfigError, ReadFiles, SpillConfig,
+    WorkerLayout,
 };
 use spillway_control_plane::ControlPlane;
 use spillway_dns::{Locate, NameServer, Served};
@@ -22,6 +23,7 @@ use spillway_proxy::Worker;
 use spillway_quota_division::{Division, DivisionParts, FileLimits, pay_own};
 use spillway_raft::{Consistency, Read};
 use spillway_request::gateway::{Gateway, GatewayConfig};
+use spillway_resolver::Resolver;
 use spillway_telemetry::Metrics;
 use spillway_traces::{Origin, Traces};
 use spillway_types::{RegionName, unix_ms};
@@ -29,7 +31,6 @@ use spillway_upstream::connection::ReplicaTlsError;
 use spillway_upstream::view::View;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use self::open::{no_cluster, open_admin, open_dns, open_listeners, told, warn_of_clear_tokens};
 pub use self::stop::Stopped;
@@ -45,11 +46,13 @@ use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::liveness::Liveness;
 use crate::locating::{Locating, open};
 use crate::memory;
+use crate::node_tasks::NodeTasks;
+use crate::open_files;
 use crate::overview::{OverviewSource, Places};
 use crate::reload::{Reloader, RunningAdmin};
 use crate::requests::RequestLog;
-use crate::resolve::refresh_loop;
 use crate::room::Room;
+use crate::route_fields::RouteFields;
 use crate::steering::{SteeringSource, steer};
 use crate::usage::{self, Usage, UsageParts};
 use crate::workers::{self, Bound, Threads, unit_count};
@@ -88,9 +91,6 @@ pub enum StartError {
     /// The agreed state can't be kept on disk.
     #[error("can't keep what the cluster agrees on: {0}")]
     ControlPlane(#[from] spillway_raft::RaftStartError),
-    /// The folder for usage can't be made.
-    #[error("can't keep what clients use: {0}")]
-    Usage(std::io::Error),
     /// The operating system has no source of randomness.
     #[error("no randomness: {0}")]
     Randomness(#[from] getrandom::Error),
@@ -98,6 +98,12 @@ pub enum StartError {
     #[error("can't start a worker: {0}")]
     Thread(std::io::Error),
 }
+
+/// Period of looking whether all threads run.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Path and text of the config, the files that it names, and its settings that wait for a restart.
+type ConfigText = (PathBuf, String, ReadFiles, AtStart);
 
 /// A node that serves.
 #[derive(Debug)]
@@ -111,9 +117,8 @@ pub struct Node {
     threads: Threads,
     /// Ends the worker threads, with all requests that are left on them.
     stop_workers: CancellationToken,
-    /// Ends the tasks beside the data path.
-    stop_tasks: CancellationToken,
-    tasks: TaskTracker,
+    /// Tasks beside the data path.
+    tasks: NodeTasks,
     keeper: KeeperHandle,
     keys: Arc<KeyBook>,
     locating: Locating,
@@ -127,8 +132,8 @@ pub struct Node {
     agreed: Option<Agreed>,
     /// This node's part in dividing limits.
     division: Option<Division>,
-    /// Time for which the node serves on after it was told to stop.
-    drain_notice: Duration,
+    /// Time for which the node serves on after it was told to stop; `None` if it is measured.
+    drain_notice: Option<Duration>,
     drain: Duration,
 }
 
@@ -145,20 +150,27 @@ impl Node {
     }
 
     #[expect(clippy::too_many_lines, reason = "the steps of a start, in their order")]
-    async fn started(config: Config) -> Result<Self, StartError> {
+    async fn started(mut config: Config) -> Result<Self, StartError> {
         // Before any port opens: a bad database ends the start.
         let locations = open(&config.geo).await?;
+        let facts = facts(&config);
         let units = unit_count(config.worker_layout, config.workers);
         let shown = shown_identities(&config.listeners, config.admin.as_ref());
-        let mut bound = open_listeners(config.listeners).await?;
+        open_files::fit(&mut config.gateway.limits);
+        let stall = config.gateway.limits.stall_timeout;
+        let mut bound = open_listeners(config.listeners, stall).await?;
         let admin = open_admin(config.admin.as_ref()).await?;
         let name_server = open_dns(config.dns.as_ref())?;
 
-        let facts = facts(&config.node, &config.gateway.region);
         let requests = RequestLog::new(&config.node, &config.gateway.region);
         requests.set_access_log(&config.access_log);
         let origin = Origin { node: config.node.clone(), region: config.gateway.region.clone() };
-        let traces = Traces::new(origin);
+        let tasks = NodeTasks::new();
+        let resolver = Resolver::start(config.system_files, &tasks.tracker, &tasks.stop);
+        // It trusts callers on this machine, and a registered replica may have any address.
+        let own = admin.as_ref().and_then(|admin| admin.socket.local_addr().ok());
+        resolver.forbid(own.into_iter().collect());
+        let traces = Traces::new(origin, resolver.clone());
         let hasher = hasher(config.cluster.as_ref(), config.knowledge.prefix)?;
         let gateway = new_gateway(config.gateway, hasher)?;
         gateway.quotas().set_own(&config.limits);
@@ -177,23 +189,23 @@ impl Node {
             data,
             prices: config.prices,
             budgets,
+            overflow: config.world.overflow(),
         };
-        let usage = Usage::open(parts, SystemTime::now()).map_err(StartError::Usage)?;
+        let usage = Usage::open(parts, SystemTime::now());
         let counting = (Metrics::new(facts), requests, traces, usage);
-        let feedback = Feedback::new(&gateway, &workers, counting, &knowledge);
+        let feedback = Feedback::new(&gateway, &workers, counting, &knowledge, config.version);
         feedback.set_traces(config.traces.as_deref());
         let feedback = Arc::new(feedback);
         feedback.certificates.show(shown);
-        let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let locating = Locating::start(config.geo, locations, &feedback, &tasks, &stop_tasks);
+        let locating = Locating::start(config.geo, locations, &feedback, &tasks);
         let keeper = Keeper::start(KeeperParts {
             gateway: Arc::clone(&gateway),
             feedback: Arc::clone(&feedback),
             knowledge: Arc::clone(&knowledge),
             world: config.world,
             units: pools,
+            resolver: resolver.clone(),
             tasks: tasks.clone(),
-            stop: stop_tasks.clone(),
         })
         .await?;
         let base = Base {
@@ -201,11 +213,11 @@ impl Node {
             gateway: &gateway,
             worker: workers.last(),
             keeper: &keeper,
+            resolver: &resolver,
             knowledge: &knowledge,
             keys: &keys,
             feedback: &feedback,
             tasks: &tasks,
-            stop: &stop_tasks,
         };
         let places = config.cluster.as_ref().map(|it| Places::of_config(&it.regions));
         let places = places.unwrap_or_default();
@@ -231,7 +243,6 @@ impl Node {
             feedback,
             threads,
             stop_workers,
-            stop_tasks,
             tasks,
             keeper,
             keys,
@@ -244,7 +255,7 @@ impl Node {
             drain_notice: config.drain_notice,
             drain: config.drain,
         };
-        let file = config.path.map(|path| (path, config.text, config.at_start));
+        let file = config.path.map(|path| (path, config.text, config.files, config.at_start));
         node.start_tasks(admin.zip(config.admin), file, bound, config.steering);
         Ok(node)
     }
@@ -285,6 +296,24 @@ impl Node {
         Liveness::new(Arc::clone(&self.threads.beats), self.keeper.clone())
     }
 
+    /// Waits until a task or thread that the node can't do without has ended by itself, and returns its
+    /// name. The node is to be stopped then.
+    pub async fn lost_part(&self) -> String {
+        let ended = async {
+            loop {
+                let mut threads = self.threads.handles.iter();
+                if let Some(ended) = threads.find(|handle| handle.is_finished()) {
+                    return ended.thread().name().unwrap_or("a thread").to_owned();
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            task = self.tasks.watch.lost() => task.to_owned(),
+            thread = ended => thread,
+        }
+    }
+
     /// Returns the metrics as text.
     #[must_use]
     pub fn metrics(&self) -> String {
@@ -297,11 +326,7 @@ impl Node {
         &self.gateway
     }
 
-    fn overview(
-        &self,
-        file: Option<&(PathBuf, String, AtStart)>,
-        bound: &[Bound],
-    ) -> OverviewSource {
+    fn overview(&self, file: Option<&ConfigText>, bound: &[Bound]) -> OverviewSource {
         let listeners = bound.iter().map(|bound| (bound.address, Arc::clone(&bound.listener)));
         OverviewSource {
             node: self.name.clone(),
@@ -317,35 +342,38 @@ impl Node {
     fn start_tasks(
         &self,
         admin: Option<(AdminSocket, AdminListener)>,
-        file: Option<(PathBuf, String, AtStart)>,
+        file: Option<ConfigText>,
         bound: Vec<Bound>,
         steering: SteeringConfig,
     ) {
-        let stop = || self.stop_tasks.clone();
-        self.tasks.spawn(steer(Arc::clone(&self.gateway), steering, stop()));
-        self.tasks.spawn(Arc::clone(&self.feedback).run(stop()));
-        self.tasks.spawn(usage::keep(Arc::clone(&self.feedback), stop()));
-        self.tasks.spawn(usage::share(Arc::clone(&self.feedback), stop()));
-        self.tasks.spawn(refresh_loop(Arc::clone(&self.gateway), stop()));
+        let stop = || self.tasks.stop.clone();
+        self.tasks.spawn_vital("steering", steer(Arc::clone(&self.gateway), steering, stop()));
+        self.tasks.spawn_vital("outcomes", Arc::clone(&self.feedback).run(stop()));
+        self.tasks.spawn_vital("usage", usage::keep(Arc::clone(&self.feedback), stop()));
+        self.tasks.spawn_vital("usage", usage::share(Arc::clone(&self.feedback), stop()));
         // The guests' worker has no thread of its own that would close its idle connections.
         if let (Some(_), Some(worker)) = (&self.cluster, self.feedback.workers.last()) {
-            self.tasks.spawn(Arc::clone(worker).sweep_loop());
+            let sweeping = Arc::clone(worker).sweep_loop();
+            self.tasks.tracker.spawn(self.tasks.watch.clone().vital("guests", sweeping));
         }
-        self.tasks.spawn(memory::watch(Arc::clone(&self.gateway), stop()));
+        self.tasks.spawn_vital("memory", memory::watch(Arc::clone(&self.gateway), stop()));
         let (paying, stopped) = (pay_own(Arc::clone(&self.gateway)), stop());
-        self.tasks.spawn(async move { stopped.run_until_cancelled(paying).await });
+        self.tasks.spawn_vital("limits", async move { stopped.run_until_cancelled(paying).await });
         if let Some(control_plane) = self.control_plane() {
-            let follow = Arc::clone(&self.keys).follow(Arc::clone(control_plane));
-            let stop = stop();
-            self.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
+            self.follow_records(control_plane, (stop(), stop()));
         }
         let running = admin.as_ref().map(|(socket, config)| {
             warn_of_clear_tokens(config);
             let api = spillway_admin::Admin::new(self.control_plane().cloned(), config.api.clone());
+            let api = api.admitting(self.keys.taken()).checking(Arc::new(RouteFields));
             let api = api.limiting(Arc::new(FileLimits(Arc::clone(&self.gateway))));
             let api = api.steering(Arc::new(SteeringSource(Arc::clone(&self.gateway))));
             let api = api.remembering(Arc::clone(&self.feedback) as _);
             let api = api.overviewing(Arc::new(self.overview(file.as_ref(), &bound)));
+            let (writing, stop) = (api.write_orders(), stop());
+            let writing = async move { stop.run_until_cancelled(writing).await };
+            // Without a cluster it ends at once.
+            self.tasks.tracker.spawn(self.tasks.watch.clone().vital("orders", writing));
             RunningAdmin { config: config.clone(), api, tls: socket.tls.clone() }
         });
         if let (Some((socket, _)), Some(running)) = (admin, &running) {
@@ -357,12 +385,14 @@ impl Node {
             };
             let shown =
                 Admin { feedback: Arc::clone(&self.feedback), keeper: self.keeper.clone(), api };
-            self.tasks.spawn(serve_admin(socket, shown, stop(), self.tasks.clone()));
+            let serving = serve_admin(socket, shown, stop(), self.tasks.tracker.clone());
+            self.tasks.spawn_vital("admin listener", serving);
         }
-        if let Some((path, text, at_start)) = file {
+        if let Some((path, text, files, at_start)) = file {
             let reloader = Reloader {
                 path,
                 text,
+                files,
                 at_start,
                 keeper: self.keeper.clone(),
                 keys: Arc::clone(&self.keys),
@@ -375,14 +405,28 @@ impl Node {
                 feedback: Arc::clone(&self.feedback),
                 link: self.cluster.as_ref().map(|cluster| Arc::downgrade(cluster.link())),
             };
-            self.tasks.spawn(reloader.run(stop()));
+            self.tasks.spawn_vital("config", reloader.run(stop()));
         }
+    }
+
+    /// Follows what the cluster says of keys and tenants, budgets and prices.
+    fn follow_records(
+        &self,
+        control_plane: &Arc<ControlPlane>,
+        (stop, stopped): (CancellationToken, CancellationToken),
+    ) {
+        self.keys.await_news(control_plane);
+        let keys = Arc::clone(&self.keys).follow(Arc::clone(control_plane));
+        self.tasks.spawn_vital("keys", async move { stop.run_until_cancelled(keys).await });
+        let bills = usage::follow(Arc::clone(&self.feedback), Arc::clone(control_plane));
+        self.tasks.spawn_vital("bills", async move { stopped.run_until_cancelled(bills).await });
     }
 }
 
 /// Returns the constant labels of this process in metrics.
-fn facts(node: &str, region: &str) -> Vec<(String, String)> {
-    let facts = [("version", env!("CARGO_PKG_VERSION")), ("node", node), ("region", region)];
+fn facts(config: &Config) -> Vec<(String, String)> {
+    let region = &config.gateway.region;
+    let facts = [("version", &config.version), ("node", &config.node), ("region", region)];
     facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
 }
 
@@ -393,11 +437,11 @@ struct Base<'a> {
     /// Serves requests that other nodes forward.
     worker: Option<&'a Arc<Worker>>,
     keeper: &'a KeeperHandle,
+    resolver: &'a Resolver,
     knowledge: &'a Arc<KnowledgeHandle>,
     keys: &'a KeyBook,
     feedback: &'a Arc<Feedback>,
-    tasks: &'a TaskTracker,
-    stop: &'a CancellationToken,
+    tasks: &'a NodeTasks,
 }
 
 impl Base<'_> {
@@ -416,12 +460,18 @@ impl Base<'_> {
         named: Option<(NameServer, Arc<Served>)>,
         learning: KnowledgeTask,
     ) -> std::io::Result<Threads> {
-        let mut threads = workers::start(workers, self.gateway, bound, layout, stop_workers)?;
+        let mut threads = workers::start(
+            workers,
+            self.gateway,
+            bound,
+            layout,
+            (stop_workers, &self.tasks.watch),
+        )?;
         if let Some((server, served)) = named {
             self.feedback.watch_dns(Arc::clone(&served));
-            threads.push(server.start(served, self.stop.clone())?);
+            threads.push(server.start(served, self.tasks.stop.clone())?);
         }
-        threads.push(learning.start(self.stop.clone())?);
+        threads.push(learning.start(self.tasks.stop.clone())?);
         Ok(threads)
     }
 
@@ -448,10 +498,10 @@ impl Base<'_> {
             gateway: Arc::clone(self.gateway),
             worker: Arc::clone(worker),
             keeper: self.keeper.clone(),
+            resolver: self.resolver.clone(),
             knowledge: Arc::clone(self.knowledge),
             feedback: self.feedback,
             tasks: self.tasks.clone(),
-            stop: self.stop.clone(),
         })
         .map_err(no_cluster)?;
         let data = config.data.clone();
@@ -462,7 +512,7 @@ impl Base<'_> {
             prefix_key: prefix_key(&config)?,
             data: data.clone(),
             runtime: Handle::current(),
-            tasks: self.tasks.clone(),
+            tasks: self.tasks.tracker.clone(),
         };
         let agreed = Box::pin(Agreed::start(AgreedParts {
             config,
@@ -472,7 +522,6 @@ impl Base<'_> {
             keeper: self.keeper.clone(),
             feedback: self.feedback,
             tasks: self.tasks.clone(),
-            stop: self.stop.clone(),
         }))
         .await?;
         context.control_plane =
@@ -480,23 +529,26 @@ impl Base<'_> {
         learning.connect(context);
         let Some(agreed) = agreed else { return Ok((Some(cluster), None, None)) };
         let state = self.recall(&agreed, &region.into(), learning).await;
-        let division = data.map(|folder| self.divide(folder, &agreed, &state));
+        let division = match data {
+            Some(folder) => Some(self.divide(folder, &agreed, state).await),
+            None => None,
+        };
         Ok((Some(cluster), Some(agreed), division))
     }
 
     /// Starts holding limits, with what this node knew last.
-    fn divide(&self, folder: PathBuf, agreed: &Agreed, state: &Arc<State>) -> Division {
+    async fn divide(&self, folder: PathBuf, agreed: &Agreed, state: Arc<State>) -> Division {
         let parts = DivisionParts {
             node: self.node.into(),
             region: self.gateway.config().region.as_str().into(),
             folder,
             gateway: Arc::clone(self.gateway),
             control_plane: Arc::clone(agreed.control_plane()),
-            tasks: self.tasks.clone(),
-            stop: self.stop.clone(),
+            tasks: self.tasks.tracker.clone(),
+            stop: self.tasks.stop.clone(),
         };
-        let (division, dividing) = Division::start(parts, state);
-        self.tasks.spawn(dividing);
+        let (division, dividing) = Division::start(parts, state).await;
+        self.tasks.spawn_vital("division of limits", dividing);
         division
     }
 
@@ -513,6 +565,7 @@ impl Base<'_> {
         if state.cluster().is_some() {
             learning.follow(&state);
             self.keys.take_state(&state);
+            self.feedback.usage.take_state(&state, SystemTime::now());
             self.keeper.take_agreed(AgreedWorld::of(&state, region)).await;
         }
         Arc::new(state)
@@ -524,7 +577,7 @@ impl Drop for Node {
         // A node that is dropped without `stop` still ends its threads.
         self.gateway.start_draining();
         self.stop_workers.cancel();
-        self.stop_tasks.cancel();
+        self.tasks.stop.cancel();
     }
 }
 

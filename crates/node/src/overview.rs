@@ -8,15 +8,15 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::{StreamExt, stream};
 use spillway_admin::{
-    CertificateEnd, LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase,
-    Overview, PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally, Summing,
+    LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase, Overview,
+    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally, Summing,
 };
 use spillway_config::RegionConfig;
 use spillway_front::client::Listener;
 use spillway_geo::{Coordinates, town_of};
 use spillway_health::{MemberReport, MemberState};
 use spillway_link::{Link, PeerStatus};
-use spillway_types::{Reading, RegionName, ReplicaSlot, unix_ms};
+use spillway_types::{ModelLoad, Reading, RegionName, ReplicaSlot, unix_ms};
 use spillway_upstream::regions::{OtherRegion, Regions};
 use spillway_upstream::replica::Replica;
 use spillway_usage::UsageQuery;
@@ -26,6 +26,9 @@ use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 use crate::room::Room;
 use crate::usage;
+
+/// State of a replica that is up and has none of its models.
+const WRONG_MODEL: &str = "wrong model";
 
 /// Nodes that are asked for their facts at the same time.
 const ASKED_MAX: usize = 16;
@@ -78,7 +81,7 @@ impl Overview for OverviewSource {
             NodeOverview {
                 name: self.node.clone(),
                 region: gateway.config().region.clone(),
-                version: env!("CARGO_PKG_VERSION").to_owned(),
+                version: self.feedback.version.clone(),
                 started_ms,
                 uptime_s: unix_ms(SystemTime::now()).saturating_sub(started_ms) / 1_000,
                 config_file: self.config_file.as_ref().map(|path| path.display().to_string()),
@@ -89,11 +92,12 @@ impl Overview for OverviewSource {
                     () => NodePhase::Serving,
                 },
                 replicas: tally(&self.keeper.members().await),
+                discoveries: self.feedback.discoveries(),
                 is_in_cluster: link.is_some(),
                 silent_regions: silent.map(|other| other.name.to_string()).collect(),
                 is_served_elsewhere: regions.has_usable(),
                 data: self.room.look().await,
-                first_certificate: first.map(|(of, ends_ms)| CertificateEnd { of, ends_ms }),
+                first_certificate: first,
                 peers: match link {
                     Some(link) => peers(&link).await,
                     None => Vec::new(),
@@ -140,14 +144,18 @@ impl OverviewSource {
     fn own_region(&self, regions: &Regions) -> RegionOverview {
         let gateway = &self.feedback.gateway;
         let view = gateway.view();
-        let replicas = view.replicas();
-        let up = (0..).zip(replicas).filter(|(index, _)| {
+        // An overflow replica is no part of what the region has.
+        let replicas = || (0..).zip(view.replicas()).filter(|(_, replica)| !replica.is_overflow());
+        let up = replicas().filter(|(index, _)| {
             view.standing(ReplicaSlot(*index)).admission == spillway_types::Admission::Open
         });
-        let places = replicas.iter().map(|replica| places(replica).map(f64::from));
-        let in_flight = replicas
-            .iter()
-            .map(|replica| f64::from(replica.in_flight().saturating_add(replica.elsewhere())));
+        // The same figure as other regions are told; a node without other nodes measures none.
+        let places = match &regions.own_whole {
+            Some(whole) => places_of(whole),
+            None => known_total(replicas().map(|(_, replica)| places(replica))),
+        };
+        let in_flight = replicas()
+            .map(|(_, replica)| f64::from(replica.in_flight().saturating_add(replica.elsewhere())));
         // With other nodes in the region, gossip tells what waits at all of them.
         let told = total(regions.own.values().map(|model| model.load.queued.into()));
         let here = gateway.waiting() as f64;
@@ -158,7 +166,7 @@ impl OverviewSource {
             is_reachable: true,
             replicas_up: u32::try_from(up.count()).ok(),
             in_flight: total(in_flight),
-            places: known_total(places),
+            places,
             waiting: told.max(here),
             models: view.models().iter().map(ToString::to_string).collect(),
             spilling: gateway.guests().into(),
@@ -169,10 +177,15 @@ impl OverviewSource {
     }
 }
 
+/// Returns the number of requests that a region takes at once; `None` if that is unknown, or if no
+/// replica takes any.
+fn places_of(whole: &ModelLoad) -> Option<f64> {
+    whole.capacity.filter(|_| whole.replicas > 0).map(f64::from)
+}
+
 /// Returns the number of requests that a replica takes at once; `None` if nothing bounds it.
-fn places(replica: &Replica) -> Option<u32> {
-    let most = replica.spec().in_flight_max.min(replica.concurrency_limit().unwrap_or(u32::MAX));
-    (most < u32::MAX).then_some(most)
+fn places(replica: &Replica) -> Option<f64> {
+    replica.capacity().map(f64::from)
 }
 
 fn replica_row(member: &MemberReport, found: Option<(&Replica, Reading)>) -> ReplicaOverview {
@@ -181,12 +194,13 @@ fn replica_row(member: &MemberReport, found: Option<(&Replica, Reading)>) -> Rep
         name: member.name.to_string(),
         url: member.url.clone(),
         models: member.models.iter().map(ToString::to_string).collect(),
-        state: member.state.as_str().replace('_', " "),
-        why: member.why.to_owned(),
+        models_missing: member.models_denied.iter().map(ToString::to_string).collect(),
+        state: state(member),
+        reason: member.reason.clone(),
         kind: member.kind.map(str::to_owned),
         // As of now; the member's own number is of the last tick.
         in_flight: found.map_or(member.in_flight, |(replica, _)| replica.in_flight()),
-        places: found.and_then(|(replica, _)| places(replica)),
+        places: found.and_then(|(replica, _)| replica.capacity()),
         queued: member.queued,
         kv_use: kv_use.map(|kv_use| kv_use.value),
         cached_share: member.cached_share,
@@ -198,7 +212,13 @@ fn replica_row(member: &MemberReport, found: Option<(&Replica, Reading)>) -> Rep
 
 fn other_region(other: &OtherRegion, regions: &Regions) -> RegionOverview {
     let models = || other.models.values();
-    let up = models().map(|model| model.load.replicas).max().filter(|up| *up > 0);
+    // Nodes of an older release report models alone, of which several may have the same replicas.
+    let whole = other.whole.unwrap_or_else(|| ModelLoad {
+        replicas: models().map(|model| model.load.replicas).max().unwrap_or(0),
+        running: models().map(|model| model.load.running).sum(),
+        capacity: models().map(|model| model.load.capacity).sum(),
+        ..ModelLoad::default()
+    });
     let counts = |of: &dyn Fn(&spillway_upstream::regions::RegionCounts) -> u64| {
         models().map(|model| of(&model.counts)).sum::<u64>()
     };
@@ -211,9 +231,9 @@ fn other_region(other: &OtherRegion, regions: &Regions) -> RegionOverview {
         place: None,
         heard_ms: other.heard_ms.map(|age_ms| u64::from(age_ms).saturating_add(passed_ms)),
         rtt_ms: tenths(other.rtt_ms.into()),
-        replicas_up: up,
-        in_flight: total(models().map(|model| model.load.running.into())),
-        places: known_total(models().map(|model| model.load.capacity.map(f64::from))),
+        replicas_up: Some(whole.replicas).filter(|up| *up > 0),
+        in_flight: tenths(whole.running.into()),
+        places: places_of(&whole),
         waiting: total(models().map(|model| model.load.queued.into())),
         models: other.models.keys().map(ToString::to_string).collect(),
         spilling: counts(&|counts| counts.in_flight().into()),
@@ -240,6 +260,7 @@ fn tally(members: &[MemberReport]) -> ReplicaTally {
     for member in members {
         tally.known += 1;
         match member.state {
+            _ if serves_nothing(member) => tally.lacking.push(lacking(member)),
             // A replica in reserve is brought in when it is needed, and one that asked for a pause
             // is back in a moment.
             MemberState::Serving
@@ -251,13 +272,51 @@ fn tally(members: &[MemberReport]) -> ReplicaTally {
             MemberState::Starting
             | MemberState::WarmingUp
             | MemberState::Ejected
-            | MemberState::Down => tally.lacking.push(LackingReplica {
-                name: member.name.to_string(),
-                state: member.state.as_str().replace('_', " "),
-            }),
+            | MemberState::Down => tally.lacking.push(lacking(member)),
         }
     }
     tally
+}
+
+fn lacking(member: &MemberReport) -> LackingReplica {
+    LackingReplica {
+        name: member.name.to_string(),
+        state: state(member),
+        reason: member.reason.clone(),
+    }
+}
+
+/// Returns the state of a replica for operators.
+fn state(member: &MemberReport) -> String {
+    if lacks_models(member) {
+        WRONG_MODEL.to_owned()
+    } else if shows_no_models(member) {
+        "without models".to_owned()
+    } else {
+        member.state.as_str().replace('_', " ")
+    }
+}
+
+/// Returns true if a replica that is up serves none of the models that it should serve.
+fn serves_nothing(member: &MemberReport) -> bool {
+    lacks_models(member) || shows_no_models(member)
+}
+
+fn lacks_models(member: &MemberReport) -> bool {
+    let is_denied = member.models_denied.len() == member.models.len();
+    is_up(member) && !member.models.is_empty() && is_denied
+}
+
+/// Returns true if the models of a replica are to be discovered, and it refuses to show them.
+fn shows_no_models(member: &MemberReport) -> bool {
+    is_up(member) && member.models.is_empty() && member.models_status.is_some()
+}
+
+fn is_up(member: &MemberReport) -> bool {
+    matches!(
+        member.state,
+        MemberState::Serving | MemberState::Ramping | MemberState::Trial | MemberState::Standby
+    )
 }
 
 /// Returns every peer, with what it says of itself.

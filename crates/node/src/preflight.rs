@@ -51,6 +51,13 @@ fn check_cluster(
     if let Ok(me) = Identity::new(&cluster.id, region, node)
         && let Err(error) = check_certificates(&files, &me)
     {
+        // The node runs without its cluster until the clock or the certificate is right.
+        if let CredentialError::Untimely { .. } = error {
+            let remedy =
+                "look at the clock first; until it is right, the node serves without its cluster";
+            found.push(places.certificate.warning(error.to_string(), remedy));
+            return found;
+        }
         let remedy = match error {
             CredentialError::OtherIdentity { .. } => {
                 "take this node's certificate, or correct [node] and the cluster's id to what it says"
@@ -64,23 +71,38 @@ fn check_cluster(
         found.push(places.prefix_key.error(error.to_string(), remedy));
     }
     if let (Some(folder), Some(named)) = (&cluster.data, &places.data) {
-        found.extend(check_folder(folder).err().map(|message| {
-            named
-                .error(message, "name a folder that this user may write to, or whose parent is one")
+        found.extend(check_folder(folder).err().map(|fault| match fault {
+            FolderFault::NoFolder(message) => named.error(message, "name a folder"),
+            // Disks get mounted, and permissions given: until then the node serves without its log.
+            FolderFault::Closed(message) => {
+                let remedy = "let the node's user write there; until then it serves clients and \
+                              takes no part in its cluster";
+                named.warning(message, remedy)
+            }
         }));
     }
     found
 }
 
+/// Reason why nothing can be kept in a folder.
+enum FolderFault {
+    /// Something else has the name.
+    NoFolder(String),
+    /// The system refuses now.
+    Closed(String),
+}
+
 /// Checks that a folder is there or can be made.
-fn check_folder(folder: &Path) -> Result<(), String> {
-    let told = |error: &Error| format!("can't keep data in {}: {error}", folder.display());
+fn check_folder(folder: &Path) -> Result<(), FolderFault> {
+    let told = |error: &Error| {
+        FolderFault::Closed(format!("can't keep data in {}: {error}", folder.display()))
+    };
     // The ancestors of a relative path end before the working folder.
     let whole = std::path::absolute(folder).map_err(|error| told(&error))?;
     let existing = whole.ancestors().find(|path| path.exists()).unwrap_or(&whole);
     let about = std::fs::metadata(existing).map_err(|error| told(&error))?;
     if !about.is_dir() {
-        return Err(format!("{} is no folder", existing.display()));
+        return Err(FolderFault::NoFolder(format!("{} is no folder", existing.display())));
     }
     // Asks the kernel, which also knows of read-only disks and of users without rights.
     rustix::fs::access(existing, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use spillway_config::{
-    AdminListener, AtStart, Config, ConfigErrors, ListenerConfig, Severity, changes,
+    AdminListener, AtStart, Config, ConfigErrors, ListenerConfig, ReadFiles, Severity, changes,
 };
 use spillway_front::access::AccessMode;
 use spillway_front::client::{Listener, ServerTls};
@@ -25,6 +25,9 @@ use crate::locating::Locating;
 /// Wait after a change: editors and deployment tools touch a file several times in a row, and one
 /// reload serves all.
 pub(crate) const SETTLE: Duration = Duration::from_millis(200);
+/// Wait for a file that has only the beginning of the config in use: it may still be written, and what
+/// it lacks so far would be taken out.
+const CUT_SETTLE: Duration = Duration::from_secs(2);
 
 /// Parts of the node that a reload changes.
 #[derive(Debug)]
@@ -32,6 +35,8 @@ pub(crate) struct Reloader {
     pub(crate) path: PathBuf,
     /// Text of the file as it was taken into use last.
     pub(crate) text: String,
+    /// Files that it names, as they were read last.
+    pub(crate) files: ReadFiles,
     /// Settings of that file that take effect at the start.
     pub(crate) at_start: AtStart,
     pub(crate) keeper: KeeperHandle,
@@ -69,12 +74,11 @@ impl RunningAdmin {
 }
 
 impl Reloader {
-    /// Reloads on SIGHUP and whenever the file or one with tokens changes, until told to stop.
+    /// Reloads on SIGHUP and whenever the file or one that it names changes, until told to stop.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         // Capacity 1: a second change while one waits needs no second reload.
         let (changed, mut changes) = mpsc::channel(1);
-        let files = self.admin.as_ref().map(|admin| admin.config.files.clone()).unwrap_or_default();
-        let mut watcher = self.watch(files, &changed);
+        let mut watcher = self.watch(&changed);
         let mut hangup = match signal(SignalKind::hangup()) {
             Ok(hangup) => hangup,
             Err(error) => return tracing::warn!(%error, "SIGHUP will not be noticed"),
@@ -88,56 +92,55 @@ impl Reloader {
                 _ = hangup.recv() => {}
                 _ = changes.recv() => {
                     tokio::time::sleep(SETTLE).await;
+                    if self.is_cut() {
+                        tokio::time::sleep(CUT_SETTLE).await;
+                    }
                     // The file is read only now, so a change in the meantime needs no second
                     // reload.
                     let _: Result<(), _> = changes.try_recv();
                 }
                 () = stop.cancelled() => return,
             }
-            if let Some(files) = Box::pin(self.reload()).await
-                && watcher.as_ref().is_none_or(|(_, watched)| *watched != files)
-            {
-                watcher = self.watch(files, &changed);
+            Box::pin(self.reload()).await;
+            if watcher.as_ref().is_none_or(|(_, watched)| !watched.iter().eq(self.files.keys())) {
+                watcher = self.watch(&changed);
             }
         }
     }
 
-    /// Watches the config and these files.
-    fn watch(
-        &self,
-        files: Vec<PathBuf>,
-        changed: &mpsc::Sender<()>,
-    ) -> Option<(FileWatch, Vec<PathBuf>)> {
-        let all: Vec<PathBuf> = std::iter::once(&self.path).chain(&files).cloned().collect();
+    /// Watches the config and the files that it names.
+    fn watch(&self, changed: &mpsc::Sender<()>) -> Option<(FileWatch, Vec<PathBuf>)> {
+        let named: Vec<PathBuf> = self.files.keys().cloned().collect();
+        let all: Vec<PathBuf> = std::iter::once(&self.path).chain(&named).cloned().collect();
         FileWatch::start(&all, changed.clone())
             .inspect_err(|error| tracing::warn!(%error, "file changes will not be noticed"))
             .ok()
-            .map(|watcher| (watcher, files))
+            .map(|watcher| (watcher, named))
     }
 
     fn is_stale(&self) -> bool {
-        let is_other = |text: String| text != self.text;
-        let Some(admin) = &self.admin else {
-            return std::fs::read_to_string(&self.path).is_ok_and(is_other);
-        };
-        let now =
-            Config::load(&self.path).ok().and_then(|config| Some((config.text, config.admin?)));
-        now.is_some_and(|(text, now)| is_other(text) || now.api.tokens != admin.api.config().tokens)
+        Config::load(&self.path)
+            .is_ok_and(|config| config.text != self.text || config.files != self.files)
     }
 
-    /// Reloads everything. Returns the files with tokens, if the config could be read.
-    async fn reload(&mut self) -> Option<Vec<PathBuf>> {
+    /// Returns true if the file has only the beginning of the config in use.
+    fn is_cut(&self) -> bool {
+        let text = std::fs::read_to_string(&self.path);
+        text.is_ok_and(|text| text.len() < self.text.len() && self.text.starts_with(&text))
+    }
+
+    /// Reloads everything.
+    async fn reload(&mut self) {
         let loaded = Config::load(&self.path);
-        let files = loaded.as_ref().ok().map(|config| {
-            config.admin.as_ref().map(|admin| admin.files.clone()).unwrap_or_default()
-        });
         let result = match loaded {
             Ok(config) => {
+                let files = std::mem::replace(&mut self.files, config.files.clone());
                 let waiting = self.at_start.changed(&config.at_start);
                 let taken = changes(&self.text, &config.text, &waiting);
+                let taken = taken + &changed_files(&files, &self.files);
                 let waiting = waiting.join(", ");
                 let (text, warnings) = (config.text.clone(), config.warnings.clone());
-                self.apply(config).await.map(|()| {
+                Box::pin(self.apply(config)).await.map(|()| {
                     self.text = text;
                     log(&warnings);
                     self.tell(&taken, &waiting);
@@ -152,7 +155,6 @@ impl Reloader {
         if let Err(error) = result {
             tracing::error!("config not reloaded, the old one stays in use: {error}");
         }
-        files
     }
 
     /// Logs what a reload took, and what waits for a restart.
@@ -178,7 +180,8 @@ impl Reloader {
         // that.
         let budgets = config.access.budgets.clone();
         self.keys.take_config(config.access);
-        self.feedback.usage.set_budgets(budgets, SystemTime::now());
+        let overflow = config.world.overflow();
+        self.feedback.usage.set_budgets(budgets, overflow, SystemTime::now());
         self.feedback.gateway.quotas().set_own(&config.limits);
         self.feedback.usage.set_prices(config.prices);
         let admin = match (&self.admin, config.admin) {
@@ -234,6 +237,15 @@ impl Reloader {
 }
 
 /// Logs diagnostics, one a line.
+/// Describes the files whose content differs, by their names alone.
+fn changed_files(before: &ReadFiles, after: &ReadFiles) -> String {
+    let is_other =
+        |(path, hash): &(&PathBuf, &u64)| before.get(*path).is_some_and(|it| it != *hash);
+    let changed: Vec<String> =
+        after.iter().filter(is_other).map(|(path, _)| path.display().to_string()).collect();
+    if changed.is_empty() { String::new() } else { format!(", content of {}", changed.join(", ")) }
+}
+
 fn log(diagnostics: &ConfigErrors) {
     for one in diagnostics.iter() {
         match one.severity {

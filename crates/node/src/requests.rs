@@ -1,13 +1,14 @@
 //! Memory of the requests that ended last, and the access log that is written of them.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use spillway_admin::{ComparedRegions, Expected, RequestEntry, RequestFilter};
 use spillway_config::{AccessLogConfig, LoggedRequests};
-use spillway_telemetry::LineWriter;
+use spillway_telemetry::{LinePlace, LineWriter};
 use spillway_types::{End, Outcome, Prediction, unix_ms};
 
 /// Requests that are remembered: some seconds of a busy node, hours of a quiet one. Each takes less
@@ -21,6 +22,8 @@ pub(crate) struct RequestLog {
     region: String,
     kept: Mutex<Kept>,
     access_log: ArcSwapOption<AccessLog>,
+    /// Lines that the access log lost.
+    lines_lost: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +55,7 @@ impl RequestLog {
             region: region.to_owned(),
             kept: Mutex::default(),
             access_log: ArcSwapOption::empty(),
+            lines_lost: Arc::default(),
         }
     }
 
@@ -64,7 +68,8 @@ impl RequestLog {
         if config.requests == LoggedRequests::Off {
             return self.access_log.store(None);
         }
-        match LineWriter::open(config.file.as_deref()) {
+        let place = config.file.clone().map_or(LinePlace::Stdout, LinePlace::File);
+        match LineWriter::open(&place, Arc::clone(&self.lines_lost)) {
             Ok(writer) => {
                 let log = AccessLog { config: config.clone(), writer };
                 self.access_log.store(Some(log.into()));
@@ -76,9 +81,14 @@ impl RequestLog {
         }
     }
 
-    /// Returns the number of lines that the access log lost since it was opened.
+    /// Returns the number of lines that the access log lost.
     pub(crate) fn lines_lost(&self) -> u64 {
-        self.access_log.load().as_ref().map_or(0, |log| log.writer.lost())
+        self.lines_lost.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the lines of all requests so far are written, `patience` at most.
+    pub(crate) fn flush(&self, patience: Duration) {
+        self.access_log.load().as_ref().map(|log| log.writer.flush(patience));
     }
 
     /// Takes in a request that ended.

@@ -2,15 +2,18 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use spillway_config::WorkerLayout;
-use spillway_front::client::{Accepted, HandOut, Listener, accept_loop, serve_handed};
+use spillway_front::client::{HandOut, Listener, accept_loop, serve_handed};
 use spillway_proxy::Worker;
 use spillway_request::gateway::Gateway;
+use spillway_sockets::{UNACKNOWLEDGED_MAX, keep_alive};
+use spillway_tasks::TaskWatch;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -43,7 +46,8 @@ pub(crate) struct Bound {
 
 impl Bound {
     /// Opens the socket of a listener. Unless it `shares` its port, the kernel lets no other
-    /// process listen on it, on this address or on one that overlaps with it.
+    /// process listen on it, on this address or on one that overlaps with it. The gateway itself ends
+    /// connections whose client takes nothing for `stall`, so the kernel waits for longer.
     ///
     /// # Errors
     /// Returns an error if the address is taken, or is none of this machine.
@@ -51,8 +55,10 @@ impl Bound {
         listener: Listener,
         configured: SocketAddr,
         shares: bool,
+        stall: Duration,
     ) -> io::Result<Self> {
         let socket = open_socket(configured, shares).await?;
+        keep_alive(&socket, UNACKNOWLEDGED_MAX.max(2 * stall))?;
         // Port 0 has become a real one by now.
         let address = socket.local_addr()?;
         Ok(Self { listener: Arc::new(listener), address, configured, socket: Some(socket) })
@@ -82,13 +88,14 @@ pub(crate) async fn open_socket(address: SocketAddr, shares: bool) -> io::Result
     Ok(socket.into())
 }
 
-/// Binds a socket that does not listen yet.
+/// Binds a socket that does not listen yet. Connections that it will accept inherit its options.
 pub(crate) fn bound_socket(address: SocketAddr, shares: bool) -> io::Result<Socket> {
     if shares && narrower_or_wider(address).is_some() {
         return Err(io::ErrorKind::AddrInUse.into());
     }
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
+    keep_alive(&socket, UNACKNOWLEDGED_MAX)?;
     // With this option on one of them alone, the kernel refuses the second.
     socket.set_reuse_port(shares)?;
     socket.set_nonblocking(true)?;
@@ -128,7 +135,7 @@ pub(crate) fn start(
     gateway: &Arc<Gateway>,
     bound: &mut [Bound],
     (layout, threads): (WorkerLayout, usize),
-    stop: &CancellationToken,
+    (stop, watch): (&CancellationToken, &TaskWatch),
 ) -> io::Result<Threads> {
     let mut sockets: Sockets = bound
         .iter_mut()
@@ -143,15 +150,17 @@ pub(crate) fn start(
         senders.push(sender);
         // A single worker accepts by itself.
         let own = if workers.len() == 1 { std::mem::take(&mut sockets) } else { Vec::new() };
-        let accepting = own
-            .into_iter()
-            .map(|(listener, socket)| accept_loop(worker.entrance(), listener, socket))
-            .collect();
-        let (worker, stop) = (Arc::clone(worker), stop.clone());
+        let mut loops: Vec<Loop> = vec![
+            ("liveness of a worker", Box::pin(Arc::clone(&beats).beat(index))),
+            ("connections of a worker", Box::pin(Arc::clone(worker).sweep_loop())),
+            ("handed connections", Box::pin(serve_handed(worker.entrance(), handed))),
+        ];
+        loops.extend(own.into_iter().map(|(listener, socket)| -> Loop {
+            ("accepting", Box::pin(accept_loop(worker.entrance(), listener, socket)))
+        }));
+        let (stop, watch) = (stop.clone(), watch.clone());
         let thread = Builder::new().name(format!("spillway-{index}"));
-        let beating = Arc::clone(&beats).beat(index);
-        let served = async move { serve(worker, beating, accepting, handed, stop).await };
-        handles.push(thread.spawn(move || runtime.block_on(served))?);
+        handles.push(thread.spawn(move || runtime.block_on(run(loops, watch, stop)))?);
     }
     for (index, (listener, socket)) in sockets.into_iter().enumerate() {
         let out = HandOut::new(Arc::clone(gateway.front_door()), senders.clone());
@@ -189,20 +198,40 @@ fn runtime(layout: WorkerLayout, threads: usize) -> io::Result<Runtime> {
     }
 }
 
-async fn serve(
-    worker: Arc<Worker>,
-    beating: impl Future<Output = ()> + Send + 'static,
-    accepting: Vec<impl Future<Output = ()> + Send + 'static>,
-    handed: mpsc::Receiver<Accepted>,
-    stop: CancellationToken,
-) {
+/// Loop that a worker runs beside its connections, with its name.
+type Loop = (&'static str, Pin<Box<dyn Future<Output = ()> + Send>>);
+
+/// Runs a worker's loops until `stop`. One that panics is recorded in `watch`, and the others go on: the
+/// requests of this worker are finished before the node ends.
+async fn run(loops: Vec<Loop>, watch: TaskWatch, stop: CancellationToken) {
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(beating);
-    tasks.spawn(Arc::clone(&worker).sweep_loop());
-    tasks.spawn(serve_handed(worker.entrance(), handed));
-    for accepting in accepting {
-        tasks.spawn(accepting);
+    for (name, task) in loops {
+        tasks.spawn(watch.clone().vital(name, task));
     }
     // The loops end when the gateway drains; connections live on until then or until `stop`.
     stop.cancelled().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_loop_of_a_worker_that_panics_is_lost_and_the_worker_runs_on() {
+        let (watch, stop) = (TaskWatch::default(), CancellationToken::new());
+        let loops: Vec<Loop> = vec![
+            ("lasting", Box::pin(pending())),
+            // Without a socket of its own a worker has nothing to accept.
+            ("drained", Box::pin(ready(()))),
+            ("accepting", Box::pin(async { panic!("a test") })),
+        ];
+        let mut tasks = tokio::task::JoinSet::new();
+        let worker = tasks.spawn(run(loops, watch.clone(), stop.clone()));
+        assert_eq!(watch.lost().await, "accepting");
+        assert!(!worker.is_finished());
+        stop.cancel();
+        tasks.join_next().await.unwrap().unwrap();
+    }
 }

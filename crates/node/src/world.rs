@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spillway_config::ReplicaConfig;
+use spillway_resolver::Resolver;
 use spillway_types::{ModelName, ReplicaName, Standing};
 use spillway_upstream::connection::ReplicaTlsError;
 use spillway_upstream::model_cards::ModelCards;
@@ -22,7 +23,7 @@ use crate::fold::Folded;
 pub(crate) fn gather_replicas(
     configs: &[ReplicaConfig],
     known: &BTreeMap<ReplicaName, Arc<Replica>>,
-    units: usize,
+    (units, resolver): (usize, &Resolver),
 ) -> Result<Vec<Arc<Replica>>, ReplicaTlsError> {
     let replica = |config: &ReplicaConfig| {
         let known = known.get(&config.spec.name);
@@ -32,7 +33,7 @@ pub(crate) fn gather_replicas(
         // A server that is still the same keeps its connections under other settings.
         match known.and_then(|known| known.with_spec(&config.spec)) {
             Some(changed) => Ok(Arc::new(changed)),
-            None => Ok(Arc::new(Replica::new(config.spec.clone(), units)?)),
+            None => Ok(Arc::new(Replica::new(config.spec.clone(), units, resolver)?)),
         }
     };
     configs.iter().map(replica).collect()
@@ -50,6 +51,8 @@ pub(crate) struct SaidOfModels<'a> {
     pub(crate) unread: BTreeSet<ReplicaName>,
     /// Models that replicas say they do not have.
     pub(crate) denied: &'a BTreeMap<ReplicaName, BTreeSet<ModelName>>,
+    /// Replicas whose own pages list several models.
+    pub(crate) several: &'a BTreeSet<ReplicaName>,
 }
 
 /// Builds the view of these replicas with their standings, which replaces `previous`. Prompts are
@@ -70,6 +73,7 @@ pub(crate) fn build_view(
         cards: models.cards,
         unread: models.unread,
         denied: models.denied,
+        several: models.several,
         standings,
         weights: &folded.weights,
         previous: Some(previous),

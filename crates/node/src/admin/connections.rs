@@ -1,11 +1,12 @@
 //! Connections of the admin listener, with or without TLS.
 
 use std::convert::Infallible;
+use std::fs::File;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
@@ -13,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use socket2::SockRef;
 use spillway_admin::{Body, connection_builder};
-use spillway_front::client::ServerTls;
+use spillway_front::client::{ServerTls, add_date};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +26,8 @@ use spillway_admin::connection_permits::{Busy, ConnectionPermit, ConnectionPermi
 /// Time after which a client that takes nothing sent to it loses its connection: a watcher that
 /// never reads would keep its place for ever.
 const STALL_MAX: Duration = Duration::from_secs(60);
+/// Number of descriptors that are kept for operators: a health check, a scraper and some commands.
+const SPARES: usize = 8;
 /// Pause after a failed accept, as when the process has no file descriptor left.
 const ERROR_PAUSE: Duration = Duration::from_millis(20);
 
@@ -44,15 +47,23 @@ pub(crate) async fn serve_admin(
     tracker: TaskTracker,
 ) {
     let places = Arc::new(ConnectionPermits::default());
+    let mut spares = SpareDescriptors::default();
+    spares.refill();
     loop {
         let accepted = tokio::select! {
             accepted = listener.socket.accept() => accepted,
             () = stop.cancelled() => return,
         };
-        let Ok((tcp, peer)) = accepted else {
-            tokio::time::sleep(ERROR_PAUSE).await;
-            continue;
+        let (tcp, peer) = match accepted {
+            Ok(connected) => connected,
+            // At once: the listeners of clients want the descriptor, too.
+            Err(error) if is_shortage(&error) && spares.give() => continue,
+            Err(_) => {
+                tokio::time::sleep(ERROR_PAUSE).await;
+                continue;
+            }
         };
+        spares.refill();
         let Some(place) = places.take(peer.ip(), Instant::now()).map(Arc::new) else {
             say_full(peer.ip());
             continue;
@@ -63,12 +74,37 @@ pub(crate) async fn serve_admin(
         let (admin, tls, stop) = (admin.clone(), listener.tls.clone(), stop.clone());
         tracker.spawn(async move {
             tokio::select! {
-                () = serve(tcp, tls, admin, &place) => {}
+                () = serve(tcp, tls, (admin, peer.ip()), &place) => {}
                 () = place.over() => {}
                 () = stop.cancelled() => {}
             }
         });
     }
+}
+
+/// File descriptors kept for operators: clients and replicas can use up all others.
+#[derive(Debug, Default)]
+struct SpareDescriptors(Vec<File>);
+
+impl SpareDescriptors {
+    /// Takes as many as there are to be, or as the system has.
+    fn refill(&mut self) {
+        while self.0.len() < SPARES {
+            let Ok(spare) = File::open("/dev/null") else { return };
+            self.0.push(spare);
+        }
+    }
+
+    /// Gives one back to the process; returns false if none is left.
+    fn give(&mut self) -> bool {
+        self.0.pop().is_some()
+    }
+}
+
+/// Returns true if the process or the system has no descriptor left.
+fn is_shortage(error: &std::io::Error) -> bool {
+    // ENFILE and EMFILE, which have no kind of their own.
+    matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 fn say_full(client: IpAddr) {
@@ -78,13 +114,13 @@ fn say_full(client: IpAddr) {
 async fn serve(
     tcp: TcpStream,
     tls: Option<Arc<ServerTls>>,
-    admin: Admin,
+    (admin, client): (Admin, IpAddr),
     place: &Arc<ConnectionPermit>,
 ) {
     match tls {
-        None => serve_stream(tcp, admin, place).await,
+        None => serve_stream(tcp, (admin, client), place).await,
         Some(tls) => match tls.accept(tcp).await {
-            Ok(stream) => serve_stream(stream, admin, place).await,
+            Ok(stream) => serve_stream(stream, (admin, client), place).await,
             Err(error) => tracing::debug!(%error, "a TLS handshake of the admin listener failed"),
         },
     }
@@ -92,14 +128,15 @@ async fn serve(
 
 async fn serve_stream(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    admin: Admin,
+    (admin, client): (Admin, IpAddr),
     place: &Arc<ConnectionPermit>,
 ) {
     let service = service_fn(move |request| {
         let (admin, place) = (admin.clone(), Arc::clone(place));
         async move {
             let busy = place.busy(admin.knows(&request));
-            let reply = admin.answer(request).await;
+            let mut reply = admin.answer(request, client).await;
+            add_date(reply.headers_mut(), SystemTime::now());
             Ok::<_, Infallible>(reply.map(|body| HeldBody { body, _busy: busy }))
         }
     });
@@ -148,6 +185,18 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
+
+    #[test]
+    fn descriptors_are_kept_and_given_back_one_by_one() {
+        let mut spares = SpareDescriptors::default();
+        assert!(!spares.give());
+        spares.refill();
+        assert_eq!((0..=SPARES).filter(|_| spares.give()).count(), SPARES);
+        spares.refill();
+        assert!(spares.give());
+        assert!(is_shortage(&std::io::Error::from_raw_os_error(24)));
+        assert!(!is_shortage(&ErrorKind::ConnectionAborted.into()));
+    }
 
     #[tokio::test]
     async fn a_client_that_never_reads_is_let_go() {

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use spillway_config::{AdminListener, DnsConfig, ListenerConfig};
 use spillway_dns::NameServer;
@@ -15,15 +16,19 @@ use crate::cluster::ClusterError;
 use crate::workers::{Bound, open_socket};
 use spillway_front::port_holder::{PortTransport, holder_of};
 
-/// Opens all listeners that clients connect to.
+/// Opens all listeners that clients connect to. The gateway itself ends connections of clients that
+/// take nothing for `stall`.
 ///
 /// # Errors
 /// Returns an error if an address is taken or a certificate does not work.
-pub(super) async fn open_listeners(configs: Vec<ListenerConfig>) -> Result<Vec<Bound>, StartError> {
+pub(super) async fn open_listeners(
+    configs: Vec<ListenerConfig>,
+    stall: Duration,
+) -> Result<Vec<Bound>, StartError> {
     let mut bound = Vec::new();
     for config in configs {
         let listener = Listener::new(config.spec)?;
-        let opened = Bound::open(listener, config.address, config.shares_port).await;
+        let opened = Bound::open(listener, config.address, config.shares_port, stall).await;
         bound
             .push(opened.map_err(|cause| no_listening(config.address, PortTransport::Tcp, cause))?);
     }

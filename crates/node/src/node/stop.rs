@@ -6,6 +6,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::Node;
 
+/// Longest wait for the access log at the end: its reader may hang.
+const LOG_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Longest wait for tasks, threads and the last writes at the end: a disk may hang.
+const END_LIMIT: Duration = Duration::from_secs(15);
+
 /// Result of a node's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
@@ -52,9 +58,21 @@ impl Node {
             cluster.shutdown(Duration::ZERO).await;
         }
         self.stop_workers.cancel();
-        self.stop_tasks.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
+        self.tasks.stop.cancel();
+        self.tasks.tracker.close();
+        let is_clean = tokio::time::timeout(END_LIMIT, self.end()).await.unwrap_or_else(|_| {
+            tracing::error!(
+                "a part of the node does not end, as where a disk hangs: it is given up"
+            );
+            false
+        });
+        Stopped { broken_off, is_clean }
+    }
+
+    /// Waits for the end of tasks and threads, and writes what they leave. Returns true if all have
+    /// ended as they should.
+    async fn end(&mut self) -> bool {
+        self.tasks.tracker.wait().await;
         let threads = std::mem::take(&mut self.threads.handles);
         // Joining blocks, though not for long: the runtimes are told to end.
         let joined = tokio::task::spawn_blocking(move || {
@@ -66,15 +84,21 @@ impl Node {
         let saving = tokio::task::spawn_blocking(move || {
             feedback.collect();
             feedback.usage.save(SystemTime::now());
+            feedback.requests.flush(LOG_PATIENCE);
         });
-        let is_saved = saving.await.is_ok();
-        Stopped { broken_off, is_clean: is_clean && is_saved }
+        saving.await.is_ok() && is_clean
     }
 
     /// Serves on for the notice, then lets clients' requests finish. Returns the time by which
     /// everything that is still running has to end.
     async fn drain_clients(&self) -> Instant {
-        tokio::time::sleep(self.drain_notice).await;
+        let polls = self.gateway.readiness_polls();
+        let notice = self.drain_notice.unwrap_or_else(|| polls.notice(Instant::now()));
+        if !notice.is_zero() {
+            let notice_ms = u64::try_from(notice.as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(notice_ms, "serves on until load balancers have seen that it ends");
+        }
+        tokio::time::sleep(notice).await;
         self.gateway.start_draining();
         let deadline = Instant::now() + self.drain;
         // The caller counts the requests that are left then.
