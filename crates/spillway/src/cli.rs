@@ -14,9 +14,13 @@ use crate::cluster::{
 use crate::emulate::ReplyArgs;
 use crate::health::HealthArgs;
 
+/// Version and build: a commit, or the name that the packager gave. It tells nodes of one release and
+/// different builds apart.
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("SPILLWAY_BUILD"));
+
 /// Inference gateway: routes requests to model servers.
 #[derive(Debug, Parser)]
-#[command(name = "spillway", version, propagate_version = true)]
+#[command(name = "spillway", version = VERSION, propagate_version = true)]
 #[command(after_help = "Exit codes: 0 done, or healthy; 1 failed, or not healthy; 2 wrong usage; \
     64 wrong config.\n\n\
     Example: spillway demo")]

@@ -11,6 +11,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
+use spillway_node::OWN_AGENT;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -86,6 +87,7 @@ async fn ask(args: &HealthArgs) -> Result<(StatusCode, String)> {
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
     let request = Request::get(args.purpose.path())
         .header(header::HOST, &args.url.authority)
+        .header(header::USER_AGENT, OWN_AGENT)
         .body(Empty::<Bytes>::new())?;
     let (head, body) = sender.send_request(request).await?.into_parts();
     // The status alone decides, so an unreadable body is no error.

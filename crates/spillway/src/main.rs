@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         CliCommand::Man(args) => help::man(&args),
         CliCommand::Reference(args) => help::reference(args.page),
     };
+    logs::flush();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::is_unread(&error) => ExitCode::SUCCESS,

@@ -1,6 +1,17 @@
 //! Standard output and error of commands, for people and scripts.
 
+use std::borrow::Cow;
 use std::io::{Error, ErrorKind, Write, stderr, stdout};
+
+/// Returns a text without control characters other than those of lines and columns. Much of what
+/// commands show was said by a node, and an escape sequence would be an order to the terminal.
+fn plain(text: &str) -> Cow<'_, str> {
+    let is_order = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    match text.contains(is_order) {
+        true => text.replace(is_order, "\u{fffd}").into(),
+        false => text.into(),
+    }
+}
 
 /// Writes one line to standard output.
 ///
@@ -8,7 +19,7 @@ use std::io::{Error, ErrorKind, Write, stderr, stdout};
 /// Returns an error if standard output is closed.
 pub(crate) fn line(text: &str) -> std::io::Result<()> {
     let mut out = stdout().lock();
-    let written = writeln!(out, "{text}").and_then(|()| out.flush());
+    let written = writeln!(out, "{}", plain(text)).and_then(|()| out.flush());
     written.map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => Error::new(ErrorKind::BrokenPipe, ReaderGone),
         _ => error,
@@ -34,7 +45,7 @@ pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
 /// Writes a line to standard error that is no part of a command's output.
 pub(crate) fn note(text: &str) {
     // If even this can't be written there is nowhere left to say so.
-    drop(writeln!(stderr().lock(), "{text}"));
+    drop(writeln!(stderr().lock(), "{}", plain(text)));
 }
 
 /// Writes an error and its causes to standard error.
@@ -43,7 +54,7 @@ pub(crate) fn error(error: &anyhow::Error) {
         return;
     }
     // If even this can't be written there is nowhere left to say so.
-    drop(writeln!(stderr().lock(), "spillway: {}", text_of(error)));
+    drop(writeln!(stderr().lock(), "spillway: {}", plain(&text_of(error))));
 }
 
 /// Returns the text of an error and its causes, without causes that it repeats already.
@@ -64,6 +75,14 @@ mod tests {
     use anyhow::anyhow;
 
     use super::*;
+
+    #[test]
+    fn no_text_gives_orders_to_a_terminal() {
+        assert_eq!(plain("a\tb\nä €"), "a\tb\nä €");
+        for order in ["\u{1b}]0;title\u{7}", "\u{9b}2J", "\r", "\u{8}", "\u{7f}", "\u{0}"] {
+            assert!(!plain(order).contains(char::is_control), "{order:?}");
+        }
+    }
 
     #[test]
     fn no_cause_is_told_twice() {

@@ -6,6 +6,7 @@ mod issue;
 mod output;
 mod renew;
 mod request;
+mod revoke;
 mod rotate;
 mod show;
 
@@ -17,7 +18,7 @@ pub(crate) use self::args::CertsCommand;
 use self::args::{InitArgs, NodeArgs};
 use self::issue::{NO_AUTHORITY, if_exists, validity, written};
 use self::output::show;
-use crate::cluster;
+use crate::cluster::{self, ClusterCertsCommand};
 
 /// Carries out a `certs` command.
 ///
@@ -33,6 +34,10 @@ pub(crate) fn run(command: &CertsCommand) -> Result<()> {
         CertsCommand::Sign(args) => request::sign(args),
         CertsCommand::Renew(args) => renew::renew(args),
         CertsCommand::RotateCa { command } => rotate::run(command),
+        CertsCommand::Cluster(ClusterCertsCommand::Revoke(args)) if args.local => {
+            let serial = cluster::serial(&args.certificate)?;
+            revoke::local(&serial, &args.dir, args.out.as_ref(), args.change.dry_run)
+        }
         CertsCommand::Cluster(command) => cluster::certs(command),
     }
 }
@@ -135,6 +140,38 @@ mod tests {
         assert_ne!(read(), before);
         certs(&folder, &NODE).unwrap();
         assert!(certs(&folder, &NODE).is_err());
+    }
+
+    #[test]
+    fn a_certificate_is_revoked_by_the_authority_alone() {
+        use spillway_link::certs::{certificates_of_pem, revocation_lists, serial_of_pem};
+        let folder = TempDir::new().unwrap();
+        certs(&folder, &INIT).unwrap();
+        certs(&folder, &NODE).unwrap();
+        let certificate = folder.path().join("a.eu.pem");
+        let named = certificate.to_str().unwrap();
+        for serial in [named, named, "5C:1D"] {
+            certs(&folder, &["revoke", "--local", serial]).unwrap();
+        }
+        let read = |name: &str| fs::read(folder.path().join(name)).unwrap();
+        let authorities = certificates_of_pem(&read("ca.pem"));
+        let (lists, faults) = revocation_lists(&read("revoked.pem"), &authorities);
+        let serials: Vec<_> = lists.iter().flat_map(|list| list.serials().clone()).collect();
+        assert_eq!(serials, [serial_of_pem(&read("a.eu.pem")).unwrap(), "5c1d".to_owned()]);
+        assert_eq!(faults, []);
+        let before = read("revoked.pem");
+        certs(&folder, &["revoke", "--local", "5d", "--dry-run"]).unwrap();
+        assert_eq!(read("revoked.pem"), before);
+        for nonsense in ["0", "00:00", folder.path().join("ca.pem").to_str().unwrap()] {
+            assert!(certs(&folder, &["revoke", "--local", nonsense]).is_err(), "{nonsense}");
+        }
+        assert_eq!(read("revoked.pem"), before);
+        let other = TempDir::new().unwrap();
+        assert!(certs(&other, &["revoke", "--local", named]).is_err(), "no authority");
+        certs(&other, &INIT).unwrap();
+        fs::write(other.path().join("revoked.pem"), read("revoked.pem")).unwrap();
+        let refused = certs(&other, &["revoke", "--local", named]).unwrap_err();
+        assert!(format!("{refused:#}").contains("has not signed it"), "{refused:#}");
     }
 
     #[test]

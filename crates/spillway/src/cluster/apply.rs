@@ -37,6 +37,9 @@ pub(super) struct Wanted {
     pub(super) record: Value,
     /// Salt and hash of a key's secret, for a key that the cluster does not have yet.
     pub(super) secret: Option<Value>,
+    /// True for a record that others refer to and the file does not describe: one that the cluster has
+    /// stays as it is.
+    pub(super) only_new: bool,
 }
 
 /// What came of one record.
@@ -65,12 +68,18 @@ pub(super) async fn run(args: &ApplyArgs) -> Result<()> {
 impl Records {
     /// Adds a record.
     pub(super) fn add(&mut self, kind: RecordKind, name: impl Into<String>, record: Value) {
-        self.0.insert((kind, name.into()), Wanted { record, secret: None });
+        self.0.insert((kind, name.into()), Wanted { record, secret: None, only_new: false });
+    }
+
+    /// Adds a record without fields, for others to refer to, if there is none.
+    pub(super) fn add_missing(&mut self, kind: RecordKind, name: impl Into<String>) {
+        let wanted = Wanted { record: json!({}), secret: None, only_new: true };
+        self.0.entry((kind, name.into())).or_insert(wanted);
     }
 
     /// Adds a key with the salt and hash of its secret.
     pub(super) fn add_key(&mut self, id: impl Into<String>, record: Value, secret: Value) {
-        let wanted = Wanted { record, secret: Some(secret) };
+        let wanted = Wanted { record, secret: Some(secret), only_new: false };
         self.0.insert((RecordKind::Keys, id.into()), wanted);
     }
 
@@ -174,15 +183,21 @@ async fn write_one(
     let known = client.optional(&path).await?;
     let item = known.map(|answer| answer["item"].clone()).unwrap_or_default();
     let is_new = item.is_null();
+    if wanted.only_new && !is_new {
+        return Ok(Ok((Outcome::Unchanged, Value::Null)));
+    }
     let (method, path, body) = match (&wanted.secret, is_new) {
         (Some(secret), true) => {
             let body = json!({ "key": name, "record": wanted.record, "secret": secret });
             (Method::POST, "/v1/keys".to_owned(), body)
         }
-        _ => (Method::PUT, path, with_orders(kind, &wanted.record, &item["record"])),
+        _ => (Method::PUT, path, wanted.record.clone()),
     };
     let if_version = item["version"].as_u64();
-    let how = ChangeArgs { dry_run: true, if_version, if_absent: false };
+    // Files say all that there is to be, so a new name is no slip. Only kinds with names to write
+    // down have it: keys are made by another request.
+    let create = method == Method::PUT;
+    let how = ChangeArgs { dry_run: true, if_version, if_absent: false, create };
     let tried = client.try_change(method.clone(), &path, Some(&body), &how).await?;
     let changes = match tried {
         Ok(answer) => answer["changes"].clone(),
@@ -198,23 +213,6 @@ async fn write_one(
         }
     }
     Ok(Ok((if is_new { Outcome::Created } else { Outcome::Updated }, changes)))
-}
-
-/// Fields of regions that orders change: `drain`, `evacuate`, `weight`.
-const OF_ORDERS: [&str; 2] = ["state", "weight_percent"];
-
-/// Returns a record with what orders set and the file does not name: who drained a region does not
-/// expect that the next `apply` of a file gives it work again.
-fn with_orders(kind: RecordKind, wanted: &Value, known: &Value) -> Value {
-    let mut record = wanted.clone();
-    if kind == RecordKind::Regions
-        && let (Some(fields), Some(known)) = (record.as_object_mut(), known.as_object())
-    {
-        for (name, value) in known.iter().filter(|(name, _)| OF_ORDERS.contains(&name.as_str())) {
-            fields.entry(name.clone()).or_insert_with(|| value.clone());
-        }
-    }
-    record
 }
 
 /// Returns the changes of a dry run for a record that only comes after others.
@@ -296,18 +294,6 @@ mod tests {
         let setting = read(toml).unwrap();
         let setting = setting.get(RecordKind::Settings, "voters.dead_after_ms").unwrap();
         assert_eq!(setting.record, json!({ "value": "30000" }));
-    }
-
-    #[test]
-    fn a_region_keeps_what_orders_set_unless_the_file_says_it() {
-        let known = json!({ "state": "draining", "weight_percent": 50, "price_ms": 7 });
-        let of = |kind, wanted| with_orders(kind, &wanted, &known);
-        let kept = json!({ "country": "DE", "state": "draining", "weight_percent": 50 });
-        assert_eq!(of(RecordKind::Regions, json!({ "country": "DE" })), kept);
-        let said = json!({ "state": "active", "weight_percent": 100 });
-        assert_eq!(of(RecordKind::Regions, said.clone()), said);
-        assert_eq!(of(RecordKind::Models, json!({})), json!({}));
-        assert_eq!(with_orders(RecordKind::Regions, &json!({}), &Value::Null), json!({}));
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub(crate) enum ClusterCommand {
     #[command(after_help = "Example: spillway nodes set c --role learner --dry-run\n\
         Example: spillway nodes set c --operators allow\n\
         Example: spillway nodes remove c --dry-run\n\
-        Example: spillway nodes readmit c\n\n\
+        Example: spillway nodes readmit c\n\
+        Example: spillway nodes trust-disk c --yes\n\n\
         A removed node never comes back with its disk: it joins anew, with an empty folder.")]
     Nodes(NodesArgs),
     /// Shows regions with their load, distance and orders; changes them.
@@ -106,8 +107,9 @@ pub(crate) enum ClusterCommand {
     Apply(ApplyArgs),
     /// Takes the tenants, keys, limits and names of a config file over into the cluster.
     #[command(after_help = "Example: spillway import /etc/spillway/spillway.toml --dry-run\n\n\
-        Run it again as often as you like: what the cluster has already is left alone. Replicas need \
-        no import, since their nodes register them.")]
+        Run it again as often as you like: a record that is as the file says is left alone, and one \
+        that was changed since is made so again. Replicas need no import, since their nodes register \
+        them.")]
     Import(ImportArgs),
     /// Gives a region no work from elsewhere, or a replica no new work.
     #[command(after_help = "Example: spillway drain eu-central-1\n\
@@ -193,6 +195,9 @@ pub(crate) struct SetKeyArgs {
     pub(crate) key: String,
     #[command(flatten)]
     pub(crate) flags: KeyFields,
+    /// Takes names that look like slips of known ones.
+    #[arg(long)]
+    pub(crate) create: bool,
     #[command(flatten)]
     pub(crate) change: ChangeArgs,
 }
@@ -222,6 +227,9 @@ pub(crate) struct CreateKeyArgs {
     /// What it is called; drawn if it is left out.
     #[arg(long, alias = "id")]
     pub(crate) name: Option<String>,
+    /// Makes the tenant too if it is new, and takes names that look like slips of known ones.
+    #[arg(long, conflicts_with = "offline")]
+    pub(crate) create: bool,
     /// Asks no node, and prints a `[[key]]` block for config files.
     #[arg(long, conflicts_with = "dry_run", requires = "tenant")]
     pub(crate) offline: bool,
@@ -295,6 +303,9 @@ pub(crate) enum JoinTokenCommand {
         /// Lets operators' orders come from nodes that join by it.
         #[arg(long)]
         operators: bool,
+        /// Takes a region whose name looks like a slip of a known one.
+        #[arg(long)]
+        create: bool,
         /// Shows what would change, and makes nothing.
         #[arg(long)]
         dry_run: bool,

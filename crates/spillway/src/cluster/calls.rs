@@ -9,9 +9,7 @@ use super::connect::Connect;
 use super::resource_args::{ChangeArgs, Fields, ResourceCommand, flags_of};
 use super::text::{self, Column};
 use crate::output;
-
-/// Number of times that a change of fields is tried while others change the record.
-const TRIES_MAX: usize = 4;
+use crate::screen::width;
 
 /// Carries out a command about records of one kind, which a list shows in these `columns`.
 ///
@@ -43,16 +41,17 @@ pub(super) async fn carry_out<F: Fields>(
             let answer = client.read(&path(name)).await?;
             show(client, &answer, &text::facts(&answer["item"]))
         }
-        Some(ResourceCommand::Put { name, record, change: how }) => {
+        Some(ResourceCommand::Put { name, record, replace, create, change: how }) => {
             let record = record.record()?;
-            change(client, Method::PUT, &path(name), Some(&record), how).await
+            let method = if *replace { Method::PUT } else { Method::PATCH };
+            change(client, method, &path(name), Some(&record), &how.creating(*create)).await
         }
-        Some(ResourceCommand::Set { name, flags, change: how }) => {
+        Some(ResourceCommand::Set { name, flags, create, change: how }) => {
             let fields = flags.fields();
             if fields.is_empty() {
                 bail!("say what to set: {}", flags_of::<F>());
             }
-            set(client, &path(name), fields, how).await
+            set(client, &path(name), fields, &how.creating(*create)).await
         }
         Some(ResourceCommand::Remove { name, change: how }) => {
             change(client, Method::DELETE, &path(name), None, how).await
@@ -60,8 +59,7 @@ pub(super) async fn carry_out<F: Fields>(
     }
 }
 
-/// Changes fields of the record at `path`. A change that another one overtakes is made anew on
-/// what that left, unless the caller names the version.
+/// Changes fields of the record at `path`.
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
@@ -71,33 +69,12 @@ pub(super) async fn set(
     fields: Map<String, Value>,
     how: &ChangeArgs,
 ) -> Result<()> {
-    let mut tries = 0;
-    loop {
-        tries += 1;
-        let known = client.optional(path).await?;
-        let item = known.map(|answer| answer["item"].clone()).unwrap_or_default();
-        let mut record = item["record"].as_object().cloned().unwrap_or_default();
-        record.extend(fields.clone());
-        let seen = item["version"].as_u64();
-        let how = ChangeArgs {
-            dry_run: how.dry_run,
-            if_version: how.if_version.or(seen),
-            // A default has no version, and exists.
-            if_absent: how.if_version.is_none() && item.is_null(),
-        };
-        let record = Value::Object(record);
-        let answer = client.try_change(Method::PUT, path, Some(&record), &how).await?;
-        match answer {
-            Ok(answer) => return show_change(client, &answer, how.dry_run),
-            Err(refusal) if refusal.code == "conflict" && tries < TRIES_MAX => {}
-            Err(refusal) => bail!("{}", refusal.text),
-        }
-    }
+    change(client, Method::PATCH, path, Some(&Value::Object(fields)), how).await
 }
 
 pub(super) async fn list(client: &AdminClient, resource: &str, columns: &[Column]) -> Result<()> {
     let answer = client.list(resource).await?;
-    show(client, &answer, &text::table(columns, &answer["items"]))
+    show(client, &answer, &text::records(columns, &answer["items"]).text(width()))
 }
 
 pub(super) async fn change(

@@ -181,7 +181,11 @@ impl AdminClient {
         if change.if_absent {
             headers.push(("if-none-match", "*".to_owned()));
         }
-        let path = if change.dry_run { &format!("{path}?dry_run=true") } else { path };
+        let query = [("dry_run", change.dry_run), ("create", change.create)];
+        let query =
+            query.iter().filter(|(_, is_set)| *is_set).map(|(name, _)| format!("{name}=true"));
+        let query = query.collect::<Vec<_>>().join("&");
+        let path = if query.is_empty() { path } else { &format!("{path}?{query}") };
         let body = body.map(|body| body.to_string().into()).unwrap_or_default();
         let ask = AdminAsk { method, path, body, headers };
         let (mut repeats, mut elections) = (0, 0);

@@ -34,6 +34,9 @@ pub(super) const MODELS: &[Column] = &[
     ("model", "/key"),
     ("alias of", "/record/alias_of"),
     ("fallbacks", "/record/fallbacks"),
+    ("prompt/M", "/record/prompt_per_million"),
+    ("cached/M", "/record/cached_per_million"),
+    ("completion/M", "/record/completion_per_million"),
     ("version", "/version"),
 ];
 pub(super) const ROUTES: &[Column] = &[
@@ -46,8 +49,13 @@ pub(super) const ROUTES: &[Column] = &[
     ("countries", "/record/countries"),
     ("version", "/version"),
 ];
-pub(super) const SPLITS: &[Column] =
-    &[("split", "/key"), ("arms", "/record/arms"), ("version", "/version")];
+pub(super) const SPLITS: &[Column] = &[
+    ("split", "/key"),
+    ("arms", "/record/arms"),
+    ("by", "/record/by"),
+    ("cookie", "/record/sticky_cookie"),
+    ("version", "/version"),
+];
 pub(super) const LIMITS: &[Column] = &[
     ("limit", "/key"),
     ("requests/s", "/record/requests_per_s"),
@@ -61,6 +69,9 @@ pub(super) const TENANTS: &[Column] = &[
     ("tenant", "/key"),
     ("title", "/record/title"),
     ("suspended", "/record/is_suspended"),
+    ("isolated", "/record/isolate_prompts"),
+    ("per day", "/record/budget_per_day"),
+    ("per month", "/record/budget_per_month"),
     ("regions", "/record/regions"),
     ("countries", "/record/countries"),
     ("version", "/version"),

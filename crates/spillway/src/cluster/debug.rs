@@ -97,7 +97,7 @@ pub(super) async fn run(args: &DebugArgs) -> Result<()> {
 
 fn config(path: &Path) -> Result<Vec<u8>> {
     let text = fs::read_to_string(path)?;
-    Ok(spillway_config::masked(&text).into_bytes())
+    Ok(spillway_config::shareable(&text).into_bytes())
 }
 
 /// Returns the end of a file.

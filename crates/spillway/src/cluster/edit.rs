@@ -24,6 +24,9 @@ pub(crate) struct EditArgs {
     kind: RecordKind,
     /// Its name.
     name: String,
+    /// Makes it if there is none of that name.
+    #[arg(long)]
+    create: bool,
     /// Shows what would change, and changes nothing.
     #[arg(long)]
     dry_run: bool,
@@ -37,8 +40,11 @@ pub(crate) struct EditArgs {
 pub(super) async fn run(args: &EditArgs) -> Result<()> {
     let client = AdminClient::new(&args.connect)?;
     let path = format!("/v1/{}/{}", args.kind.name(), escaped(&args.name));
-    let known = client.optional(&path).await?;
-    let item = known.map(|answer| answer["item"].clone()).unwrap_or_default();
+    let item = match args.create {
+        true => client.optional(&path).await?.map(|answer| answer["item"].clone()),
+        false => Some(client.read(&path).await?["item"].clone()),
+    };
+    let item = item.unwrap_or_default();
     let before = if item.is_null() { json!({}) } else { item["record"].clone() };
     let text = format!("{}\n", serde_json::to_string_pretty(&before)?);
     let folder = tempfile::tempdir()?;
@@ -66,7 +72,7 @@ async fn write(
     }
     // What somebody else changed meanwhile is not overwritten.
     let if_version = item["version"].as_u64();
-    let how = ChangeArgs { dry_run, if_version, if_absent: item.is_null() };
+    let how = ChangeArgs { dry_run, if_version, if_absent: item.is_null(), create: false };
     let answer = client.change(Method::PUT, path, Some(&after), &how).await?;
     show_change(client, &answer, dry_run)
 }

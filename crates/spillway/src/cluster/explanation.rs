@@ -81,6 +81,12 @@ fn facts(answer: &Value) -> Vec<String> {
     if let Some(places) = answer["may_be_served"].as_str().filter(|places| *places != "anywhere") {
         lines.push(format!("may be served {places}"));
     }
+    if let Some(overflow) = answer["overflow"].as_str() {
+        lines.push(match answer["decision"].as_str() {
+            Some("wait") => format!("after some time the overflow replica {overflow} is asked"),
+            _ => format!("the overflow replica {overflow} is asked first"),
+        });
+    }
     if let Some(rests_ms) = answer["rests_ms"].as_u64() {
         let s = rests_ms as f64 / 1e3;
         lines.push(format!("all replicas asked to be left alone: the first for another {s:.1} s"));

@@ -44,6 +44,15 @@ pub(crate) struct TenantFields {
     /// Countries whose regions may serve it, as DE,FR; `none` for all.
     #[arg(long, value_parser = list)]
     countries: Option<Value>,
+    /// Whether its prompts never share a cache with equal prompts of other tenants.
+    #[arg(long, value_parser = truth, value_name = "true|false")]
+    isolate_prompts: Option<Value>,
+    /// Money that its requests may cost in a day of UTC, or `none`.
+    #[arg(long, value_parser = money, value_name = "AMOUNT")]
+    budget_per_day: Option<Value>,
+    /// Money that its requests may cost in a month of UTC, or `none`.
+    #[arg(long, value_parser = money, value_name = "AMOUNT")]
+    budget_per_month: Option<Value>,
 }
 
 /// Flags of a region.
@@ -69,6 +78,15 @@ pub(crate) struct ModelFields {
     /// Models to try instead, in this order, with commas; or `none`.
     #[arg(long, value_name = "MODELS", value_parser = list)]
     fallbacks: Option<Value>,
+    /// Price of a million prompt tokens, or `none`.
+    #[arg(long, value_name = "AMOUNT", value_parser = money)]
+    prompt_per_million: Option<Value>,
+    /// Price of a million prompt tokens that were cached, or `none` for that of prompt tokens.
+    #[arg(long, value_name = "AMOUNT", value_parser = money)]
+    cached_per_million: Option<Value>,
+    /// Price of a million generated tokens, or `none`.
+    #[arg(long, value_name = "AMOUNT", value_parser = money)]
+    completion_per_million: Option<Value>,
 }
 
 /// Flags of a route.
@@ -92,6 +110,10 @@ pub(crate) struct RouteFields {
     /// Countries whose regions may serve it, as DE,FR; `none` for all.
     #[arg(long, value_parser = list)]
     countries: Option<Value>,
+    /// Another setting of a `[[route]]`, as slo_ms=800 or session={"header":"x-chat"}; with `none`
+    /// as its value, that of the config file. Several times for several.
+    #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = setting)]
+    settings: Vec<(String, Value)>,
 }
 
 /// Flags of a split.
@@ -101,6 +123,16 @@ pub(crate) struct SplitFields {
     /// make 100, and replace those there are.
     #[arg(long = "arm", value_name = "NAME=MODEL:PERCENT", value_parser = arm)]
     arms: Vec<Value>,
+    /// Basis for choosing a request's arm: random, user, header:NAME or cookie:NAME; `none` for
+    /// that of the config file.
+    #[arg(long, value_parser = text_or_null)]
+    by: Option<Value>,
+    /// Cookie by which a client keeps the arm that was drawn for it, or `none`.
+    #[arg(long, value_name = "NAME", value_parser = text_or_null)]
+    sticky_cookie: Option<Value>,
+    /// Seconds for which clients keep that cookie; `none` for 30 days.
+    #[arg(long, value_name = "SECONDS", value_parser = count)]
+    sticky_max_age_s: Option<Value>,
 }
 
 /// Flags of a key of the cluster.
@@ -185,6 +217,9 @@ impl Fields for TenantFields {
             ("is_suspended", &self.suspended),
             ("regions", &self.regions),
             ("countries", &self.countries),
+            ("isolate_prompts", &self.isolate_prompts),
+            ("budget_per_day", &self.budget_per_day),
+            ("budget_per_month", &self.budget_per_month),
         ])
     }
 }
@@ -201,27 +236,40 @@ impl Fields for RegionFields {
 
 impl Fields for ModelFields {
     fn fields(&self) -> Map<String, Value> {
-        named([("alias_of", &self.alias_of), ("fallbacks", &self.fallbacks)])
+        named([
+            ("alias_of", &self.alias_of),
+            ("fallbacks", &self.fallbacks),
+            ("prompt_per_million", &self.prompt_per_million),
+            ("cached_per_million", &self.cached_per_million),
+            ("completion_per_million", &self.completion_per_million),
+        ])
     }
 }
 
 impl Fields for RouteFields {
     fn fields(&self) -> Map<String, Value> {
-        named([
+        let mut fields = named([
             ("path_prefix", &self.path_prefix),
             ("models", &self.models),
             ("pool", &self.pool),
             ("policy", &self.policy),
             ("regions", &self.regions),
             ("countries", &self.countries),
-        ])
+        ]);
+        fields.extend(self.settings.iter().cloned());
+        fields
     }
 }
 
 impl Fields for SplitFields {
     fn fields(&self) -> Map<String, Value> {
         let arms = Some(Value::from(self.arms.clone())).filter(|_| !self.arms.is_empty());
-        named([("arms", &arms)])
+        named([
+            ("arms", &arms),
+            ("by", &self.by),
+            ("sticky_cookie", &self.sticky_cookie),
+            ("sticky_max_age_s", &self.sticky_max_age_s),
+        ])
     }
 }
 
@@ -262,6 +310,27 @@ fn count(text: &str) -> Result<Value, String> {
 fn percent(text: &str) -> Result<Value, String> {
     let share: Percent = text.parse().map_err(|error| format!("{error}"))?;
     Ok(json!(share))
+}
+
+fn money(text: &str) -> Result<Value, String> {
+    match text {
+        NONE => Ok(Value::Null),
+        // Kept as it is written: the node judges amounts.
+        text => serde_json::from_str(text)
+            .ok()
+            .filter(Value::is_number)
+            .ok_or_else(|| format!("{text:?} is no amount: give a number, or `{NONE}`")),
+    }
+}
+
+fn setting(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let value = match value {
+        NONE => Value::Null,
+        // A bare word needs no quotes.
+        value => serde_json::from_str(value).unwrap_or_else(|_| value.into()),
+    };
+    Ok((name.to_owned(), value))
 }
 
 fn truth(text: &str) -> Result<Value, String> {
@@ -325,6 +394,19 @@ mod tests {
         assert_eq!(list("none").unwrap(), json!([]));
         assert_eq!(text("none").unwrap(), "");
         assert_eq!(text_or_null("none").unwrap(), Value::Null);
+    }
+
+    #[test]
+    fn a_setting_is_a_name_and_a_value_in_json_or_a_word() {
+        assert_eq!(setting("slo_ms=800").unwrap(), ("slo_ms".to_owned(), json!(800)));
+        assert_eq!(setting("hash_by=header:x-user").unwrap().1, "header:x-user");
+        let session = setting("session={\"header\":\"x\"}").unwrap().1;
+        assert_eq!(session, json!({ "header": "x" }));
+        assert_eq!(setting("slo_ms=none").unwrap().1, Value::Null);
+        assert!(setting("slo_ms").is_err());
+        assert_eq!(money("2.5").unwrap(), json!(2.5));
+        assert_eq!(money("none").unwrap(), Value::Null);
+        assert!(money("many").is_err());
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Map, Value, json};
-use spillway_config::{Config, default_policy};
+use spillway_cluster_state::Model;
+use spillway_config::{Config, default_policy, said_routes};
 use spillway_quota::{LimitKind, LimitTerms, RequestWindow};
 use spillway_types::{Allowed, Percent, Residency};
 
@@ -47,7 +48,7 @@ fn records(config: &Config) -> (Records, Vec<String>) {
     let mut records = Records::default();
     let mut stays = Vec::new();
     tenants_and_keys(config, &mut records, &mut stays);
-    names(config, &mut records, &mut stays);
+    names(config, &mut records);
     routes(config, &mut records);
     for limit in &config.limits {
         records.add(RecordKind::Limits, limit.scope.label(), limit_record(limit));
@@ -64,18 +65,19 @@ fn tenants_and_keys(config: &Config, records: &mut Records, stays: &mut Vec<Stri
     let named = access.keys.values().filter_map(|key| key.tenant.clone());
     // A key needs its tenant, which a config file does not have to name.
     for name in named {
-        records.add(RecordKind::Tenants, name.to_string(), json!({}));
+        records.add_missing(RecordKind::Tenants, name.to_string());
     }
     for (name, terms) in &access.tenants {
         let mut record = residency(&terms.residency);
         record.insert("is_suspended".into(), terms.is_suspended.into());
+        record.insert("isolate_prompts".into(), terms.is_isolated.into());
+        let budget = access.budgets.get(name).copied().unwrap_or_default();
+        // The amounts of a file are whole millionths.
+        let [day, month] = [budget.per_day, budget.per_month]
+            .map(|money| money.and_then(|it| it.millionths()).map_or(Value::Null, millionths));
+        record.insert("budget_per_day".into(), day);
+        record.insert("budget_per_month".into(), month);
         records.add(RecordKind::Tenants, name.to_string(), record.into());
-        if terms.is_isolated {
-            stays.push(format!("tenant {name}: isolate_prompts stays in the config file"));
-        }
-        if access.budgets.contains_key(name) {
-            stays.push(format!("tenant {name}: its budget stays in the config file"));
-        }
     }
     for (id, key) in &access.keys {
         if key.is_revoked {
@@ -91,7 +93,7 @@ fn tenants_and_keys(config: &Config, records: &mut Records, stays: &mut Vec<Stri
     }
 }
 
-fn names(config: &Config, records: &mut Records, stays: &mut Vec<String>) {
+fn names(config: &Config, records: &mut Records) {
     let spec = &config.world.names;
     let mut models: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     for (name, stands_for) in &spec.aliases {
@@ -101,6 +103,14 @@ fn names(config: &Config, records: &mut Records, stays: &mut Vec<String>) {
     for (name, fallbacks) in &spec.fallbacks {
         let names: Vec<&str> = fallbacks.iter().map(|model| model.as_str()).collect();
         models.entry(name.to_string()).or_default().insert("fallbacks".into(), names.into());
+    }
+    let all = config.prices.default.map(|price| (Model::EVERY.to_owned(), price));
+    let priced = config.prices.models.iter().map(|(name, price)| (name.to_string(), *price));
+    for (name, price) in all.into_iter().chain(priced) {
+        let model = models.entry(name).or_default();
+        model.insert("prompt_per_million".into(), millionths(price.prompt));
+        model.insert("cached_per_million".into(), millionths(price.cached));
+        model.insert("completion_per_million".into(), millionths(price.completion));
     }
     for (name, record) in models {
         records.add(RecordKind::Models, name, record.into());
@@ -115,33 +125,42 @@ fn names(config: &Config, records: &mut Records, stays: &mut Vec<String>) {
             })
         });
         let arms: Vec<Value> = arms.collect();
-        records.add(RecordKind::Splits, split.name.to_string(), json!({ "arms": arms }));
-        if split.sticky.is_some() {
-            stays.push(format!("split {}: its cookie stays in the config file", split.name));
-        }
+        let sticky = split.sticky.as_ref();
+        let record = json!({
+            "arms": arms,
+            "by": split.by.to_string(),
+            "sticky_cookie": sticky.map(|sticky| sticky.name.as_str()),
+            "sticky_max_age_s": sticky.map(|sticky| sticky.max_age.as_secs()),
+        });
+        records.add(RecordKind::Splits, split.name.to_string(), record);
     }
 }
 
 fn routes(config: &Config, records: &mut Records) {
+    let said = said_routes(&config.text);
     for route in &config.world.routes {
         let policy = (route.policy != default_policy(route.path_prefix.is_none()))
             .then(|| route.policy.name());
-        let has_rule = route.path_prefix.is_some()
-            || !route.models.is_empty()
-            || route.pool.is_some()
-            || policy.is_some()
-            || !route.residency.is_anywhere();
-        // The route that each config has for everything else says nothing.
-        if !has_rule {
-            continue;
-        }
+        // The route that each config has for everything else is in no file, and says nothing.
+        let Some(fields) = said.get(route.name.as_str()) else { continue };
         let models: Vec<&str> = route.models.iter().map(|model| model.as_str()).collect();
         let mut record = residency(&route.residency);
         record.insert("path_prefix".into(), json!(route.path_prefix));
         record.insert("models".into(), models.into());
         record.insert("pool".into(), route.pool.clone().unwrap_or_default().into());
         record.insert("policy".into(), policy.unwrap_or_default().into());
+        let others = fields.iter().filter(|(name, _)| !record.contains_key(name.as_str()));
+        let others: Vec<_> = others.map(|(name, value)| (name.clone(), value.clone())).collect();
+        record.extend(others);
         records.add(RecordKind::Routes, route.name.to_string(), record.into());
+    }
+}
+
+/// Returns an amount of money as config files have it.
+fn millionths(millionths: u64) -> Value {
+    match millionths % 1_000_000 {
+        0 => json!(millionths / 1_000_000),
+        _ => json!(millionths as f64 / 1_000_000.0),
     }
 }
 
@@ -214,7 +233,9 @@ big = ["small"]
 
 [[split]]
 model = "canary"
+by = "header:X-User"
 sticky_cookie = "arm"
+sticky_max_age_s = 60
 arms = [
   { name = "old", model = "big", weight = 2 },
   { name = "new", model = "small", weight = 1 },
@@ -225,6 +246,17 @@ name = "chat"
 models = ["big"]
 policy = "power_of_two"
 countries = ["DE"]
+slo_ms = 800
+session = { header = "x-chat" }
+
+[[price]]
+model = "big"
+prompt_per_million = 2.5
+completion_per_million = 10
+
+[[price]]
+prompt_per_million = 0.1
+completion_per_million = 0.2
 
 [[key]]
 id = "k1"
@@ -237,6 +269,7 @@ models = ["big"]
 name = "corp"
 suspended = true
 isolate_prompts = true
+budget_per_month = 99.5
 
 [[limit]]
 name = "tenant:acme"
@@ -250,27 +283,43 @@ requests_per_min = 60
         let record =
             |kind, name: &str| records.get(kind, name).map(|it| it.record.clone()).unwrap();
         assert_eq!(record(RecordKind::Models, "gpt"), json!({ "alias_of": "big" }));
-        assert_eq!(record(RecordKind::Models, "big"), json!({ "fallbacks": ["small"] }));
+        let big = record(RecordKind::Models, "big");
+        assert_eq!(
+            (&big["fallbacks"], &big["prompt_per_million"]),
+            (&json!(["small"]), &json!(2.5))
+        );
+        assert_eq!(record(RecordKind::Models, "*")["completion_per_million"], json!(0.2));
         assert_eq!(record(RecordKind::Tenants, "acme"), json!({}));
-        assert_eq!(record(RecordKind::Tenants, "corp")["is_suspended"], true);
+        let corp = record(RecordKind::Tenants, "corp");
+        assert_eq!((&corp["is_suspended"], &corp["isolate_prompts"]), (&json!(true), &json!(true)));
+        assert_eq!(
+            (&corp["budget_per_day"], &corp["budget_per_month"]),
+            (&Value::Null, &json!(99.5))
+        );
         let split = record(RecordKind::Splits, "canary");
         assert_eq!(split["arms"][0]["weight_percent"], json!(66.7));
         assert_eq!(split["arms"][1]["weight_percent"], json!(33.3));
+        assert_eq!(
+            (&split["by"], &split["sticky_cookie"], &split["sticky_max_age_s"]),
+            (&json!("header:x-user"), &json!("arm"), &json!(60))
+        );
         let route = record(RecordKind::Routes, "chat");
         assert_eq!(
             (&route["policy"], &route["countries"]),
             (&json!("power_of_two"), &json!(["DE"]))
+        );
+        assert_eq!(
+            (&route["slo_ms"], &route["session"]["header"]),
+            (&json!(800), &json!("x-chat"))
         );
         let limit = record(RecordKind::Limits, "tenant:acme");
         assert_eq!(limit["requests_per_min"], 60);
         let key = records.get(RecordKind::Keys, "k1").unwrap();
         assert_eq!(key.record["models"], json!(["big"]));
         assert_eq!(key.secret.as_ref().unwrap()["salt"], "0a".repeat(16));
-        assert_eq!(records.count(), 8, "the route for everything else says nothing");
+        assert_eq!(records.count(), 9, "the route for everything else says nothing");
         let stays = stays.join("\n");
-        for what in ["corp: isolate_prompts", "canary: its cookie", "1 replicas"] {
-            assert!(stays.contains(what), "{stays}");
-        }
+        assert!(stays.contains("1 replicas"), "{stays}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Commands about members: nodes, their rights, and revoked certificates.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -8,7 +8,7 @@ use http::Method;
 use serde_json::{Value, json};
 use spillway_link::certs::serial_of_pem;
 
-use super::calls::{change, list, records};
+use super::calls::{change, list, records, show};
 use super::client::{AdminClient, escaped};
 use super::columns::{NODES, REMOVED_NODES, REVOKED_CERTIFICATES};
 use super::connect::Connect;
@@ -37,27 +37,27 @@ pub(crate) enum NodesCommand {
         #[command(flatten)]
         change: ChangeArgs,
     },
+    /// Has a node vote with a disk from the past, before a leader has brought it up to date.
+    #[command(
+        after_help = "Example: spillway nodes trust-disk n2 --yes --admin http://127.0.0.1:9902\n\n\
+        Only for a cluster that can elect no leader because the voters that are away are gone for \
+        good: what this disk and the others that are left lack is lost. Only the node itself takes \
+        the order, so give its address."
+    )]
+    TrustDisk {
+        /// Its name.
+        name: String,
+        /// The voters that are away are gone for good.
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// Commands about certificates that no node is to accept.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCertsCommand {
     /// Has all nodes refuse a certificate, and ends its connections at once.
-    #[command(
-        after_help = "Example: spillway certs revoke certs/edge-1.edge.pem --reason stolen\n\
-        Example: spillway certs revoke 5C:1D:0A:9B"
-    )]
-    Revoke {
-        #[command(flatten)]
-        connect: Connect,
-        /// Its serial number in hexadecimal digits, or its PEM file.
-        certificate: String,
-        /// Why, for people.
-        #[arg(long, default_value = "")]
-        reason: String,
-        #[command(flatten)]
-        change: ChangeArgs,
-    },
+    Revoke(RevokeArgs),
     /// Lists the revoked certificates.
     #[command(after_help = "Example: spillway certs revoked")]
     Revoked(StatusArgs),
@@ -73,13 +73,40 @@ pub(crate) enum ClusterCertsCommand {
     },
 }
 
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway certs revoke certs/edge-1.edge.pem --reason stolen\n\
+    Example: spillway certs revoke 5C:1D:0A:9B\n\
+    Example: spillway certs revoke certs/edge-1.edge.pem --local --dir certs\n\n\
+    Without --local a majority of the voters has to agree. With it the CA's key signs, and every\n\
+    node takes that from the first one that has the file.")]
+pub(crate) struct RevokeArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Its serial number in hexadecimal digits, or its PEM file.
+    pub(crate) certificate: String,
+    /// Why, for people.
+    #[arg(long, default_value = "", conflicts_with = "local")]
+    pub(crate) reason: String,
+    /// Has the CA's key sign the revocation, into a file, and asks no node.
+    #[arg(long, conflicts_with = "if_version")]
+    pub(crate) local: bool,
+    /// Where ca.pem and ca-key.pem are, for --local.
+    #[arg(long, default_value = "certs")]
+    pub(crate) dir: PathBuf,
+    /// The file of --local, if not revoked.pem there. Lists in it stay.
+    #[arg(long, requires = "local")]
+    pub(crate) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) change: ChangeArgs,
+}
+
 pub(super) async fn nodes(args: &NodesArgs) -> Result<()> {
     let client = AdminClient::new(&args.connect)?;
     match &args.command {
         None => {
             records("nodes", NODES, (&args.connect, None::<&ResourceCommand<NodeFields>>)).await
         }
-        Some(NodesCommand::Record(ResourceCommand::Set { name, flags, change: how }))
+        Some(NodesCommand::Record(ResourceCommand::Set { name, flags, change: how, .. }))
             if flags.operators.is_some() =>
         {
             if !flags.fields().is_empty() {
@@ -92,6 +119,7 @@ pub(super) async fn nodes(args: &NodesArgs) -> Result<()> {
         Some(NodesCommand::Record(command)) => {
             records("nodes", NODES, (&args.connect, Some(command))).await
         }
+        Some(NodesCommand::TrustDisk { name, yes }) => trust_disk(&client, name, *yes).await,
         Some(NodesCommand::Removed) => list(&client, "removed-nodes", REMOVED_NODES).await,
         Some(NodesCommand::Readmit { name, change: how }) => {
             let path = format!("/v1/removed-nodes/{}", escaped(name));
@@ -100,11 +128,24 @@ pub(super) async fn nodes(args: &NodesArgs) -> Result<()> {
     }
 }
 
+async fn trust_disk(client: &AdminClient, name: &str, is_meant: bool) -> Result<()> {
+    if !is_meant {
+        bail!(
+            "{name} would vote without what its disk lacks, which is lost if no other voter has it; \
+             start the voters that are away, or say --yes if they are gone for good"
+        );
+    }
+    let path = format!("/v1/nodes/{}/trust-disk", escaped(name));
+    let answer = client.change(Method::POST, &path, None, &ChangeArgs::default()).await?;
+    show(client, &answer, &format!("{name} votes with its disk as it is"))
+}
+
 pub(super) async fn certs(command: &ClusterCertsCommand) -> Result<()> {
     match command {
-        ClusterCertsCommand::Revoke { connect, certificate, reason, change: how } => {
-            let (path, body) = (path_of(certificate)?, json!({ "reason": reason }));
-            put_or_remove(connect, Method::PUT, &path, Some(&body), how).await
+        ClusterCertsCommand::Revoke(args) => {
+            let body = json!({ "reason": args.reason });
+            let path = path_of(&args.certificate)?;
+            put_or_remove(&args.connect, Method::PUT, &path, Some(&body), &args.change).await
         }
         ClusterCertsCommand::Revoked(args) => {
             let client = AdminClient::new(&args.connect)?;
@@ -131,7 +172,7 @@ fn path_of(certificate: &str) -> Result<String> {
 }
 
 /// Returns a serial number, read from the certificate if the text names a file.
-fn serial(certificate: &str) -> Result<String> {
+pub(crate) fn serial(certificate: &str) -> Result<String> {
     let path = Path::new(certificate);
     if !path.exists() {
         let is_serial = certificate.bytes().all(|it| it.is_ascii_hexdigit() || it == b':');

@@ -13,13 +13,13 @@ use super::args::{
 };
 use super::calls::{carry_out, change, list, records, set, show};
 use super::client::{AdminClient, escaped};
-use super::columns::{JOIN_TOKENS, KEYS, MODELS, REPLICAS, ROUTES, SPLITS, TENANTS};
+use super::columns::{JOIN_TOKENS, KEYS, MODELS, REPLICAS, ROUTES, TENANTS};
 use super::connect::Connect;
 use super::field_args::RegionFields;
 use super::resource_args::{ChangeArgs, Fields, ResourceArgs, ResourceCommand};
 use super::{
-    apply, audit, backup, debug, edit, import, leader, limits, members, regions, settings, status,
-    text, top, usage, watch,
+    apply, audit, backup, debug, edit, import, leader, limits, members, regions, settings, splits,
+    status, text, top, usage, watch,
 };
 use crate::output;
 
@@ -35,7 +35,7 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
         ClusterCommand::Regions(args) => regions(of(args)).await,
         ClusterCommand::Models(args) => records("models", MODELS, of(args)).await,
         ClusterCommand::Routes(args) => records("routes", ROUTES, of(args)).await,
-        ClusterCommand::Splits(args) => records("splits", SPLITS, of(args)).await,
+        ClusterCommand::Splits(args) => splits::run(args).await,
         ClusterCommand::Limits(args) => limits::run(args).await,
         ClusterCommand::Usage(args) => usage::run(args).await,
         ClusterCommand::Tenants(args) => records("tenants", TENANTS, of(args)).await,
@@ -85,7 +85,9 @@ pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
         }
         ClusterKeysCommand::Create(args) => {
             let client = AdminClient::new(&args.connect)?;
-            create(&client, "/v1/keys", &new_key(args), args.dry_run).await
+            let how =
+                ChangeArgs { dry_run: args.dry_run, create: args.create, ..ChangeArgs::default() };
+            create(&client, "/v1/keys", &new_key(args), &how).await
         }
         ClusterKeysCommand::Set(args) => {
             let fields = args.flags.fields();
@@ -93,7 +95,8 @@ pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
                 bail!("say what to set: --help lists the fields");
             }
             let path = format!("/v1/keys/{}", escaped(&args.key));
-            set(&AdminClient::new(&args.connect)?, &path, fields, &args.change).await
+            let how = args.change.creating(args.create);
+            set(&AdminClient::new(&args.connect)?, &path, fields, &how).await
         }
         ClusterKeysCommand::Revoke(args) => change_key(args, Method::POST, "/revoke").await,
         ClusterKeysCommand::Remove(args) => change_key(args, Method::DELETE, "").await,
@@ -121,12 +124,20 @@ async fn join_token(args: &JoinTokenArgs) -> Result<()> {
     let client = AdminClient::new(&args.connect)?;
     match &args.command {
         None | Some(JoinTokenCommand::List) => list(&client, "join-tokens", JOIN_TOKENS).await,
-        Some(JoinTokenCommand::Create { region, hours, uses, operators, dry_run }) => {
+        Some(JoinTokenCommand::Create {
+            region,
+            hours,
+            uses,
+            operators,
+            create: is_new,
+            dry_run,
+        }) => {
             let valid_s = hours.saturating_mul(3_600);
             let body = json!({
                 "region": region, "valid_s": valid_s, "uses": uses, "operators": operators,
             });
-            create(&client, "/v1/join-tokens", &body, *dry_run).await
+            let how = ChangeArgs { dry_run: *dry_run, create: *is_new, ..ChangeArgs::default() };
+            create(&client, "/v1/join-tokens", &body, &how).await
         }
         Some(JoinTokenCommand::Remove { token, change: how }) => {
             let path = format!("/v1/join-tokens/{}", escaped(token));
@@ -137,10 +148,9 @@ async fn join_token(args: &JoinTokenArgs) -> Result<()> {
 
 /// Creates a record with a secret. The secret alone goes to standard output, for scripts; the name
 /// of the record goes to standard error, for people.
-async fn create(client: &AdminClient, path: &str, body: &Value, dry_run: bool) -> Result<()> {
-    let how = ChangeArgs { dry_run, ..ChangeArgs::default() };
-    let answer = client.change(Method::POST, path, Some(body), &how).await?;
-    if dry_run {
+async fn create(client: &AdminClient, path: &str, body: &Value, how: &ChangeArgs) -> Result<()> {
+    let answer = client.change(Method::POST, path, Some(body), how).await?;
+    if how.dry_run {
         return show(client, &answer, &text::diff(&answer));
     }
     let secret = answer["secret"].as_str().unwrap_or_default();

@@ -19,6 +19,9 @@ pub(crate) struct ChangeArgs {
     /// Writes it only if it does not exist. Set by commands themselves.
     #[arg(skip)]
     pub(crate) if_absent: bool,
+    /// Makes it though its name may be a slip. Set by commands themselves.
+    #[arg(skip)]
+    pub(crate) create: bool,
 }
 
 #[derive(Debug, Args)]
@@ -45,21 +48,30 @@ pub(crate) enum ResourceCommand<F: Args> {
         /// Its name.
         name: String,
     },
-    /// Sets the named fields of one, and leaves the others as they are. Makes it if it is new.
+    /// Sets the named fields of one, and leaves the others as they are.
     Set {
         /// Its name.
         name: String,
         #[command(flatten)]
         flags: F,
+        /// Makes it even if its name looks like a slip of a known one.
+        #[arg(long)]
+        create: bool,
         #[command(flatten)]
         change: ChangeArgs,
     },
-    /// Writes one as a whole: what is left out gets its default.
+    /// Writes a record: fields that it does not name stay as they are.
     Put {
         /// Its name.
         name: String,
         #[command(flatten)]
         record: PutArgs<F>,
+        /// Writes it as a whole: fields that it does not name get their defaults.
+        #[arg(long)]
+        replace: bool,
+        /// Makes it even if its name looks like a slip of a known one.
+        #[arg(long)]
+        create: bool,
         #[command(flatten)]
         change: ChangeArgs,
     },
@@ -72,13 +84,20 @@ pub(crate) enum ResourceCommand<F: Args> {
     },
 }
 
-/// A record to write as a whole, in JSON or in flags.
+/// A record to write, in JSON or in flags.
 #[derive(Debug, Args)]
 pub(crate) struct PutArgs<F: Args> {
     /// A file with JSON, - for standard input, or JSON; not with the flags below.
     record: Option<String>,
     #[command(flatten)]
     flags: F,
+}
+
+impl ChangeArgs {
+    /// Returns these with the permission to make a record whose name looks like a slip.
+    pub(crate) fn creating(&self, create: bool) -> Self {
+        Self { create, ..self.clone() }
+    }
 }
 
 /// Flags for the fields of a record.

@@ -47,6 +47,8 @@ fn facts(answer: &Value) -> Vec<String> {
     let listeners = node["listeners"].as_array().into_iter().flatten();
     lines.extend(listeners.map(|listener| line("listens", listens(listener))));
     lines.push(line("replicas", replicas(&node["replicas"])));
+    let discoveries = node["discoveries"].as_array().into_iter().flatten();
+    lines.extend(discoveries.map(|it| line("discovery", discovery(it))));
     lines.extend(node["data"].as_object().map(|_| line("data", room(&node["data"]))));
     if let Some(log) = answer["log"].as_object() {
         let number =
@@ -90,6 +92,18 @@ fn replicas(replicas: &Value) -> String {
     let lacking: String =
         lacking.map(|it| format!(", {} {}", text(&it["name"]), text(&it["state"]))).collect();
     format!("{up} of {known} up{drained}{lacking}")
+}
+
+/// Returns the state of a discovery, with the age of its last answer and its last failure.
+fn discovery(it: &Value) -> String {
+    let answered = match it["answered_ms"].as_u64() {
+        Some(age_ms) => format!(", answered {} ago", duration(age_ms / 1_000)),
+        None => ", never answered".to_owned(),
+    };
+    let failure = it["failure"].as_str().map(|failure| format!(": {failure}")).unwrap_or_default();
+    let (name, state, source) = (text(&it["name"]), text(&it["state"]), text(&it["source"]));
+    let replicas = it["replicas"].as_u64().unwrap_or(0);
+    format!("{name} ({source}): {state}, {replicas} replicas{answered}{failure}")
 }
 
 fn nodes(answer: &Value, width: usize) -> String {

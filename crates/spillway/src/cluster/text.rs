@@ -4,18 +4,26 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
+use crate::screen::Table;
+
 /// Column: its heading, and the JSON pointer of its value in an item.
 pub(super) type Column = (&'static str, &'static str);
 
 /// Formats one line per item, with aligned columns.
 pub(super) fn table(columns: &[Column], items: &Value) -> String {
-    let headings = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    records(columns, items).text(usize::MAX)
+}
+
+/// Makes a table of records, one line per item. In a narrow terminal it is shown without versions and
+/// titles first.
+pub(super) fn records(columns: &[Column], items: &Value) -> Table {
+    let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
     let cells = |item: &Value| {
         let cell = |(_, pointer): &Column| item.pointer(pointer).map_or_else(absent, value);
         columns.iter().map(cell).collect()
     };
     let items = items.as_array().into_iter().flatten();
-    aligned(&std::iter::once(headings).chain(items.map(cells)).collect::<Vec<Vec<String>>>())
+    Table::new(&headings, items.map(cells)).dropping(&["version", "title"])
 }
 
 /// Formats one line per row, with aligned columns. All rows have as many cells as the first.

@@ -1,7 +1,7 @@
 //! Plain words for the names that decisions have in logs, metrics and answers of the admin API.
 
 /// What a reason or an obstacle means, in words that go on from a name and a colon.
-const REASONS: [(&str, &str); 46] = [
+const REASONS: [(&str, &str); 48] = [
     ("only", "no other replica serves it"),
     ("drawn", "drawn by chance, as its policy does"),
     ("turn", "it is that replica's turn"),
@@ -9,10 +9,12 @@ const REASONS: [(&str, &str); 46] = [
     ("lightest", "it carries least for its weight"),
     ("soonest", "it is expected to answer first"),
     ("cached", "it has more of the prompt in its cache"),
+    ("adapter", "it has the adapter in memory"),
     ("preferred", "the request's key leads there"),
     ("session", "earlier requests of the session went there"),
     ("warming_up", "it warms up and gets its small share"),
     ("substitute", "the replicas looked at first were busy"),
+    ("overflow", "no other replica can serve it in time"),
     ("room", "there is room here"),
     ("no_replica", "no replica here serves the model"),
     ("better", "waiting here costs more"),

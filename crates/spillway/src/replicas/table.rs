@@ -41,7 +41,7 @@ pub(crate) fn table(members: &Value, width: usize) -> String {
     let members = members.as_array().map(Vec::as_slice).unwrap_or_default();
     let rows = members.iter().map(|member| COLUMNS.iter().map(|(_, cell)| cell(member)).collect());
     let table = Table::new(&headings, rows.collect::<Vec<_>>()).dropping(&DROPPED).text(width);
-    let wrong = members.iter().filter_map(wrong_models);
+    let wrong = members.iter().filter_map(|it| wrong_models(it).or_else(|| hidden_models(it)));
     let open = members.iter().flat_map(open_breakers);
     let slow = members.iter().filter_map(|member| slow(member, members));
     std::iter::once(table).chain(slow).chain(open).chain(wrong).collect::<Vec<_>>().join("\n")
@@ -85,6 +85,12 @@ fn wrong_models(member: &Value) -> Option<String> {
     (!denied.is_empty()).then(|| format!("{name} serves {told}, not {}", denied.join(", ")))
 }
 
+/// Returns a line about a replica that serves and does not show its models; `None` for others.
+fn hidden_models(member: &Value) -> Option<String> {
+    let reason = member["reason"].as_str().filter(|_| member["models_status"].is_u64())?;
+    Some(format!("{}: {reason}", text(&member["name"])))
+}
+
 /// Returns a line for each model whose circuit breaker on the replica is not closed.
 fn open_breakers(member: &Value) -> Vec<String> {
     let name = text(&member["name"]);
@@ -119,13 +125,13 @@ fn state(member: &Value) -> String {
     let state = text(&member["state"]).replace('_', " ");
     let ramp = member["ramp_permille"].as_u64().filter(|ramp| *ramp < 1_000);
     let pause = member["busy_for_ms"].as_u64();
-    match (member["why"].as_str(), ramp, pause) {
+    match (member["reason"].as_str(), ramp, pause) {
         _ if state == "serving" => state,
         (_, _, Some(pause_ms)) if state == "busy" => {
             format!("busy for {}", duration(pause_ms / 1_000))
         }
         (_, Some(ramp), _) if state == "ramping" => format!("ramping {} %", ramp / 10),
-        (Some(why), ..) if !why.is_empty() => format!("{state} ({})", why.replace('_', " ")),
+        (Some(reason), ..) => format!("{state}: {reason}"),
         _ => state,
     }
 }
@@ -185,7 +191,7 @@ mod tests {
     fn member() -> Value {
         json!({
             "name": "gpu-a", "url": "http://10.20.30.40:8000", "models": ["m-1", "m-2", "m-3"],
-            "state": "down", "why": "votes", "in_flight": 12, "concurrency_limit": 64,
+            "state": "down", "reason": "connection refused", "in_flight": 12, "concurrency_limit": 64,
             "queued": 3.4, "latency_ms": 120.4, "p99_ms": 900.0, "pool": "default",
             "kind": "vllm", "is_kind_recognised": true, "ramp_permille": 1_000,
             "votes": { "active": "bad", "deep": "silent" },
@@ -204,7 +210,7 @@ mod tests {
             [
                 "gpu-a",
                 "10.20.30.40:8000",
-                "down (votes)",
+                "down: connection refused",
                 "12 of 64",
                 "3",
                 "120",
@@ -219,7 +225,7 @@ mod tests {
         assert_eq!(lines[2], "gpu-a: the circuit breaker of m-1 is in state open");
         let narrow = table(&json!([member()]), 80);
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
-        for shown in ["gpu-a", "10.20.30.40:8000", "down (votes)", "12 of 64", "120"] {
+        for shown in ["gpu-a", "10.20.30.40:8000", "down: connection refused", "12 of 64"] {
             assert!(narrow.contains(shown), "{narrow}");
         }
     }
@@ -273,7 +279,10 @@ mod tests {
         assert_eq!(of(json!({ "state": "serving" })), "serving");
         assert_eq!(of(json!({ "state": "ramping", "ramp_permille": 450 })), "ramping 45 %");
         assert_eq!(of(json!({ "state": "busy", "busy_for_ms": 4_000 })), "busy for 4 s");
-        assert_eq!(of(json!({ "state": "warming_up", "why": "" })), "warming up");
+        let warming = "gets its warm-up prompts";
+        let shown = of(json!({ "state": "warming_up", "reason": warming }));
+        assert_eq!(shown, "warming up: gets its warm-up prompts");
+        assert_eq!(of(json!({ "state": "standby", "reason": null })), "standby");
     }
 
     #[test]
