@@ -221,7 +221,12 @@ fn records_are_given_in_a_file_on_standard_input_in_place_or_in_flags() {
     world.text(&["limits", "put", "global", file.to_str().unwrap()]);
     assert_eq!(of("requests_per_s"), Some(7));
     world.text(&["limits", "put", "global", "{\"concurrency\": 8}"]);
-    assert_eq!((of("requests_per_s"), of("concurrency")), (None, Some(8)));
+    assert_eq!((of("requests_per_s"), of("concurrency")), (Some(7), Some(8)));
+    world.text(&["limits", "put", "global", "{\"concurrency\": 9}", "--replace"]);
+    assert_eq!((of("requests_per_s"), of("concurrency")), (None, Some(9)));
+    world.text(&["limits", "put", "global", "{\"requests_per_s\": 5}"]);
+    world.text(&["limits", "put", "global", "{\"requests_per_min\": 50}"]);
+    assert_eq!((of("requests_per_s"), of("requests_per_min")), (None, Some(50)));
     world.text(&["limits", "put", "global", "--requests-per-min", "60", "--tokens-per-min", "9"]);
     assert_eq!((of("requests_per_min"), of("tokens_per_min")), (Some(60), Some(9)));
     assert!(world.text(&["limits"]).contains("requests/min"));

@@ -12,6 +12,80 @@ fn record(world: &World, kind: &str, name: &str) -> Value {
 }
 
 #[test]
+fn a_split_is_set_field_by_field() {
+    let world = World::new();
+    world.text(&["splits", "set", "canary", "--arm", "old=big:90", "--arm", "new=small:10"]);
+    assert_eq!(record(&world, "splits", "canary")["arms"][1]["weight_percent"], 10);
+    world.text(&["splits", "set", "canary", "--by", "header:X-User", "--sticky-cookie", "arm"]);
+    let split = record(&world, "splits", "canary");
+    assert_eq!((&split["by"], &split["sticky_cookie"]), (&json!("header:x-user"), &json!("arm")));
+    assert_eq!(split["sticky_max_age_s"], 2_592_000);
+    assert_eq!(split["arms"][0]["weight_percent"], 90, "other fields stay");
+    let wrong = world.fault(&["splits", "set", "canary", "--by", "moon"]);
+    assert!(wrong.contains("expected random, user, header:NAME or cookie:NAME"), "{wrong}");
+}
+
+#[test]
+fn one_field_of_a_region_is_put_alone_unless_it_is_to_be_replaced() {
+    let world = World::new();
+    let made = world.fault(&["regions", "set", "moon", "--price-ms", "5"]);
+    assert!(made.contains("--create"), "{made}");
+    world.text(&["regions", "set", "moon", "--price-ms", "5", "--create"]);
+    world.text(&["regions", "set", "eu", "--price-ms", "5"]);
+    world.text(&["drain", "eu"]);
+    world.text(&["regions", "put", "eu", "{\"country\": \"DE\"}"]);
+    let region = record(&world, "regions", "eu");
+    assert_eq!((&region["price_ms"], &region["state"]), (&json!(5), &json!("draining")));
+    world.text(&["regions", "put", "eu", "{\"country\": \"FR\"}", "--replace"]);
+    let region = record(&world, "regions", "eu");
+    assert_eq!((&region["price_ms"], &region["country"]), (&json!(0), &json!("FR")));
+}
+
+#[test]
+fn a_key_s_tenant_is_made_only_when_that_is_said() {
+    let world = World::new();
+    world.text(&["tenants", "put", "acme", "{}"]);
+    let create = ["keys", "create", "--name", "k1", "--tenant"];
+    let slip = world.fault(&[&create[..], &["acmee"]].concat());
+    assert!(
+        slip.contains("write \"acme\" if that is meant") && slip.contains("--create"),
+        "{slip}"
+    );
+    let far = world.fault(&[&create[..], &["initech"]].concat());
+    assert!(far.contains("--create") && !far.contains("is meant"), "{far}");
+    assert!(world.fault(&["tenants", "show", "initech"]).contains("not_found"));
+    let made = world.text(&[&create[..], &["initech", "--create"]].concat());
+    assert!(made.starts_with("sw_k1_"), "{made}");
+    assert_eq!(record(&world, "tenants", "initech")["is_suspended"], false);
+    world.text(&["models", "set", "gpt", "--alias-of", "llama-8b"]);
+    let slip = ["keys", "set", "k1", "--models", "lama-8b"];
+    let told = world.fault(&slip);
+    assert!(told.contains("write \"llama-8b\" if that is meant"), "{told}");
+    world.text(&[&slip[..], &["--create"]].concat());
+}
+
+#[test]
+fn lists_show_terms_and_prices_and_fit_the_terminal() {
+    let world = World::new();
+    let flags = ["--title", "Acme Research", "--countries", "DE,FR", "--isolate-prompts", "true"];
+    let budgets = ["--budget-per-day", "12.5", "--budget-per-month", "300"];
+    world.text(&[&["tenants", "set", "acme"], &flags[..], &budgets[..]].concat());
+    let prices = ["--prompt-per-million", "0.4", "--completion-per-million", "1.6"];
+    world.text(&[&["models", "set", "big"], &prices[..]].concat());
+    let narrow =
+        |kind: &str| printed(&world.command(&[kind]).env("COLUMNS", "80").output().unwrap());
+    for (kind, shown) in [
+        ("tenants", ["isolated", "per day", "per month", "12.5", "300", "DE,FR"].as_slice()),
+        ("models", ["prompt/M", "completion/M", "0.4", "1.6"].as_slice()),
+    ] {
+        let table = narrow(kind);
+        assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+        assert!(shown.iter().all(|text| table.contains(text)), "{table}");
+    }
+    assert!(world.text(&["tenants"]).contains("Acme Research"));
+}
+
+#[test]
 fn set_changes_the_named_fields_alone() {
     let world = World::new();
     world.text(&["tenants", "set", "acme", "--title", "Acme", "--countries", "DE,FR"]);
@@ -44,12 +118,14 @@ fn set_changes_the_named_fields_alone() {
     world.text(&["models", "set", "gpt", "--fallbacks", "small,tiny"]);
     let model = record(&world, "models", "gpt");
     assert_eq!(model, json!({ "alias_of": "big", "fallbacks": ["small", "tiny"] }));
-    world.text(&["splits", "set", "canary", "--arm", "old=big:90", "--arm", "new=small:10"]);
-    assert_eq!(record(&world, "splits", "canary")["arms"][1]["weight_percent"], 10);
     world.text(&["routes", "set", "chat", "--models", "big", "--policy", "power_of_two"]);
     assert_eq!(record(&world, "routes", "chat")["policy"], "power_of_two");
-    world.text(&["regions", "set", "eu", "--price-ms", "5"]);
-    assert_eq!(record(&world, "regions", "eu")["price_ms"], 5);
+    for slip in [["tenants", "acmee"], ["models", "gptt"], ["routes", "caht"]] {
+        let told = world.fault(&[slip[0], "put", slip[1], "{}"]);
+        assert!(told.contains("is meant") && told.contains("--create"), "{told}");
+        let told = world.fault(&["edit", slip[0], slip[1]]);
+        assert!(told.contains("is meant"), "{told}");
+    }
     world.text(&["settings", "set", "voters.dead_after_ms", "30000"]);
     assert_eq!(record(&world, "settings", "voters.dead_after_ms")["value"], "30000");
     world.text(&["nodes", "set", "a", "--operators", "allow"]);
@@ -164,4 +240,9 @@ fn a_config_is_imported_with_keys_that_go_on_working_and_twice_is_once() {
     let known = state.records().keys.get(&"ci".into()).unwrap().clone();
     let text = spillway_cluster_state::KeyText::read(&key).unwrap();
     assert!(text.hash(&known.salt).matches(&known.hash));
+    // The file says nothing of the tenant but its name.
+    world.run(&["tenants", "set", "acme", "--suspended", "true", "--countries", "DE"]);
+    assert_eq!(world.text(&["import", file]), "0 created, 0 updated, 4 unchanged\n");
+    let record = &world.json(&["tenants", "show", "acme"])["item"]["record"];
+    assert_eq!((&record["is_suspended"], &record["countries"]), (&true.into(), &json!(["DE"])));
 }

@@ -203,6 +203,7 @@ async fn start(certificates: &Certificates) -> (Arc<Link>, Arc<ControlPlane>) {
         join_token: None,
         is_operator: true,
         rtt_max: Duration::from_millis(20),
+        watch: Default::default(),
     };
     let control_plane = ControlPlane::start(config, Arc::clone(&link)).await.unwrap();
     (link, control_plane)

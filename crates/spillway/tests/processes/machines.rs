@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use spillway_link::CertificateFiles;
@@ -108,10 +108,16 @@ impl Machines {
 
     /// Starts a node by its config. What it logs is kept for [`Self::log`].
     pub(crate) fn start(&mut self, node: usize) {
+        self.start_with(node, &[]);
+    }
+
+    /// Starts a node with more in its environment.
+    pub(crate) fn start_with(&mut self, node: usize, environment: &[(&str, &Path)]) {
         let log = File::options().create(true).append(true).open(self.log_file(node)).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_spillway"))
             .args(["run", "--config"])
             .arg(self.path(&format!("n{node}.toml")))
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

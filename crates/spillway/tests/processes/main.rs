@@ -4,6 +4,8 @@
 mod caller;
 mod certificates;
 mod config;
+#[cfg(target_os = "linux")]
+mod hostile_replicas;
 mod machines;
 mod operations;
 mod slips;

@@ -5,4 +5,5 @@ mod listener;
 mod refused;
 mod requests;
 mod rotation;
+mod untimely;
 mod world;

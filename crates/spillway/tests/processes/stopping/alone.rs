@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,16 +21,50 @@ impl Alone {
         Self::command("spillway.toml", text, &["run", "--config"])
     }
 
+    /// Starts a node with these places for what it writes.
+    pub(crate) fn start_to(text: &str, stdout: Stdio, stderr: Stdio) -> Self {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("spillway.toml");
+        std::fs::write(&path, text).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spillway"));
+        command.args(["run", "--config"]).arg(&path).stdin(Stdio::null());
+        Self { child: command.stdout(stdout).stderr(stderr).spawn().unwrap(), folder }
+    }
+
+    /// Writes another config over the one that the node was started with.
+    pub(crate) fn reconfigure(&self, text: &str) {
+        std::fs::write(self.folder.path().join("spillway.toml"), text).unwrap();
+    }
+
+    /// Starts a node in a shell that ran `before`.
+    pub(crate) fn start_with(before: &str, text: &str) -> Self {
+        let binary = env!("CARGO_BIN_EXE_spillway");
+        Self::spawn("spillway.toml", text, |path| {
+            let mut command = Command::new("sh");
+            let script = format!("{before} && exec \"$0\" run --config \"$1\"");
+            command.arg("-c").arg(script).arg(binary).arg(path);
+            command
+        })
+    }
+
     pub(crate) fn command(file: &str, text: &str, words: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spillway"));
+        command.args(words);
+        Self::spawn(file, text, |path| {
+            if words.contains(&"run") {
+                command.arg(path);
+            }
+            command
+        })
+    }
+
+    /// Writes `text` to a file, and starts the command that `command` returns for it.
+    fn spawn(file: &str, text: &str, command: impl FnOnce(&Path) -> Command) -> Self {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join(file);
         std::fs::write(&path, text).unwrap();
         let log = File::create(folder.path().join("log")).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_spillway"));
-        command.args(words);
-        if words.contains(&"run") {
-            command.arg(&path);
-        }
+        let mut command = command(&path);
         let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         Self { child: command.spawn().unwrap(), folder }
     }

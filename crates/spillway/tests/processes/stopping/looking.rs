@@ -49,7 +49,8 @@ async fn a_node_alone_has_a_status_replicas_and_a_region() {
     let mut status = looking.ask(&["status"]);
     eventually_blocking("the dead replica is known to be so", || {
         status = looking.ask(&["status"]);
-        text(&status).starts_with("degraded: serves 1 of 2 replicas (gpu-b is down)")
+        text(&status)
+            .starts_with("degraded: serves 1 of 2 replicas (gpu-b is down: connection refused)")
     });
     assert_eq!(status.status.code(), Some(1), "{status:?}");
     assert!(status.stderr.is_empty(), "{status:?}");

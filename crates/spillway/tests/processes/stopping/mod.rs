@@ -1,6 +1,8 @@
 //! `spillway run` as a process that is told to stop: its output, lost requests and exit code.
 
-mod alone;
+pub(crate) mod alone;
+mod files;
+mod logs;
 mod looking;
 mod operators;
 mod rolling;

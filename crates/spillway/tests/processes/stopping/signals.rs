@@ -18,7 +18,10 @@ async fn started(lines: &str) -> (Machines, Emulator) {
         "[[replica]]\nname = \"a\"\nurl = \"http://{url}\"\nmodels = [\"tiny\"]\n\
          [health]\nslow_start_ms = 0"
     );
-    let mut machines = Machines::new(1, lines, |_| replica.clone());
+    // These tests look whether the node is ready, as a balancer does, and must not wait for one.
+    let notice = if lines.contains("drain_notice_ms") { "" } else { "node.drain_notice_ms = 0\n" };
+    let lines = format!("{notice}{lines}");
+    let mut machines = Machines::new(1, &lines, |_| replica.clone());
     machines.start(0);
     is_ready(200).await;
     (machines, emulator)
