@@ -24,6 +24,9 @@ pub enum Fault {
     /// Connections are accepted and requests read, but never answered, not even after the fault is
     /// over.
     Hang,
+    /// The event loop is blocked: nothing is read or answered, health checks and control requests
+    /// included. Once the fault is over, everything goes on as if nothing had happened.
+    Freeze,
     /// Every step takes this many times longer.
     Slow {
         /// Factor of slowness: 2.0 is half as fast; from 0.001 to 1,000,000.
@@ -159,6 +162,7 @@ impl Fault {
             | Self::Crash
             | Self::Refuse
             | Self::Hang
+            | Self::Freeze
             | Self::Garbage
             | Self::Cut { .. }
             | Self::Stall { .. }
@@ -209,6 +213,7 @@ mod tests {
             (r#"{"kind":"crash"}"#, Fault::Crash),
             (r#"{"kind":"refuse"}"#, Fault::Refuse),
             (r#"{"kind":"hang"}"#, Fault::Hang),
+            (r#"{"kind":"freeze"}"#, Fault::Freeze),
             (r#"{"kind":"slow","factor":3}"#, Fault::Slow { factor: 3.0 }),
             (r#"{"kind":"garbage"}"#, Fault::Garbage),
             (r#"{"kind":"status","code":429,"retry_after_s":2,"probability":0.5}"#, status),

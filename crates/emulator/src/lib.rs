@@ -14,6 +14,7 @@ mod driver;
 mod emulator;
 mod event_stream;
 mod fault;
+mod freeze_gate;
 pub mod kserve;
 mod kv_events;
 mod ledger;

@@ -13,6 +13,7 @@ use crate::api::ResponseStore;
 use crate::config::EmulatorConfig;
 use crate::driver::Driver;
 use crate::fault::{Fault, FaultError};
+use crate::freeze_gate::FreezeGate;
 use crate::kv_events::KvPublisher;
 use crate::ledger::CallLedger;
 use crate::life::{Life, Listening};
@@ -58,6 +59,8 @@ pub(crate) struct EmulatedReplica {
     condition: Mutex<Condition>,
     /// Port of the replica; locked while it is opened or closed.
     replica_port: tokio::sync::Mutex<ReplicaPort>,
+    /// Gate that is shut while the replica is frozen.
+    pub(crate) freeze_gate: FreezeGate,
 }
 
 /// Current fault of a replica, and form of its replies.
@@ -107,6 +110,7 @@ impl EmulatedReplica {
             listen: runtime.listen,
             condition: Mutex::new(condition),
             replica_port: tokio::sync::Mutex::default(),
+            freeze_gate: FreezeGate::default(),
         })
     }
 
@@ -174,6 +178,7 @@ impl EmulatedReplica {
         }
         let change = self.note(fault);
         self.driver.slow_down(fault.slowdown());
+        self.freeze_gate.shut(fault == Fault::Freeze);
         match fault {
             Fault::Crash => {
                 replica_port.close(self.address).await?;
@@ -183,6 +188,7 @@ impl EmulatedReplica {
             // The fault before may have closed the port.
             Fault::None
             | Fault::Hang
+            | Fault::Freeze
             | Fault::Slow { .. }
             | Fault::Garbage
             | Fault::Status { .. }

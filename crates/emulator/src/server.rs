@@ -95,7 +95,7 @@ async fn serve(replica: Arc<EmulatedReplica>, stream: TcpStream, executor: Execu
         return;
     }
     let switch = SocketSwitch::default();
-    let io = TokioIo::new(Socket::new(stream, switch.clone()));
+    let io = TokioIo::new(Socket::new(stream, switch.clone(), replica.freeze_gate.clone()));
     let service = service_fn(|request: Request<Incoming>| {
         let (replica, switch) = (Arc::clone(&replica), switch.clone());
         async move { Ok::<Response<ReplyBody>, Infallible>(api::serve(replica, switch, request).await) }

@@ -4,12 +4,13 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::fault::Close;
+use crate::freeze_gate::FreezeGate;
 
 /// Bytes sent in place of HTTP: neither HTTP/1.1 nor an HTTP/2 frame.
 const GARBAGE: &[u8] = b"\x16\x03\x00\xff\xfegarbage\x00\x7f not a protocol \x80\x81\r\n\r\n";
@@ -48,11 +49,12 @@ impl SocketSwitch {
 pub(crate) struct Socket {
     stream: TcpStream,
     switch: SocketSwitch,
+    gate: FreezeGate,
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream, switch: SocketSwitch) -> Self {
-        Self { stream, switch }
+    pub(crate) fn new(stream: TcpStream, switch: SocketSwitch, gate: FreezeGate) -> Self {
+        Self { stream, switch, gate }
     }
 
     fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
@@ -65,11 +67,12 @@ impl Socket {
         bytes: usize,
         write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
     ) -> Poll<io::Result<usize>> {
+        ready!(self.gate.poll(cx));
         match self.switch.state() {
             HEALTHY => write(self.stream(), cx),
             GARBLED => {
                 let switch = self.switch.clone();
-                std::task::ready!(self.as_mut().stream().poll_write(cx, GARBAGE))?;
+                ready!(self.as_mut().stream().poll_write(cx, GARBAGE))?;
                 // The garbage is sent once; then the connection ends.
                 switch.close(Close::Fin);
                 Poll::Ready(Ok(bytes))
@@ -85,6 +88,7 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        ready!(self.gate.poll(cx));
         match self.switch.state() {
             HEALTHY | GARBLED => self.stream().poll_read(cx, buffer),
             _ => Poll::Ready(Ok(())), // the end of the stream

@@ -186,9 +186,17 @@ impl LoadClient {
     /// # Errors
     /// Returns an error for anything but a whole reply with status 200.
     pub async fn get(&self, path: &str) -> anyhow::Result<Bytes> {
-        match self.send(&LoadRequest::get(path), Instant::now()).await.end {
+        self.ask(&LoadRequest::get(path)).await
+    }
+
+    /// Sends a request that only reads. Returns the body of its reply.
+    ///
+    /// # Errors
+    /// Returns an error for anything but a whole reply with status 200.
+    pub async fn ask(&self, request: &LoadRequest) -> anyhow::Result<Bytes> {
+        match self.send(request, Instant::now()).await.end {
             AttemptEnd::Whole(reply) if reply.status == 200 => Ok(reply.body),
-            end => anyhow::bail!("{}{path}: {end:?}", self.address),
+            end => anyhow::bail!("{}{}: {end:?}", self.address, request.path),
         }
     }
 

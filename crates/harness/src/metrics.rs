@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Context as _;
 
-use crate::client::LoadClient;
+use crate::client::{LoadClient, LoadRequest};
 
 /// Page of OpenMetrics text.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +48,8 @@ impl ScrapedPage {
     /// # Errors
     /// Returns an error if the listener does not answer, or not with such a page.
     pub async fn scrape(admin: &LoadClient) -> anyhow::Result<Self> {
-        Self::parse(std::str::from_utf8(&admin.get("/metrics").await?)?)
+        let request = LoadRequest::get("/metrics").header("accept", "application/openmetrics-text");
+        Self::parse(std::str::from_utf8(&admin.ask(&request).await?)?)
     }
 
     /// Returns the sum of all samples of `name` whose labels include `labels`.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use spillway_journey::{Claim, Ending, Event, Unasked, WaitTerms};
 use spillway_prefix::{HotDelta, HotView};
-use spillway_route::{Asker, WaitTicket};
+use spillway_route::{Asker, Guest, WaitTicket};
 use spillway_types::{Inquiry, Prediction, RegionName};
 
 pub use baseline::Baseline;
@@ -82,9 +82,9 @@ pub trait Router: fmt::Debug {
         let _ = is_evacuated;
     }
 
-    /// Returns true if the node takes a request that another region sends here. The node then
-    /// decides about that request like any other, with the inquiry's `hop` at 1.
-    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> bool;
+    /// Decides if the node takes a request that another region sends here. The node then decides
+    /// about that request like any other, with the inquiry's `hop` at 1.
+    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> Guest;
 
     /// Returns the most requests in flight at a replica, within which the node finds a limit and
     /// keeps to it; `None` for a node without limits.

@@ -15,6 +15,9 @@ use tokio::sync::mpsc;
 
 use crate::wait::{spawn, within};
 
+/// Most bytes of the headers or trailers of a reply over HTTP/2.
+const FIELDS_BYTES_MAX: u32 = 1 << 20;
+
 /// The body of every request.
 pub type ClientBody = BoxBody<Bytes, Infallible>;
 
@@ -62,9 +65,11 @@ impl Client {
     /// # Panics
     /// If it is refused.
     pub async fn http2(address: SocketAddr) -> Self {
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), connect(address).await)
-            .await
-            .expect("a handshake");
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        // By default, the library drops trailers that do not fit into 16 KiB.
+        builder.max_header_list_size(FIELDS_BYTES_MAX);
+        let (sender, connection) =
+            builder.handshake(connect(address).await).await.expect("a handshake");
         let task = spawn(async { drop(connection.await) });
         Self { sender: Sender::Http2(sender), address, task }
     }

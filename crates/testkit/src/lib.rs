@@ -7,11 +7,13 @@
 
 mod certificates;
 mod client;
+mod dns_server;
 mod link;
 mod wait;
 
 pub use certificates::{CLUSTER, Certificates, identity};
 pub use client::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
+pub use dns_server::{DnsServer, Mood};
 pub use link::{RefuseAll, as_peer, introduce};
 pub use wait::{
     PATIENCE, SLOWDOWN, eventually, eventually_blocking, eventually_within, retried, spawn, within,

@@ -12,7 +12,7 @@ use spillway_route::{
 use spillway_types::{Inquiry, ModelName, RAMP_FULL, RegionName, ReplicaSlot, Signals, Speed};
 
 use super::spillway::SpillwayRouter;
-use super::{Ask, OwnReplica, RemoteRegion, WorldView};
+use super::{Ask, OwnReplica, Places, RemoteRegion, WorldView};
 use crate::text::{BLOCK_TOKENS, BYTES_PER_TOKEN};
 
 /// Everything that a node knows at one moment of one request and its surroundings.
@@ -49,6 +49,7 @@ impl RequestSight for Facts<'_> {
             reads_caches: self.router.config.policy.reads_caches(),
             queue_count_max: limits.count_max,
             wait_ms_max: limits.wait_ms_max,
+            start_wait_ms: 0,
             slo: self.router.config.slo_ms.map(|ms| Duration::from_millis(ms.into())),
             degraded_below_permille: 0,
         }
@@ -95,8 +96,10 @@ impl ReplicaSight for Facts<'_> {
         Some(ReplicaGroup {
             group: &self.router.group,
             next: None,
+            is_out: false,
             busy_until: None,
             healthy_permille: self.healthy_permille(),
+            adapter: None,
         })
     }
 
@@ -362,7 +365,17 @@ impl PlaceSight for OwnReplica {
         self.places.is_guess()
     }
 
+    fn has_loaded(&self, _adapter: u64) -> bool {
+        false
+    }
+
     fn places_for(&self, can_wait: bool) -> u32 {
         if can_wait { self.places.own_part } else { u32::MAX }
+    }
+
+    fn places_for_guests(&self) -> u32 {
+        let Places { unbegun, guests_unbegun_max, .. } = self.places;
+        let more = |most: u32| self.in_flight.saturating_add(most.saturating_sub(unbegun));
+        guests_unbegun_max.map_or(u32::MAX, more)
     }
 }

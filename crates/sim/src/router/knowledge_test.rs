@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use spillway_engine::{EngineConfig, Profile};
 use spillway_journey::Event;
-use spillway_route::Policy;
+use spillway_route::{Guest, Policy};
 
 use crate::router::{
     Ask, CacheReport, Ended, Forwarded, Knowledge, Replied, Router, RouterVerdict, Sent,
@@ -50,7 +50,7 @@ impl Router for Compared {
         self.node.left(request);
     }
 
-    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> bool {
+    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> Guest {
         self.node.admits(ask, sight)
     }
 

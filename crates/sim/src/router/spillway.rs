@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use spillway_journey::{Claim, Ending, Event, Journey, RetryTime, Room, Step, Unasked};
+use spillway_journey::{
+    Claim, Ending, Event, Journey, RequestSight, RetryTime, Room, Step, Unasked,
+};
 use spillway_prefix::{HotDelta, HotView};
 use spillway_route::{Attempt, Candidate, Group, Guest, RetryBudget, SloProbes, admit_guest};
 use spillway_types::{RAMP_FULL, RegionName, ReplicaSlot, Speed};
@@ -256,18 +258,20 @@ impl Router for SpillwayRouter {
         self.endings.remove(&request);
     }
 
-    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> bool {
+    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> Guest {
         // No rate is needed: a guest is judged by how many wait here, not by how long.
         let waiting = sight.queue.before(&ask.asker(Claim::Newcomer), sight.now, |_| None);
         let room = Room {
             can_wait: sight.queue.limits().count_max > 0,
+            is_guest: true,
             is_past_guesses: false,
             kept: None,
             first: None,
+            adapter: None,
             tenant: None,
             half_blocks: 0,
         };
-        admit_guest(&own_region(sight, room, waiting), &self.config.terms) == Guest::Welcome
+        admit_guest(&own_region(sight, room, waiting), &self.config.terms)
     }
 
     fn in_flight_max(&self) -> Option<u32> {
@@ -329,13 +333,20 @@ fn end(
             Some(RetryTime::at_least(queue.turn_away(now, rng), not_before, now))
         }
         RetryTime::Promised { refusal, not_before } => {
-            let rate = |tokens| journey.expected_rate(facts, tokens);
+            let reply_tokens = facts.inquiry().output_tokens_max.unwrap_or(REPLY_TOKENS);
+            let rate = |tokens| match refusal.is_by_objective() {
+                true => journey.expected_rate(facts, tokens),
+                false => journey.foreseen_rate(facts, tokens, reply_tokens),
+            };
             let asker = facts.ask.asker(journey.claim());
             let promised = queue.shed(&asker, (refusal, rate), now, rng);
             Some(RetryTime::at_least(promised, not_before, now))
         }
     })
 }
+
+/// Tokens of a reply without a set length, as the gateway expects them.
+const REPLY_TOKENS: u32 = 256;
 
 /// Returns the factor by which a node is wrong about the time that each replica takes.
 pub(super) fn speed_errors(error: f32, place: &Place) -> Vec<f32> {

@@ -65,6 +65,10 @@ pub struct Places {
     pub is_found: bool,
     /// Part of this node; `u32::MAX` without a limit.
     pub own_part: u32,
+    /// Requests of this node without a first token.
+    pub unbegun: u32,
+    /// Such requests at which the replica takes no more guests; `None` if they are not bounded.
+    pub guests_unbegun_max: Option<u32>,
     /// Time that late requests of this node kept a place.
     pub hold: HoldTime,
 }
@@ -76,12 +80,11 @@ impl Places {
         self.limit.is_some() && !self.is_found
     }
 
-    /// Returns the requests in flight that the replica is known to take at most: a guess says nothing
-    /// about that.
+    /// Returns the requests in flight that the replica takes from the region's nodes together, as
+    /// configured, found or guessed.
     #[must_use]
-    pub fn known_max(&self) -> u32 {
-        let found = self.limit.filter(|_| self.is_found);
-        self.in_flight_max.min(found.unwrap_or(u32::MAX))
+    pub fn capacity(&self) -> u32 {
+        self.in_flight_max.min(self.limit.unwrap_or(u32::MAX))
     }
 }
 
@@ -92,6 +95,8 @@ impl Default for Places {
             limit: None,
             is_found: false,
             own_part: u32::MAX,
+            unbegun: 0,
+            guests_unbegun_max: None,
             hold: HoldTime::default(),
         }
     }

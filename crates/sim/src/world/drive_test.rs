@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use spillway_engine::EngineConfig;
 use spillway_journey::Event;
-use spillway_route::{Policy, Push, RetryBudgetConfig};
+use spillway_route::{Guest, Policy, Push, RetryBudgetConfig};
 
-use super::world_test::{config, session};
+use super::world_test::{REFUSED, config, session};
 use super::{World, WorldConfig};
 use crate::router::{Ask, Ended, Replied, Router, RouterVerdict, Sent, WorldView};
 use crate::{Figures, RouterConfig, Session, Setup, SpillwayRouter};
@@ -62,11 +62,12 @@ impl Router for Witnessed {
         self.router.left(request);
     }
 
-    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> bool {
+    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> Guest {
         if self.refuses {
             self.note(ask, sight, Seen::Refused);
+            return REFUSED;
         }
-        !self.refuses && self.router.admits(ask, sight)
+        self.router.admits(ask, sight)
     }
 
     fn sent(&mut self, sent: &Sent<'_>) {

@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use spillway_health::QueueReports;
-use spillway_route::{ConcurrencyLimit, ConcurrencyTuning, LoadSample, Sharer, own_part};
+use spillway_route::{
+    ConcurrencyLimit, ConcurrencyTuning, GuestLack, LoadSample, Sharer, own_part,
+};
 use spillway_types::{LoadReport, Prediction, Reading, Signals};
 
 use crate::router::Places;
@@ -26,6 +28,8 @@ pub(super) struct FoundLimit {
     /// predicted without a queue.
     began: u32,
     first_tokens: f64,
+    /// What guests lacked that were refused.
+    guest_lack: Option<GuestLack>,
 }
 
 /// Demand of the region's other nodes for a replica.
@@ -47,6 +51,7 @@ impl FoundLimit {
             unbegun: 0,
             began: 0,
             first_tokens: 0.0,
+            guest_lack: None,
         }
     }
 
@@ -71,6 +76,19 @@ impl FoundLimit {
         self.unbegun = self.unbegun.saturating_sub(1);
     }
 
+    /// Returns the requests whose reply has not begun.
+    pub(super) fn unbegun(&self) -> u32 {
+        self.unbegun
+    }
+
+    /// Notes what a guest lacked that was refused.
+    pub(super) fn note_guest_lack(&mut self, lack: GuestLack) {
+        // Of several, the reserve counts, as in nodes.
+        if self.guest_lack != Some(GuestLack::Reserve) {
+            self.guest_lack = Some(lack);
+        }
+    }
+
     /// Takes in a report of the replica.
     pub(super) fn reported(&mut self, at: Instant, signals: &Signals) {
         let told = |reading: Reading| reading.is_known().then_some(reading.value);
@@ -93,6 +111,7 @@ impl FoundLimit {
             wanted_elsewhere: wanted.fold(0, u32::saturating_add),
             allowed: places.own_part,
             unbegun: self.unbegun,
+            guest_lack: self.guest_lack.take(),
             queue: self.reports.take_sample(now),
             began: self.began,
             first_token: (self.began > 0)
@@ -102,6 +121,7 @@ impl FoundLimit {
         let limit = self.limit.update(&sample, now);
         places.limit = Some(limit);
         places.is_found = self.limit.is_found();
+        places.guests_unbegun_max = self.limit.guests_unbegun_max();
         places.own_part = own_part(limit, &mut demand.sharers);
     }
 }
@@ -130,8 +150,8 @@ mod tests {
         };
         assert!(look(&mut found, 0, 0.0).is_guess());
         let full = (1..60).map(|step| look(&mut found, step, 24.0)).last().unwrap_or_default();
-        assert!(full.is_found && full.known_max() < 30, "{full:?}");
-        assert!(full.own_part < full.known_max(), "a neighbour wants places, too: {full:?}");
+        assert!(full.is_found && full.capacity() < 30, "{full:?}");
+        assert!(full.own_part < full.capacity(), "a neighbour wants places, too: {full:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use spillway_route::Guest;
 use spillway_types::KvEvent;
 
 use super::{World, WorldConfig};
@@ -74,8 +75,8 @@ impl Router for Listener {
         (self.rule)(ask.number, self.place.region, ask.inquiry.hop)
     }
 
-    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> bool {
-        true
+    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> Guest {
+        Guest::Welcome
     }
 
     fn written(&mut self, written: &Written<'_>) {

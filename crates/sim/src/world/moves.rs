@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spillway_engine::{EngineRequest, RejectedError, RequestId};
 use spillway_journey::{Event as Outcome, RegionFailure, StatusClass};
-use spillway_route::RegionReport;
+use spillway_route::{Guest, RegionReport};
 use spillway_types::{BlockHashes, Deadline, Inquiry, Residency};
 
 use super::gossip::{KnownRegion, RegionCounts};
@@ -196,8 +196,13 @@ impl World {
         self.requests[request].inquiry.hop = 1;
         self.refresh(node);
         // A guest is admitted or refused once, on its arrival.
-        if self.asking(request, node, |router, ask, sight, _| router.admits(ask, sight)) {
-            return self.drive(request);
+        match self.asking(request, node, |router, ask, sight, _| router.admits(ask, sight)) {
+            Guest::Welcome => return self.drive(request),
+            Guest::Refused { lack, .. } => {
+                for limit in &mut self.nodes[node].limits {
+                    lack.into_iter().for_each(|lack| limit.note_guest_lack(lack));
+                }
+            }
         }
         self.send_back(request);
     }

@@ -179,7 +179,7 @@ impl SimNode {
                 started: replica.started,
                 in_flight_elsewhere: replica.elsewhere,
                 pending_tokens: replica.pending_tokens.saturating_add(replica.pending_elsewhere),
-                in_flight_max: replica.places.known_max(),
+                in_flight_max: replica.places.capacity(),
                 signals: replica.signals,
             })
             .collect();
@@ -264,6 +264,7 @@ impl SimNode {
         let replica = &mut self.replicas[replica];
         replica.in_flight += 1;
         limit.sent(replica.in_flight);
+        replica.places.unbegun = limit.unbegun();
         replica.started += 1;
         replica.pending_tokens += pending_tokens;
     }
@@ -276,8 +277,10 @@ impl SimNode {
         (now, latency_ms): (Instant, f64),
         prediction: Option<Prediction>,
     ) {
-        self.replicas[replica].pending_tokens -= pending_tokens;
         self.limits[replica].began(latency_ms, prediction);
+        let known = &mut self.replicas[replica];
+        known.pending_tokens -= pending_tokens;
+        known.places.unbegun = self.limits[replica].unbegun();
         self.latencies[replica].record(now, Duration::from_secs_f64(latency_ms / 1e3));
     }
 

@@ -161,6 +161,7 @@ impl World {
         if placed.first_token.is_none() {
             node.replicas[replica].pending_tokens -= placed.pending_tokens;
             node.limits[replica].settled();
+            node.replicas[replica].places.unbegun = node.limits[replica].unbegun();
         }
         node.end(replica, (queue_tokens(&request.inquiry), self.now.ms_since(placed.sent)));
         if request.inquiry.hop > 0 {

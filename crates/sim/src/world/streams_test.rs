@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use spillway_engine::{EngineConfig, Profile};
 use spillway_journey::{Ending, Event, Unasked};
-use spillway_route::{Policy, RetryBudgetConfig};
+use spillway_route::{Guest, Policy, RetryBudgetConfig};
 
 use super::world_test::config;
 use super::{Fate, Fault, FaultKind, Figures, StreamRecord, World, WorldConfig};
@@ -127,8 +127,8 @@ impl Router for Sender {
         self.router.set_evacuated(is_evacuated);
     }
 
-    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> bool {
-        true
+    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> Guest {
+        Guest::Welcome
     }
 }
 

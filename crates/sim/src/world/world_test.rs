@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use spillway_engine::{EngineConfig, Profile};
 use spillway_journey::{Claim, Event, WaitTerms};
-use spillway_route::{Policy, ShedReason};
+use spillway_route::{Guest, Policy, ShedReason};
 
 use super::{News, RegionConfig, World, WorldConfig};
 use crate::router::{Ask, Router, RouterVerdict, WorldView};
@@ -60,6 +60,9 @@ pub(super) struct Fixed {
     refused: BTreeSet<usize>,
 }
 
+/// Refusal of a guest, which no limit grows by.
+pub(super) const REFUSED: Guest = Guest::Refused { wait_ms: 1.0, lack: None };
+
 impl Fixed {
     pub(super) fn new(own: RouterVerdict, admits: bool) -> Self {
         Self { own, admits, refused: BTreeSet::new() }
@@ -87,8 +90,8 @@ impl Router for Fixed {
         }
     }
 
-    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> bool {
-        self.admits
+    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> Guest {
+        if self.admits { Guest::Welcome } else { REFUSED }
     }
 }
 
@@ -116,7 +119,7 @@ impl Router for Watched {
         self.fixed.handle(ask, sight, event);
     }
 
-    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> bool {
+    fn admits(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>) -> Guest {
         self.fixed.admits(ask, sight)
     }
 }

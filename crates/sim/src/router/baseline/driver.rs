@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use spillway_journey::{Claim, Event, StatusClass, WaitTerms};
-use spillway_route::ShedReason;
+use spillway_route::{Guest, ShedReason};
 use spillway_types::Prediction;
 
 use super::rule::{News, Rule};
@@ -183,9 +183,9 @@ impl Router for Driver {
         self.rule.note(&News::Left(request));
     }
 
-    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> bool {
+    fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> Guest {
         // No baseline refuses guests: those that keep requests queue them.
-        true
+        Guest::Welcome
     }
 
     fn sent(&mut self, sent: &Sent<'_>) {

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
 use spillway_journey::{Event, StatusClass};
-use spillway_route::{RegionReport, WaitLimits};
+use spillway_route::{Guest, RegionReport, WaitLimits};
 use spillway_types::{BlockHashes, Deadline, Inquiry, Reading, Residency, Signals};
 
 use super::Baseline;
@@ -256,6 +256,6 @@ impl Case {
 
     /// Returns true if the node takes the request as a guest.
     pub(super) fn admits(&mut self, asked: &Asked) -> bool {
-        self.look(asked, |router, ask, sight, _| router.admits(ask, sight))
+        self.look(asked, |router, ask, sight, _| router.admits(ask, sight) == Guest::Welcome)
     }
 }
