@@ -1,7 +1,7 @@
 /* Stands before the system's library (LD_PRELOAD): forcing a file takes so many milliseconds longer
-   as the file CHAOS_FORCE_MS says at that moment, and if any, adds a byte to CHAOS_FORCE_LOG. */
+   as the file CHAOS_FORCE_MS says, and if any, adds a byte to CHAOS_FORCE_LOG. A force that waits sees
+   a shorter time at once, so that a disk that hangs can answer again. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -28,11 +28,20 @@ static void note(void) {
   close(file);
 }
 
+static long since_ms(struct timespec start) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000;
+}
+
 static void wait_as_a_slow_disk(void) {
-  long ms = delay_ms();
-  struct timespec left = {ms / 1000, ms % 1000 * 1000000};
-  if (ms > 0) {
-    while (nanosleep(&left, &left) == -1 && errno == EINTR) {
+  struct timespec start;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  if (delay_ms() > 0) {
+    for (long left; (left = delay_ms() - since_ms(start)) > 0;) {
+      long pause = left < 20 ? left : 20;
+      struct timespec rest = {0, pause * 1000000};
+      nanosleep(&rest, NULL);
     }
     note();
   }

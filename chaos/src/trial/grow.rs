@@ -209,7 +209,7 @@ async fn lead(cluster: &TrialCluster, node: usize) -> anyhow::Result<()> {
 /// Creates a join token, as `spillway join-token create` does.
 async fn join_token(admin: &ApiClient, region: &str) -> anyhow::Result<String> {
     let body = json!({ "region": region, "valid_s": 600, "uses": 1 }).to_string();
-    let answer = admin.send(("POST", "/v1/join-tokens"), &[], body, LIMIT).await?;
+    let answer = admin.send(("POST", "/v1/join-tokens?create=true"), &[], body, LIMIT).await?;
     let secret = answer.body["secret"].as_str();
     secret.map(str::to_owned).with_context(|| format!("no token: {}", answer.body))
 }

@@ -1,4 +1,4 @@
-//! A node's disk takes half a second longer for each force (fsync): `slow/force.c` is preloaded
+//! A node's disk takes a second and a half longer for each force (fsync): `slow/force.c` is preloaded
 //! before the C library and waits.
 
 use std::time::{Duration, Instant};
@@ -14,15 +14,15 @@ use super::report::TrialReport;
 use crate::plan::TrialPlan;
 
 /// Extra time of each force.
-pub(crate) const DELAY: Duration = Duration::from_millis(500);
+pub(crate) const DELAY: Duration = Duration::from_millis(1500);
 /// Time of measurement before the disk is slow; the next constant is the time while it is.
 const BEFORE: Duration = Duration::from_secs(2);
-const DURING: Duration = Duration::from_secs(5);
+const DURING: Duration = Duration::from_secs(8);
 /// Pause between two chat requests.
 const REQUEST_GAP: Duration = Duration::from_millis(20);
 /// Margin for a busy machine: half of one force. A request that waits for the slow disk takes
 /// longer.
-const ROOM_MS: f64 = 250.0;
+const ROOM_MS: f64 = 750.0;
 /// Fewest forces in `DURING` that prove a slow disk, which does about one after the other.
 const FORCES_MIN: usize = 4;
 
