@@ -43,13 +43,21 @@ impl CallServer {
     /// # Panics
     /// If there is none.
     pub async fn start() -> Self {
+        Self::with_streams(u32::MAX).await
+    }
+
+    /// As [`Self::start`], for a server that takes so many calls on a connection at a time.
+    ///
+    /// # Panics
+    /// If there is no free port.
+    pub async fn with_streams(streams_max: u32) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
         let (sender, calls) = mpsc::channel(CALLS_MAX);
         spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 stream.set_nodelay(true).expect("is alive");
-                spawn(serve(stream, sender.clone()));
+                spawn(serve(stream, streams_max, sender.clone()));
             }
         });
         Self { address, calls }
@@ -83,13 +91,18 @@ pub struct CallSink(mpsc::Sender<Call>);
 impl CallSink {
     /// Serves one connection to its end.
     pub async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        serve(stream, self.0).await;
+        serve(stream, u32::MAX, self.0).await;
     }
 }
 
-async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: S, calls: mpsc::Sender<Call>) {
+async fn serve<S>(stream: S, streams_max: u32, calls: mpsc::Sender<Call>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let mut builder = h2::server::Builder::new();
+    builder.max_concurrent_streams(streams_max);
     // Whatever is no HTTP/2 has no calls; the test will miss them.
-    let Ok(mut connection) = h2::server::handshake(stream).await else { return };
+    let Ok(mut connection) = builder.handshake(stream).await else { return };
     while let Some(call) = next(&mut connection).await {
         if calls.send(call).await.is_err() {
             return;

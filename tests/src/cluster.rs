@@ -103,6 +103,19 @@ impl Cluster {
         std::fs::write(self.token(index), text).expect("a file");
     }
 
+    /// Has the CA revoke a certificate, in the file that the config of node `index` names.
+    ///
+    /// # Panics
+    /// If it can't be written.
+    pub fn revoke(&self, index: usize, serial: &str) {
+        let list = self.authority.revoke(serial, SystemTime::now()).expect("a list");
+        std::fs::write(self.revoked(index), list).expect("a file");
+    }
+
+    fn revoked(&self, index: usize) -> PathBuf {
+        self.folder_of(index).join("revoked.pem")
+    }
+
     fn token(&self, index: usize) -> PathBuf {
         self.folder_of(index).join("join.token")
     }
@@ -208,6 +221,14 @@ impl Cluster {
     /// # Panics
     /// If the link can't be opened, or does not connect.
     pub async fn bare_link(&self, index: usize, to: usize) -> Link {
+        self.bare_link_to(index, &[to]).await
+    }
+
+    /// Such a link that is connected to several nodes.
+    ///
+    /// # Panics
+    /// If the link can't be opened, or does not connect.
+    pub async fn bare_link_to(&self, index: usize, to: &[usize]) -> Link {
         let identity = |index: usize| identity(&self.regions[index], &node_name(index));
         let address = link_address(index);
         eventually("the port is free", || UdpSocket::bind(address).is_ok()).await;
@@ -215,12 +236,12 @@ impl Cluster {
             spillway_link::LinkConfig::new(identity(index), address, self.files(index));
         config.paths = Some(Arc::clone(&self.paths[index]));
         let link = Link::start(config, Arc::new(RefuseAll)).expect("a link");
-        let peer = PeerConfig {
-            identity: identity(to),
-            address: link_address(to).to_string(),
+        let peer = |to: &usize| PeerConfig {
+            identity: identity(*to),
+            address: link_address(*to).to_string(),
             rtt_ms: None,
         };
-        link.set_peers(vec![peer]);
+        link.set_peers(to.iter().map(peer).collect());
         let is_connected = || {
             let peers = link.peers();
             peers.iter().all(|peer| peer.control.is_some() && peer.data.is_some())
@@ -253,6 +274,7 @@ impl Cluster {
             format!("cluster.certificate = {:?}", files.certificate),
             format!("cluster.key = {:?}", files.key),
             format!("cluster.prefix_key = {:?}", shared.prefix_key),
+            format!("cluster.revoked = {:?}", self.revoked(index)),
             self.lines.clone(),
         ] {
             setup = setup.set(line);

@@ -39,7 +39,15 @@ impl Scripted {
     /// # Panics
     /// If there is none.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Self::at(([127, 0, 0, 1], 0).into()).await
+    }
+
+    /// Listens on this address.
+    ///
+    /// # Panics
+    /// If another socket has it.
+    pub async fn at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
         Self { listener, address }
     }

@@ -100,9 +100,16 @@ impl Setup {
     /// # Panics
     /// If the config is wrong.
     pub async fn start(&self) -> Node {
+        Node::start(self.config()).await.expect("a node")
+    }
+
+    /// Returns the config.
+    ///
+    /// # Panics
+    /// If the config is wrong.
+    pub fn config(&self) -> Config {
         let config = Config::parse(&self.text(), Path::new("test.toml"), []);
-        let config = config.unwrap_or_else(|error| panic!("{error}\n{}", self.text()));
-        Node::start(config).await.expect("a node")
+        config.unwrap_or_else(|error| panic!("{error}\n{}", self.text()))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::grpc_calls::{
 use crate::keys::Key;
 
 const UNAUTHENTICATED: &str = "16";
+const NOT_FOUND: &str = "5";
 const PERMISSION_DENIED: &str = "7";
 
 async fn node(server: &CallServer, keys: &[&Key]) -> spillway_node::Node {
@@ -47,7 +48,7 @@ async fn calls_need_a_key_in_their_metadata() {
 }
 
 #[tokio::test]
-async fn a_call_for_another_model_is_denied() {
+async fn a_call_for_another_model_is_answered_as_for_none() {
     let server = CallServer::start().await;
     let key = Key::new("a", "acme", "models = [\"huge\"]");
     let node = node(&server, &[&key]).await;
@@ -55,7 +56,7 @@ async fn a_call_for_another_model_is_denied() {
     for model in ["tiny", "other"] {
         let request = kserve("ModelInfer", full(frame(&infer(model, &[1]))));
         let reply = client.fetch(key.sign(request)).await;
-        check_refused(&reply, PERMISSION_DENIED, "model_not_allowed");
+        check_refused(&reply, NOT_FOUND, "model_not_found");
     }
     let own = key.sign(call("/my.pkg.Service/Do", full(frame(&ModelRequest::default()))));
     check_refused(&client.fetch(own).await, PERMISSION_DENIED, "model_not_allowed");

@@ -169,7 +169,7 @@ async fn requests_for_entry_are_counted_by_tenant_and_result() {
     for (request, status) in [
         (acme.sign(chat("tiny", "")), 200),
         (acme.sign(chat("tiny", "")), 200),
-        (acme.sign(chat("huge", "")), 403),
+        (acme.sign(chat("huge", "")), 404),
         (old.sign(chat("tiny", "")), 401),
         (chat("tiny", ""), 401),
         (with(chat("tiny", ""), "x-api-key", "sw_other_tenant"), 401),

@@ -8,8 +8,10 @@ mod grpc;
 #[expect(dead_code, reason = "shared with the tests of single nodes, which use all of it")]
 mod grpc_calls;
 mod keys;
+mod misled;
 mod models;
 mod proxies;
 mod regions;
 mod reload;
+mod responses;
 mod tenants;

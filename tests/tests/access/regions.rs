@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Cluster, OK, Reply, Scripted, Setup, chat, emulator, get, knows, post,
+    Client, Cluster, OK, Reply, Scripted, Setup, chat, emulator, eventually, get, knows, post,
 };
 
 use crate::keys::Key;
@@ -29,6 +29,8 @@ async fn a_forwarded_request_is_its_tenant_s_there_too() {
     assert_eq!(stored.header("x-spillway-region"), Some("core"));
     let path = format!("/v1/responses/{}", response_id(stored.text()));
     for node in [&edge, &core] {
+        let responses = &node.gateway().responses;
+        eventually("it has heard what others know", || !responses.is_learning()).await;
         let mut client = Client::http1(node.addresses()[0]).await;
         assert_eq!(client.fetch(get(&path)).await.status, 401);
         assert_eq!(client.fetch(other.sign(get(&path))).await.status, 404);

@@ -92,7 +92,7 @@ async fn a_reply_with_the_id_of_another_tenant_s_response_takes_nothing_over() {
     }
     for request in [get(path), delete(), go_on("m-other")] {
         let reply = client.fetch(same.sign(request)).await;
-        assert_eq!((reply.status, reply.code()), (403, Some("model_not_allowed")));
+        assert_eq!((reply.status, reply.code()), (404, Some("response_not_found")));
     }
     assert_eq!(replica.requests.count(), before, "the replica is not asked");
     assert_eq!(client.fetch(own.sign(get(path))).await.status, 200);

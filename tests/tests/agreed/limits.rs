@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use http::HeaderValue;
 use spillway_cluster_state::{Item, LEASE_MS, Limit, LimitScope};
 use spillway_node::Node;
-use spillway_quota::{LimitKind, Scope, Units};
+use spillway_quota::{LimitKind, QuotaAsk, Scope, Units};
 use spillway_tests::{Client, PATIENCE, Reply, chat, eventually, post};
 
+use crate::join::{Growing, make_token};
 use crate::world::{REGIONS, TOKENS, World, ask, put, remove, state};
 
 fn limit(limit: Limit) -> Item {
@@ -83,6 +84,61 @@ async fn a_limit_of_tokens_is_spent_once_in_all_regions_together() {
     }
     assert!(admitted as u64 * TOKENS <= whole, "{admitted} requests");
     assert!(admitted >= 50, "{admitted} of 60 requests: most of the limit was used");
+}
+
+#[tokio::test]
+async fn one_busy_client_gets_what_idle_regions_do_not_need_when_it_is_told_to_come_again() {
+    let world = World::started(&REGIONS).await;
+    let (rate, node) = (LimitKind::RequestRate, world.node(0));
+    put(node, limit(Limit { requests_per_min: Some(60), ..Limit::default() })).await;
+    is_divided(&world, rate, 60).await;
+    eventually("all have the same", || world.running().all(|node| held(node, rate) == 20)).await;
+    let mut asking = tokio::task::JoinSet::new();
+    for _ in 0..60 {
+        let address = node.addresses()[0];
+        asking.spawn(async move { Client::once(address, chat("tiny", "")).await });
+    }
+    let (mut served, mut told) = (0, Vec::new());
+    while let Some(reply) = asking.join_next().await {
+        let reply = reply.unwrap();
+        match reply.status {
+            200 => served += 1,
+            429 => told.push(reply.header("retry-after").unwrap().parse::<u64>().unwrap()),
+            other => panic!("{other}: {}", reply.text()),
+        }
+    }
+    // Two units are the floor of each other region. Those who find no room in the rest wait for
+    // charges to leave the window.
+    let soon = told.iter().filter(|seconds| **seconds <= 10).count();
+    assert!(served >= 20 && served + soon >= 56, "{served} served, then {told:?}");
+    eventually("the rest is here", || held(node, rate) == 56).await;
+    let (more, _) = use_up(node, 3).await;
+    assert!(served + more >= 56, "{served} and {more}");
+    assert_eq!(held_by_all(&world, rate), 60);
+}
+
+#[tokio::test]
+async fn places_that_idle_regions_do_not_need_move_to_one_that_does() {
+    let world = World::started(&REGIONS).await;
+    let places = LimitKind::Concurrency;
+    put(world.node(0), limit(Limit { concurrency: Some(4), ..Limit::default() })).await;
+    is_divided(&world, places, 4).await;
+    for place in [0, 1, 2] {
+        let quotas = world.node(place).gateway().quotas();
+        let admit = || {
+            let now = Instant::now();
+            let (tokens, said) = (1, 1);
+            quotas.admit(&QuotaAsk { key: None, tenant: None, model: None, tokens, said, now })
+        };
+        let mut requests = Vec::new();
+        eventually("one node has all places", || {
+            requests.extend(admit());
+            requests.len() == 4
+        })
+        .await;
+        assert!(admit().is_err());
+        assert!(held_by_all(&world, places) <= 4);
+    }
 }
 
 #[tokio::test]
@@ -220,9 +276,12 @@ async fn who_lies_in_one_field_uses_no_more_than_the_limit() {
         }
     }
     assert!((900..=whole).contains(&used), "{used} tokens of {whole}");
-    for refused in [r#""max_tokens":"900""#, r#""max_tokens":9e2"#, r#""max_tokens":-1"#] {
-        let reply = lie(node.addresses()[0], refused).await;
-        assert_eq!(reply.status, 400, "{refused}: {}", reply.text());
+    // Engines convert the first two. What they read is charged, and nothing is left for it.
+    for (fields, status) in
+        [(r#""max_tokens":"900""#, 429), (r#""max_tokens":9e2"#, 429), (r#""max_tokens":-1"#, 400)]
+    {
+        let reply = lie(node.addresses()[0], fields).await;
+        assert_eq!(reply.status, status, "{fields}: {}", reply.text());
     }
 }
 
@@ -233,7 +292,7 @@ async fn no_way_around_a_limit_of_tokens_is_free() {
     put(node, limit(Limit { tokens_per_min: Some(2_000), ..Limit::default() })).await;
     is_divided(&world, LimitKind::TokenRate, 2_000).await;
     let quotas = node.gateway().quotas();
-    let ask = spillway_quota::QuotaAsk {
+    let ask = QuotaAsk {
         key: None,
         tenant: None,
         model: Some("tiny"),
@@ -252,6 +311,10 @@ async fn no_way_around_a_limit_of_tokens_is_free() {
         ("/v1/completions", r#"{"model":"tiny","prompt_embeds":"abcd"}"#),
         ("/v1/responses", r#"{"model":"tiny","input":"x"}"#),
         ("/tokenize", r#"{"model":"tiny","prompt":"x"}"#),
+        ("/v1/chat/completions/batch", r#"{"model":"tiny","messages":[[],[]]}"#),
+        ("/invocations", r#"{"model":"tiny","prompt":"x"}"#),
+        ("/generative_scoring", r#"{"model":"tiny","query":"q","items":["a"]}"#),
+        ("/v2/embed", r#"{"model":"tiny","texts":["a"]}"#),
     ] {
         let reply = Client::once(node.addresses()[0], post(path, body)).await;
         assert_eq!(reply.status, 429, "{path}: {}", reply.text());
@@ -295,6 +358,33 @@ async fn a_new_limit_refuses_nobody_who_stays_within_it() {
             assert_eq!(held(world.node(0), LimitKind::RequestRate), 40, "it is alone");
         }
     }
+}
+
+#[tokio::test]
+async fn a_node_that_joins_may_use_no_limit_as_a_whole_that_others_have_divided() {
+    let mut world = Growing::started(&["one", "three", "two", "four"], 1).await;
+    let whole = 30;
+    put(world.node(0), limit(Limit { requests_per_min: Some(whole), ..Limit::default() })).await;
+    let (begin, is_open) = (Instant::now(), |node: &Node| {
+        let quotas = node.gateway().quotas();
+        let now = Instant::now();
+        quotas.usage(&Scope::Global, now).is_none() || quotas.is_open(&Scope::Global, now)
+    });
+    eventually("it is divided", || !world.running().any(is_open)).await;
+    let mut admitted = 0;
+    for index in 0..3 {
+        admitted += use_up(world.node(index), 5).await.0;
+    }
+    let token = make_token(world.node(1), "good", |token| token).await;
+    world.cluster.give_token(3, &token);
+    world.start(3).await;
+    let joiner = world.node(3);
+    // Before, it is in no cluster, and knows of no limit.
+    let knows = || joiner.gateway().quotas().usage(&Scope::Global, Instant::now()).is_some();
+    eventually("it knows the limit", knows).await;
+    admitted += use_up(joiner, 5).await.0;
+    let is_one_window = begin.elapsed() < Duration::from_secs(50);
+    assert!(admitted <= whole as usize || !is_one_window, "{admitted} in {:?}", begin.elapsed());
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! and nobody's requests wait for any of it.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 
+mod age;
 mod believed;
 mod disaster;
 mod join;
@@ -12,6 +13,7 @@ mod orders;
 mod partition;
 mod residency;
 mod routes;
+mod splits;
 mod thief;
 mod usage;
 mod voters;

@@ -2,13 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use http::Method;
 use spillway_cluster_state::{
     Actor, Belief, Command, Expect, Outcome, RegionState, ReplicaId, ReplicaState, State,
 };
 use spillway_node::Node;
 use spillway_raft::{Consistency, ProposeError};
 use spillway_tests::{
-    Cluster, OK, PATIENCE, SLOWDOWN, Scripted, Setup, eventually, is_open, knows,
+    Client, Cluster, OK, PATIENCE, SLOWDOWN, Scripted, Setup, eventually, full, is_open, knows,
+    message,
 };
 use spillway_types::{Admission, ReplicaSlot};
 
@@ -173,4 +175,52 @@ async fn the_cluster_believes_that_a_replica_is_down_when_its_region_says_so() {
         // wait: between two requests
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// They change no record of the cluster. What a program repeats is there once.
+#[tokio::test]
+async fn orders_to_one_node_are_in_the_audit_trail_of_all() {
+    let world = World::started(&REGIONS).await;
+    let post = async |index: usize, path: &str, body: &'static str| {
+        let request = message(Method::POST, path, "application/json", full(body));
+        let admin = world.node(index).admin_address().expect("an admin listener");
+        let reply = Client::once(admin, request).await;
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+    };
+    post(1, "/replicas/a/drain", "").await;
+    post(1, "/replicas/a/resume", "").await;
+    for _ in 0..3 {
+        post(2, "/replicas/a/load", "{}").await;
+    }
+    let mut leader = None;
+    eventually("one leads", || {
+        let leads = |index: &usize| {
+            let part = world.node(*index).control_plane().expect("a part");
+            part.status().role == spillway_raft::Role::Leader
+        };
+        leader = (0..3).find(leads);
+        leader.is_some()
+    })
+    .await;
+    let leader = leader.expect("a leader");
+    let heir = [r#"{"to":"n1"}"#, r#"{"to":"n2"}"#, r#"{"to":"n0"}"#][leader];
+    post(leader, "/v1/leader", heir).await;
+    let handed_over = format!("hand the lead over to n{}", (leader + 1) % 3);
+    let orders = [
+        ("drain replica a of this node", "n1"),
+        ("resume replica a of this node", "n1"),
+        ("report load of replica a of this node", "n2"),
+        (handed_over.as_str(), ["n0", "n1", "n2"][leader]),
+    ];
+    eventually("all nodes know it", || {
+        world.running().all(|node| {
+            let state = state(node);
+            let has = |(what, by): &(&str, &str)| {
+                let records = state.operator_audit().iter().map(|(_, record)| record);
+                records.filter(|it| it.what == *what && it.node.as_str() == *by).count() == 1
+            };
+            orders.iter().all(has)
+        })
+    })
+    .await;
 }

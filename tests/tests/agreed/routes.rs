@@ -16,11 +16,11 @@ use crate::world::*;
 const SOON: Duration = PATIENCE;
 
 fn alias(name: &str, target: &str) -> Item {
-    Item::Model(name.into(), Model { alias_of: Some(target.into()), fallbacks: Vec::new() })
+    Item::Model(name.into(), Model { alias_of: Some(target.into()), ..Model::default() })
 }
 
 fn fallback(name: &str, other: &str) -> Item {
-    Item::Model(name.into(), Model { alias_of: None, fallbacks: vec![other.into()] })
+    Item::Model(name.into(), Model { fallbacks: vec![other.into()], ..Model::default() })
 }
 
 fn route(name: &str, policy: &str, pool: &str) -> Item {
@@ -30,7 +30,7 @@ fn route(name: &str, policy: &str, pool: &str) -> Item {
 
 fn split(name: &str, to: &str) -> Item {
     let arm = Arm { name: "all".into(), model: to.into(), version: None, weight_permille: 1_000 };
-    Item::Split(name.into(), Split { arms: vec![arm] })
+    Item::Split(name.into(), Split { arms: vec![arm], ..Split::default() })
 }
 
 async fn ask_for(node: &Node, model: &str) -> Reply {

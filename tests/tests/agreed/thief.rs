@@ -9,7 +9,7 @@ use http_body_util::Empty;
 use serde::{Deserialize, Serialize};
 use spillway_cluster_state::{
     Actor, CertificateSerial, Command, Entry, Expect, Hidden, Item, Key, KeyRole, NodeRole,
-    Outcome, Proposer, RecordKey, RefusalCode, RevokedCertificate,
+    Outcome, Proposer, RecordKey, RefusalCode, RegionState, RevokedCertificate,
 };
 use spillway_codec::Wire;
 use spillway_link::{ForwardHead, Link, PeerRoom};
@@ -173,8 +173,14 @@ impl World {
     }
 
     /// Says something to node `to` on a stream of its own.
-    async fn say<T: Wire>(
+    async fn say<T: Wire>(&self, link: &Link, to: usize, said: (Purpose, T)) -> Option<Answer> {
+        let from = NodeId(number(self.node(to), "n3").unwrap_or(4));
+        self.say_as(from, link, to, said).await
+    }
+
+    async fn say_as<T: Wire>(
         &self,
+        from: NodeId,
         link: &Link,
         to: usize,
         (purpose, it): (Purpose, T),
@@ -183,7 +189,7 @@ impl World {
         let (mut sender, mut receiver) = link.open_control(&name.as_str().into()).ok()?;
         let opening = Opening {
             cluster: status.cluster.map(u128::from),
-            from: NodeId(number(self.node(to), "n3").unwrap_or(4)),
+            from,
             to: Some((status.node, Some(status.disk.into()))),
             purpose,
         };
@@ -248,6 +254,21 @@ impl World {
     }
 }
 
+/// One heartbeat after the other to two nodes, each in the term after theirs, as number `own`.
+async fn keep_usurping(world: &World, link: &Link, targets: [usize; 2], own: NodeId) {
+    loop {
+        for to in targets {
+            let term = world.status(to).term + 1;
+            let ballot = Ballot { term, node: own, is_won: true };
+            let (entries, news) = (Vec::new(), News::default());
+            let append = Append { ballot, previous: None, committed: None, entries, news };
+            world.say_as(own, link, to, (Purpose::Append, append)).await;
+        }
+        // wait: the pace of the attack.
+        tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+}
+
 async fn is_served(link: &Link, to: usize) -> bool {
     let mut head = ForwardHead::new(Method::GET, "/v1/models".parse().expect("a path"));
     (head.model, head.hop) = (Some("tiny".into()), 1);
@@ -289,7 +310,7 @@ async fn an_edge_nodes_certificate_mints_no_key_and_moves_no_leader() {
     assert!(matches!(&outcome, Outcome::Refused(it) if it.code == RefusalCode::NotPermitted));
     world.usurp(&thief, leader).await;
     assert!(!world.has_key());
-    set_region(world.node(0), "one", spillway_cluster_state::RegionState::Draining).await;
+    set_region(world.node(0), "one", RegionState::Draining).await;
 }
 
 #[tokio::test]
@@ -335,4 +356,64 @@ async fn a_revoked_certificate_is_refused_by_all_nodes_until_it_is_taken_back() 
     let other = (leader + 1) % EDGE;
     remove(world.node(other), RecordKey::RevokedCertificate(serial)).await;
     eventually("it is accepted again", || is_connected(&thief)).await;
+}
+
+/// With the key of a node that votes, for the whole time: orders go on, and they end its membership.
+#[tokio::test]
+async fn a_voters_certificate_takes_no_lead_and_is_shut_out_while_it_is_used() {
+    let mut world = World::started().await;
+    let leader = world.leader().await;
+    let (victim, other) = ((leader + 1) % EDGE, (leader + 2) % EDGE);
+    let own = NodeId(number(world.node(leader), &format!("n{victim}")).expect("a number"));
+    let serial = CertificateSerial::from(world.cluster.serial(victim).as_str());
+    world.stop(victim).await;
+    let thief = world.cluster.bare_link_to(victim, &[leader, other]).await;
+    let term = world.status(leader).term;
+    let orders = async {
+        for turn in 0..20 {
+            let state = [RegionState::Draining, RegionState::Active][turn % 2];
+            set_region(world.node([leader, other][turn % 2]), "one", state).await;
+            // wait: so that the attack lasts for longer than a lease.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        remove(world.node(leader), RecordKey::Node(own)).await;
+        let revoked = RevokedCertificate { reason: "stolen".to_owned() };
+        put(world.node(other), Item::RevokedCertificate(serial.clone(), revoked)).await;
+        eventually("it has no vote", || !world.status(leader).voters.contains(&own)).await;
+    };
+    tokio::select! {
+        () = keep_usurping(&world, &thief, [leader, other], own) => {}
+        () = orders => {}
+    }
+    let status = world.status(leader);
+    assert_eq!((status.term, status.leader), (term, Some(status.node)));
+    eventually("it is disconnected", || !is_connected(&thief)).await;
+}
+
+/// Without a quorum no order can be given. What the CA has signed counts all the same, on every node
+/// that hears of it, and is in the log later.
+#[tokio::test]
+async fn the_authority_revokes_a_certificate_without_a_quorum() {
+    let mut world = World::started().await;
+    world.stop(1).await;
+    world.stop(2).await;
+    world.stop(EDGE).await;
+    let thief = world.cluster.bare_link(1, 0).await;
+    let serial = world.cluster.serial(1);
+    // One node that starts with the file tells the others.
+    world.cluster.revoke(EDGE, &serial);
+    world.start(EDGE).await;
+    eventually("it is disconnected", || !is_connected(&thief)).await;
+    has_tried(&thief).await;
+    assert!(!is_connected(&thief) && !is_served(&thief, 0).await);
+    let serial = CertificateSerial::from(serial.as_str());
+    assert!(state(world.node(0)).records().revoked_certificates.get(&serial).is_none());
+    world.start(2).await;
+    eventually("it is in the log", || {
+        let is_recorded =
+            |node: &Node| state(node).records().revoked_certificates.get(&serial).is_some();
+        [0, 2, EDGE].into_iter().all(|at| is_recorded(world.node(at)))
+    })
+    .await;
+    assert!(!is_connected(&thief));
 }

@@ -7,6 +7,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair}
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
@@ -47,6 +48,16 @@ impl Certificates {
         }
     }
 
+    /// Writes a certificate over the old one whose time is over.
+    pub(crate) fn expire(&self) {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new(["expired".to_owned()]).expect("a name");
+        params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+        let expired = params.self_signed(&key).expect("a certificate");
+        std::fs::write(self.key_file(), key.serialize_pem()).expect("writes");
+        std::fs::write(self.certificate_file(), expired.pem()).expect("writes");
+    }
+
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -70,6 +81,38 @@ impl Certificates {
             self.certificate_file().display(),
             self.key_file().display()
         )
+    }
+
+    /// Certificate and key as settings of a table.
+    pub(crate) fn pair(&self) -> String {
+        format!(
+            "certificate = \"{}\", key = \"{}\"",
+            self.certificate_file().display(),
+            self.key_file().display()
+        )
+    }
+
+    /// The server's side of TLS, which demands a certificate that the CA of `clients` has signed.
+    pub(crate) fn acceptor_for(&self, clients: &Self) -> TlsAcceptor {
+        let verifier = WebPkiClientVerifier::builder_with_provider(clients.roots(), provider());
+        let chain = CertificateDer::pem_file_iter(self.certificate_file()).expect("a file");
+        let chain = chain.collect::<Result<Vec<_>, _>>().expect("certificates");
+        let key = PrivateKeyDer::from_pem_file(self.key_file()).expect("a key");
+        let config = rustls::ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_client_cert_verifier(verifier.build().expect("a CA"))
+            .with_single_cert(chain, key)
+            .expect("a pair");
+        TlsAcceptor::from(Arc::new(config))
+    }
+
+    fn roots(&self) -> Arc<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(self.ca_file()).expect("a file") {
+            roots.add(certificate.expect("a certificate")).expect("a CA");
+        }
+        Arc::new(roots)
     }
 
     /// The server's side of TLS.

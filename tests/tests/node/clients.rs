@@ -266,7 +266,51 @@ async fn pages_of_allowed_origins_may_use_it_from_a_browser() {
     let reply = Client::once(off.addresses()[0], preflight("/v1/chat/completions", PAGE)).await;
     assert_eq!(reply.status, 401, "off by default");
     let reply = Client::once(off.addresses()[1], with(chat("tiny", ""), &own)).await;
-    assert_eq!(reply.header("access-control-allow-origin"), Some("*"), "the replica's own word");
+    assert_eq!(reply.header("access-control-allow-origin"), None, "no replica gives leave");
+}
+
+#[tokio::test]
+async fn a_page_cannot_use_a_listener_without_keys_unless_its_origin_is_allowed() {
+    let replica = Scripted::start().await.serve(OK);
+    let setup = Setup::new()
+        .listener("auth = \"none\"\n[[listener]]\naddress = \"127.0.0.1:0\"\nauth = \"keys\"")
+        .table(RAW_ROUTE)
+        .replica("a", replica.address);
+    let node = setup.start().await;
+    let (open, keyed) = (node.addresses()[0], node.addresses()[1]);
+    let body = r#"{"model":"tiny","messages":[]}"#;
+    let simple = |path: &str| message(Method::POST, path, "text/plain;charset=UTF-8", full(body));
+    let evil = [("origin", "https://evil.example"), ("sec-fetch-site", "cross-site")];
+    for (path, form) in [
+        ("/v1/chat/completions", "\"code\":\"origin_not_allowed\""),
+        ("/v1/messages", "\"type\":\"permission_error\""),
+        ("/raw/x", "allowed_origins"),
+    ] {
+        for headers in [&evil[..], &evil[..1], &evil[1..]] {
+            let reply = Client::once(open, with(simple(path), headers)).await;
+            assert_eq!(reply.status, 403, "{path} {headers:?}: {}", reply.text());
+            assert!(reply.text().contains(form), "{path}: {}", reply.text());
+            assert!(reply.text().contains("allowed_origins"), "{path}: {}", reply.text());
+        }
+    }
+    let image = with(get("/raw/x"), &evil[1..]);
+    assert_eq!(Client::once(open, image).await.status, 403, "a replica would work for it");
+    assert_eq!(replica.requests.count(), 0);
+
+    // No browser, a browser that has asked first, and a path that costs nothing.
+    for (request, status) in [
+        (simple("/v1/chat/completions"), 200),
+        (with(chat("tiny", ""), &evil), 200),
+        (with(get("/v1/models"), &evil[1..]), 200),
+        (with(get("/health"), &evil[1..]), 200),
+    ] {
+        assert_eq!(Client::once(open, request).await.status, status);
+    }
+    let reply = Client::once(keyed, with(simple("/v1/chat/completions"), &evil)).await;
+    assert_eq!(reply.status, 401, "a key decides there");
+    let node = setup.set("cors.allowed_origins = [\"https://evil.example\"]").start().await;
+    let reply = Client::once(node.addresses()[0], with(simple("/raw/x"), &evil)).await;
+    assert_eq!(reply.status, 200);
 }
 
 #[tokio::test]

@@ -55,7 +55,8 @@ fn faults_are_told_with_line_column_and_remedy() {
     );
     check("[aliases]\n\"gpt\" = \"huge\"\n", (2, 9), "\"huge\"", "tiny");
     check("[[route]]\nname = \"r\"\nmodels = [\"huge\"]\n", (3, 11), "\"huge\"", "tiny");
-    check("[[route]]\nname = \"r\"\nmodel = \"huge\"\n", (3, 9), "\"huge\"", "tiny");
+    let below = "[[route]]\nname = \"r\"\nmodel = \"huge\"\npath_prefix = \"/x\"\n";
+    check(below, (3, 9), "\"huge\"", "tiny");
     check("[[route]]\nname = \"r\"\npool = \"gpu\"\n", (3, 8), "\"gpu\"", "pool");
     check("[[route]]\nname = \"r\"\npath_prefix = \"x\"\n", (3, 15), "slash", "/v1");
     check("[[route]]\nname = \"r\"\npolicy = \"best\"\n", (3, 10), "best", "use one of: random");
@@ -107,7 +108,9 @@ fn check_hash_by() {
         ("prequal = { probes = 0 }", "0 replicas can't be looked at"),
     ] {
         let column = line.find(" = ").and_then(|_| line.rfind("= ")).expect("a value") + 3;
-        check(&route(line), (3, column), message, "correct the value");
+        let policy = line.split_once(' ').map_or("", |(policy, _)| policy);
+        let text = route(&format!("{line}\npolicy = \"{policy}\""));
+        check(&text, (3, column), message, "correct the value");
     }
     for (line, message) in [
         ("hedge = { budget_percent = 5 }", "does not say after which time"),
@@ -134,16 +137,27 @@ fn faults_of_replicas_are_told_with_line_column_and_remedy() {
         ("host:80", "scheme"),
         ("ftp://host", "scheme \"ftp\""),
         ("http://", "not a URL"),
-        ("http://host/v1", "path"),
+        ("http://host/v1?a=b", "query"),
+        ("http://host/a/../v1", "dot segments"),
+        ("http://host//v1", "doubled slashes"),
         ("http://host:99999", "no port"),
         ("http://host:", "no port"),
         ("http://user:secret@host", "user"),
+        ("http://169.254.169.254", "metadata service"),
+        ("http://[fd00:ec2::254]:80", "metadata service"),
+        ("http://[::ffff:169.254.1.1]", "link-local"),
     ] {
-        check(&replica(&format!("url = \"{url}\"")), (4, 7), message, "http://host:");
+        check(&replica(&format!("url = \"{url}\"")), (4, 7), message, "");
     }
     let url = "url = \"https://h:1\"";
     let missing = format!("{url}\ntls = {{ ca = \"nowhere.pem\" }}");
     check(&replica(&missing), (5, 14), "nowhere.pem", "path");
+    let half = format!("{url}\ntls = {{ certificate = \"nowhere.pem\" }}");
+    check(&replica(&half), (5, 23), "no key", "add key");
+    let half = format!("{url}\ntls = {{ key = \"nowhere.pem\" }}");
+    check(&replica(&half), (5, 15), "no client certificate", "add certificate");
+    let grpc = "url = \"http://h:1\"\ngrpc_url = \"http://h:2/v1\"";
+    check(&replica(grpc), (5, 12), "has a path", "http://host:port");
     let plain = "url = \"http://h:1\"\ntls = { ca = \"nowhere.pem\" }";
     check(&replica(plain), (4, 7), "http://", "https://");
     let weight = "url = \"http://h:1\"\nweight = 0";
@@ -162,9 +176,56 @@ fn faults_of_replicas_are_told_with_line_column_and_remedy() {
         let text = format!("[[replica]]\nname = \"b\"\nurl = \"http://h:1\"\n{lines}\n");
         check(&text, (2, 8), "can't be asked", "models =");
     }
+    let url = "url = \"http://h:1\"";
+    let price = "price = { prompt_per_million = 1, completion_per_million = 1 }";
+    check(&replica(&format!("{url}\n{price}")), (5, 9), "a price is that", "role = \"overflow\"");
+    check(&replica(&format!("{url}\noverflow = {{}}")), (5, 12), "caps", "role = \"overflow\"");
+    let hosted = format!("{url}\nrole = \"overflow\"");
+    check(&replica(&hosted), (2, 8), "has a price", "add price");
+    let hosted = format!("{hosted}\n{price}");
+    let warmed = format!("{hosted}\nwarm_up = [\"x\"]");
+    check(&replica(&warmed), (2, 8), "no client asked for", "remove deep and warm_up");
+    let share = format!("{hosted}\noverflow = {{ share_percent_max = 0 }}");
+    check(&replica(&share), (7, 34), "out of range", "1 to 100");
+    let renamed = "[[replica]]\nname = \"b\"\nurl = \"http://h:1\"\nmodels = { tiny = \"x\" }\n";
+    check(renamed, (4, 10), "by other names", "role = \"overflow\"");
     let versions =
         "[[replica]]\nname = \"b\"\nurl = \"http://h:1\"\nversions = { tiny = [\"1\"] }\n";
     check(versions, (4, 21), "does not serve \"tiny\"", "add the model");
+}
+
+#[test]
+fn names_that_can_never_be_asked_for_are_told_with_line_column_and_remedy() {
+    let long = format!("{}.test", "a".repeat(64));
+    for (host, message) in [
+        ("a..b", "empty label"),
+        (".a", "empty label"),
+        (&long, "64 bytes"),
+        ("10.0.0.256", "no IPv4 address"),
+        ("a*b", "the character '*'"),
+    ] {
+        let replica =
+            |lines: String| format!("[[replica]]\nname = \"b\"\nmodels = [\"tiny\"]\n{lines}\n");
+        let remedy = "labels of at most 63";
+        check(&replica(format!("url = \"http://{host}:80\"")), (4, 7), message, remedy);
+        let grpc = format!("url = \"http://h:1\"\ngrpc_url = \"http://{host}:80\"");
+        check(&replica(grpc), (5, 12), message, remedy);
+        let notice = format!("url = \"http://h:1\"\nnotice_url = \"http://{host}/x\"");
+        check(&replica(notice), (5, 14), message, remedy);
+        for (source, column) in
+            [(format!("dns = \"{host}:80\""), 7), (format!("srv = \"{host}\""), 7)]
+        {
+            let text = format!(
+                "[[discovery]]\nname = \"d\"\n{source}\n[discovery.replica]\nmodels = [\"m\"]\n"
+            );
+            check(&text, (3, column), message, remedy);
+        }
+    }
+    for host in ["gpu_worker.stack_net", "a.", "xn--bcher-kva.example", "[::1]"] {
+        let replica =
+            format!("[[replica]]\nname = \"b\"\nmodels = [\"m\"]\nurl = \"http://{host}:1\"\n");
+        parse(&format!("{LISTENER}{replica}")).expect("a config");
+    }
 }
 
 #[test]
@@ -195,6 +256,82 @@ fn bad_tls_files_are_told_with_their_line() {
         assert!(error.message.contains(part), "{error}");
         assert!(!error.remedy.is_empty(), "{error}");
     }
+}
+
+#[test]
+fn bad_client_certificates_are_told_with_their_line_and_expired_ones_are_a_warning() {
+    let certificates = Certificates::for_name("gateway");
+    let other = Certificates::for_name("gateway");
+    let replica = |certificate: &Path, key: &Path| {
+        let (certificate, key) = (certificate.display(), key.display());
+        let tls = format!("tls = {{ certificate = \"{certificate}\", key = \"{key}\" }}");
+        let text = format!("[[replica]]\nname = \"b\"\nurl = \"https://h:1\"\n{tls}\n");
+        parse(&format!("{LISTENER}{text}"))
+    };
+    let (certificate, key) = (certificates.certificate_file(), certificates.key_file());
+    for (error, part, remedy) in [
+        (replica(Path::new("nowhere.pem"), &key), "nowhere.pem", "path"),
+        (replica(&certificate, Path::new("nowhere.pem")), "nowhere.pem", "path"),
+        (replica(&key, &key), "no certificate", "certificate first"),
+        (replica(&certificate, &certificate), "key of the client certificate", "private key"),
+        (replica(&certificate, &other.key_file()), "client certificate and key", "made with"),
+    ] {
+        let error = error.expect_err(part);
+        assert_eq!(error.position().map(|(line, _)| line), Some(6), "{error}");
+        assert!(error.message.contains(part) && error.remedy.contains(remedy), "{error}");
+    }
+    let warned = |config: &Config| {
+        let told = config.warnings.iter().map(ToString::to_string);
+        told.filter(|told| told.contains("client certificate")).collect::<Vec<_>>()
+    };
+    let config = replica(&certificate, &key).expect("a config");
+    assert_eq!(warned(&config), Vec::<String>::new());
+    certificates.expire();
+    let told = warned(&replica(&certificate, &key).expect("a config"));
+    assert!(told.len() == 1 && told[0].contains("has expired"), "{told:?}");
+    assert!(told[0].contains(":6:") && told[0].contains("renew it"), "{told:?}");
+}
+
+#[test]
+fn what_would_only_fail_at_the_start_is_told_by_the_check() {
+    let listener = |address: &str| format!("[[listener]]\naddress = \"{address}\"\n");
+    let open = "[auth]\nmode = \"none\"\n";
+    for (first, second) in [
+        ("127.0.0.1:8080", "127.0.0.1:8080"),
+        ("0.0.0.0:8080", "127.0.0.1:8080"),
+        ("[::1]:8080", "[::]:8080"),
+    ] {
+        let text = listener(first) + &listener(second) + open;
+        check(&text, (4, 11), "taken by another listener", "address of its own");
+    }
+    let admin = listener("127.0.0.1:8080") + "[admin]\naddress = \"127.0.0.1:8080\"\n";
+    check(&admin, (4, 11), "taken by another listener", "address of its own");
+    for other in ["127.0.0.1:8081", "127.0.0.2:8080", "[::]:8080"] {
+        let text = format!("{REPLICA}{}{}{open}", listener("127.0.0.1:8080"), listener(other));
+        parse(&text).expect(other);
+    }
+    for (address, url) in [
+        ("127.0.0.1:8080", "http://127.0.0.1:8080/v1"),
+        ("0.0.0.0:8080", "http://localhost:8080"),
+        ("[::]:80", "http://[::1]"),
+    ] {
+        let replica = format!("[[replica]]\nname = \"b\"\nmodels = [\"tiny\"]\nurl = \"{url}\"\n");
+        let text = listener(address) + &replica + open;
+        check(&text, (6, 7), "listener of this node itself", "model server");
+    }
+    check("[access_log]\nfile = \"/tmp\"\n", (2, 8), "is a folder", "name a file in it");
+    let price = |model: &str| {
+        format!(
+            "[[price]]\nmodel = \"{model}\"\nprompt_per_million = 1\ncompletion_per_million = 1\n"
+        )
+    };
+    check(&price("*"), (2, 9), "no model is called", "leave `model` out");
+    let warned = |model: &str| {
+        let config = parse(&format!("{LISTENER}{REPLICA}{}", price(model))).expect(model);
+        config.warnings.iter().map(ToString::to_string).collect::<String>()
+    };
+    assert!(warned("tinny").contains("no replica has the model \"tinny\""), "{}", warned("tinny"));
+    assert_eq!(warned("tiny"), "");
 }
 
 #[test]
@@ -308,7 +445,6 @@ budget_in_hand = 20
 budget_min_per_second = 1
 [geo]
 database = "city.mmdb"
-asn_database = "asn.mmdb"
 database_bytes_max = 1
 unknown_clients = "no_rule"
 [usage]
@@ -386,6 +522,7 @@ prefix_key = "key.pem"
 advertise = "n:1"
 data = "d"
 join_token_file = "t"
+revoked = "r"
 silence_ms = 1
 ramp_ms = 1
 [[peer]]
@@ -497,8 +634,15 @@ health = { check = "http", path = "/h", port = 1, service = "s", interval_ms = 1
 deep = { path = "/d", body = "1", expect = { contains = "x" }, gpu_memory_max = 0.9, interval_ms = 1, timeout_ms = 1 }
 metrics = { scrape = true, path = "/m", port = 1, mapping = "mine", period_ms = 1, dcgm_port = 1 }
 bucket = { rate_per_s = 1.0, burst = 1.0, queue_halving = 1.0 }
-tls = { ca = "ca.pem", server_name = "s" }
+tls = { ca = "ca.pem", server_name = "s", certificate = "certificate.pem", key = "key.pem" }
 credential = { header = "h", prefix = "p", value = "v" }
+[[replica]]
+name = "o"
+url = "https://h:1/v1"
+models = ["tiny"]
+role = "overflow"
+price = { prompt_per_million = 1, cached_per_million = 0.5, completion_per_million = 2 }
+overflow = { after_ms = 1, share_percent_max = 1, budget_per_day = 1, budget_per_month = 9.5, country = "US" }
 [[route]]
 name = "r"
 path_prefix = "/x"
@@ -512,12 +656,10 @@ hash_by = "client_ip"
 session = { cookie = "c", max_age_s = 1 }
 regions = ["r"]
 countries = ["DE"]
-least_loaded = { queue = 1.0, gpu = 1.0, kv = 1.0, latency = 1.0 }
 predicted_latency = { goal = "total", push = "always", kappa = 1.0, crowding = 1.0, output_tokens = 1, session_ms = 1.0, doubt_ms = 1.0, tie_ms = 1.0 }
-prefix_aware = { match_permille_min = 1, imbalance_min = 1.0, imbalance_ratio_min = 1.0 }
-prequal = { probes = 1, cold_permille = 1 }
 inject_usage = true
 forward_authorization = true
+overflow = true
 allow_engine_fields = ["priority"]
 continue_streams = true
 continue_bytes_max = 1
@@ -525,11 +667,28 @@ continuations_max = 1
 queue_max = 1
 queue_bytes_max = 1
 queue_ms = 1
+start_wait_ms = 1
 slo_ms = 1
 degraded_below_percent = 1
 tenant_room_percent = 1
 hedge = { after_ms = 1, budget_percent = 1 }
 timeouts = { connect_ms = 1, first_byte_ms = 1, idle_ms = 1, total_ms = 1, keep_alive_ms = 1 }
+[[route]]
+name = "l"
+path_prefix = "/l"
+policy = "least_loaded"
+least_loaded = { queue = 1.0, gpu = 1.0, kv = 1.0, latency = 1.0 }
+[[route]]
+name = "a"
+path_prefix = "/a"
+protocol = "openai"
+policy = "prefix_aware"
+prefix_aware = { match_permille_min = 1, imbalance_min = 1.0, imbalance_ratio_min = 1.0 }
+[[route]]
+name = "q"
+path_prefix = "/q"
+policy = "prequal"
+prequal = { probes = 1, cold_permille = 1 }
 "#;
 
 #[test]

@@ -1,6 +1,8 @@
 //! Replicas that are found come and go while requests are served.
 
 use spillway_node::Node;
+use spillway_resolver::{NameServers, SystemFiles};
+use spillway_testkit::{DnsServer, Mood};
 use spillway_tests::{Client, OK, Page, Scripted, Setup, chat, eventually, get};
 
 use crate::health::stands_at_last;
@@ -103,5 +105,127 @@ async fn what_a_discovery_found_leaves_with_it() {
     file.replace(&without.text());
     eventually("the reload", || reloads(&node, "applied") == 1.0).await;
     assert!(!is_listed(&node, "found") && is_listed(&node, "listed"));
+    node.stop().await;
+}
+
+fn is_in_state(node: &Node, state: &str) -> bool {
+    Page::of(node).sum("spillway_discovery_state", &[("state", state)]) == 1.0
+}
+
+async fn admin(node: &Node, path: &str) -> String {
+    let address = node.admin_address().expect("an admin listener");
+    Client::once(address, get(path)).await.text().to_owned()
+}
+
+#[tokio::test]
+async fn a_file_that_is_empty_for_a_moment_removes_nothing() {
+    let one = Scripted::start().await.serve(OK);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("replicas.toml");
+    let listed = format!(
+        "[[replica]]\nname = \"one\"\nurl = \"http://{}\"\nmodels = [\"tiny\"]\n",
+        one.address
+    );
+    std::fs::write(&path, &listed).expect("writes");
+    let source = format!("[[discovery]]\nname = \"listed\"\nfile = \"{}\"", path.display());
+    let node = Setup::new().table(source).start().await;
+    eventually("the first reading", || is_in_state(&node, "answered")).await;
+    std::fs::write(&path, "").expect("writes");
+    eventually("the empty file was read", || is_in_state(&node, "empty")).await;
+    assert_eq!(ask(&node).await, 200);
+    assert!(is_listed(&node, "one"));
+    // Half of it, as a writer that was interrupted leaves it.
+    std::fs::write(&path, &listed[..listed.len() / 2]).expect("writes");
+    eventually("the half file was read", || is_in_state(&node, "stale")).await;
+    assert_eq!(ask(&node).await, 200);
+    std::fs::write(&path, &listed).expect("writes");
+    eventually("the whole file was read", || is_in_state(&node, "answered")).await;
+    assert_eq!(ask(&node).await, 200);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_file_that_stays_empty_leaves_its_models_known() {
+    let (one, other) = (Scripted::start().await.serve(OK), Scripted::start().await.serve(OK));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("replicas.toml");
+    let listed = format!(
+        "[[replica]]\nname = \"one\"\nurl = \"http://{}\"\nmodels = [\"tiny\"]\n",
+        one.address
+    );
+    std::fs::write(&path, &listed).expect("writes");
+    let source = format!(
+        "[[discovery]]\nname = \"listed\"\nempty_grace_ms = 100\nfile = \"{}\"",
+        path.display()
+    );
+    let url = format!("http://{}", other.address);
+    let without = Setup::new().replica_with("other", &url, "models = [\"other\"]");
+    let file = File::new(&without.clone().table(source));
+    let node = file.start().await;
+    eventually("the first reading", || is_in_state(&node, "answered")).await;
+    std::fs::write(&path, "# none\n").expect("writes");
+    eventually("the replica left", || !is_listed(&node, "one")).await;
+    let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
+    assert_eq!((reply.status, reply.code()), (503, Some("no_replica")), "{}", reply.text());
+    // What the operator takes out of the config is gone for good.
+    std::fs::write(&path, listed).expect("writes");
+    eventually("the replica is back", || is_listed(&node, "one")).await;
+    file.replace(&without.text());
+    eventually("the reload", || reloads(&node, "applied") == 1.0).await;
+    assert_eq!(ask(&node).await, 404);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_discovery_without_an_answer_is_shown_everywhere() {
+    let server = DnsServer::start().await;
+    server.mood(Mood::Silent);
+    let other = Scripted::start().await.serve(OK);
+    let source = "[[discovery]]\nname = \"workers\"\ndns = \"workers.test.:8000\"\n\
+                  [discovery.replica]\nurl = \"http://\"\nmodels = [\"big\"]";
+    let mut config = Setup::new().replica("a", other.address).table(source).config();
+    let servers = NameServers::Fixed(vec![server.address]);
+    config.system_files = SystemFiles { servers, ..SystemFiles::default() };
+    let node = Node::start(config).await.expect("a node");
+    eventually("a failure", || is_in_state(&node, "unanswered")).await;
+    let answer = admin(&node, "/v1/node").await;
+    assert!(
+        answer.contains("degraded: discoveries lack answers (workers is unanswered)"),
+        "{answer}"
+    );
+    assert!(answer.contains("do not answer"), "{answer}");
+    let ready = admin(&node, "/readyz").await;
+    assert_eq!(ready, r#"{"discovery":{"workers":"unanswered"}}"#);
+    server.addresses("workers.test.", 1, &["127.0.0.1"]);
+    server.mood(Mood::Well);
+    eventually("an answer", || is_in_state(&node, "answered")).await;
+    assert_eq!(Page::of(&node).sum("spillway_discovery_replicas", &[]), 1.0);
+    assert_eq!(admin(&node, "/readyz").await, "{}");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn other_settings_of_its_replicas_do_not_make_a_discovery_forget_them() {
+    let server = DnsServer::start().await;
+    let one = Scripted::start().await.serve(OK);
+    server.addresses("workers.test.", 30, &["127.0.0.1"]);
+    let with = |lines: &str| {
+        let text = format!(
+            "[[discovery]]\nname = \"workers\"\ndns = \"workers.test.:{}\"\nresolver = \"{}\"\n\
+             [discovery.replica]\nurl = \"http://\"\nmodels = [\"tiny\"]\n{lines}",
+            one.address.port(),
+            server.address
+        );
+        Setup::new().table(text)
+    };
+    let file = File::new(&with(""));
+    let node = file.start().await;
+    let name = format!("workers-127.0.0.1:{}", one.address.port());
+    stands_at_last(&node, &name, "open").await;
+    server.mood(Mood::Silent);
+    file.replace(&with("weight = 7").text());
+    eventually("the reload", || reloads(&node, "applied") == 1.0).await;
+    assert!(is_listed(&node, &name));
+    assert_eq!(ask(&node).await, 200);
     node.stop().await;
 }

@@ -1,11 +1,12 @@
-//! Requests on a replica that goes down: they end, or go elsewhere, without waiting for a time-out.
+//! Requests on a replica that goes down. One that refuses connections has lost them: they end, or go
+//! elsewhere. One that is merely silent may go on: they wait, unless another replica can serve them.
 
 use std::time::Duration;
 
 use spillway_emulator::{Emulator, Fault};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, OK, Reply, Scripted, Setup, chat, eventually, slow_emulator, spawn, within,
+    Client, OK, Page, Reply, Scripted, Setup, chat, eventually, slow_emulator, spawn, within,
 };
 use tokio::task::JoinHandle;
 
@@ -22,7 +23,12 @@ fn quick() -> Setup {
 
 /// A node with one slow emulated replica, which is checked in two ways.
 async fn world(more: impl FnOnce(Setup) -> Setup) -> (Emulator, Node) {
-    let emulator = slow_emulator(1, 50.0).await;
+    world_at(50.0, more).await
+}
+
+/// A node with a replica that is so many times slower than usual.
+async fn world_at(scale: f64, more: impl FnOnce(Setup) -> Setup) -> (Emulator, Node) {
+    let emulator = slow_emulator(1, scale).await;
     let url = format!("http://{}", emulator.addresses()[0]);
     let setup = quick().replica_with("slow", &url, "kind = \"vllm\"");
     let node = more(setup).start().await;
@@ -38,15 +44,91 @@ async fn hang(emulator: &Emulator) {
     emulator.replica(0).set_fault(Fault::Hang).await.expect("a fault");
 }
 
+/// The process is gone but for a connection that is half alive, e.g. behind a proxy.
 #[tokio::test]
-async fn a_request_whose_replica_goes_down_is_told_so_at_once() {
-    let (emulator, node) = world(|setup| setup).await;
+async fn a_request_whose_replica_refuses_connections_is_told_so_at_once() {
+    let dying = Scripted::start().await;
+    let lines = "kind = \"generic\"\nhealth = { check = \"tcp\" }";
+    let url = format!("http://{}", dying.address);
+    let node = quick().replica_with("dying", &url, lines).start().await;
+    let checks = spawn(async move {
+        // Checks connect and leave; the request stays.
+        loop {
+            let mut wire = dying.accept().await;
+            if wire.has_more().await {
+                return (wire, dying);
+            }
+        }
+    });
     let waits = ask(&node, LONG);
-    eventually("it is at the replica", || emulator.replica(0).stats().running == 1).await;
-    hang(&emulator).await;
+    let (held, listener) = within("the request", checks).await.expect("a request");
+    drop(listener);
     let reply = within("it ends", waits).await.expect("a reply");
     assert_eq!((reply.status, reply.code()), (502, Some("replica_down")), "{}", reply.text());
+    assert!(reply.header("retry-after").is_some(), "{}", reply.text());
     eventually("its place is free", || node.gateway().unfinished() == 0).await;
+    drop(held);
+}
+
+/// Waits until the node finds the replica down, and heals it.
+async fn thaw(emulator: &Emulator, node: &Node) {
+    stands_at_last(node, "slow", "down").await;
+    // wait: longer than the grace after which a lost request is given up.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    emulator.replica(0).set_fault(Fault::None).await.expect("a healthy replica");
+}
+
+#[tokio::test]
+async fn a_request_waits_for_its_only_replica_when_that_is_merely_silent() {
+    let (emulator, node) = world_at(3.0, |setup| setup).await;
+    let waits = ask(&node, ",\"max_tokens\":20");
+    eventually("it is at the replica", || emulator.replica(0).stats().running == 1).await;
+    emulator.replica(0).set_fault(Fault::Freeze).await.expect("a fault");
+    thaw(&emulator, &node).await;
+    let reply = within("it is served", waits).await.expect("a reply");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    stands_at_last(&node, "slow", "open").await;
+    let labels = [("replica", "slow")];
+    let share = Page::of(&node).sum("spillway_replica_ramp", &labels);
+    assert!((share - 1.0).abs() < f64::EPSILON, "it has kept its caches, and has its full share");
+}
+
+#[tokio::test]
+async fn a_stream_waits_for_its_only_replica_when_that_is_merely_silent() {
+    let (emulator, node) =
+        world_at(3.0, |setup| setup.table("[[route]]\nname = \"llm\"\ncontinue_streams = true\n"))
+            .await;
+    let waits = ask(&node, ",\"stream\":true,\"max_tokens\":40");
+    eventually("it is at the replica", || emulator.replica(0).stats().running == 1).await;
+    emulator.replica(0).set_fault(Fault::Freeze).await.expect("a fault");
+    thaw(&emulator, &node).await;
+    let reply = within("it ends", waits).await.expect("a reply");
+    assert_eq!(reply.events().last(), Some(&"data: [DONE]\n\n"), "{}", reply.text());
+    assert_eq!(emulator.replica(0).stats().received, 1, "asked once");
+}
+
+/// The route does not continue streams, so the other replica is of no use to it.
+#[tokio::test]
+async fn a_stream_that_no_other_replica_can_continue_waits_for_its_own() {
+    let well = Scripted::start().await.serve(OK);
+    let (emulator, node) = world_at(3.0, |setup| {
+        setup
+            .table("[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n")
+            .replica("well", well.address)
+    })
+    .await;
+    let mut waits = ask(&node, ",\"stream\":true,\"max_tokens\":40");
+    while emulator.replica(0).stats().received == 0 {
+        if let Ok(reply) = tokio::time::timeout(Duration::from_secs(1), &mut waits).await {
+            assert_eq!(reply.expect("a reply").status, 200);
+            waits = ask(&node, ",\"stream\":true,\"max_tokens\":40");
+        }
+    }
+    eventually("it is at the replica", || emulator.replica(0).stats().running == 1).await;
+    emulator.replica(0).set_fault(Fault::Freeze).await.expect("a fault");
+    thaw(&emulator, &node).await;
+    let reply = within("it ends", waits).await.expect("a reply");
+    assert_eq!(reply.events().last(), Some(&"data: [DONE]\n\n"), "{}", reply.text());
 }
 
 #[tokio::test]
@@ -75,13 +157,13 @@ async fn a_request_whose_replica_goes_down_goes_to_another_one() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_replica_goes_down_ends_with_an_event() {
+async fn a_stream_whose_replica_refuses_connections_ends_with_an_event() {
     let (emulator, node) = world(|setup| setup).await;
     emulator.replica(0).set_fault(Fault::Stall { after_events: 3 }).await.expect("a fault");
     let waits = ask(&node, ",\"stream\":true,\"max_tokens\":5000");
     let stalled = || emulator.replica(0).stats().received == 1;
     eventually("it is at the replica", stalled).await;
-    hang(&emulator).await;
+    emulator.replica(0).set_fault(Fault::Refuse).await.expect("a fault");
     let reply = within("it ends", waits).await.expect("a reply");
     let last = reply.events().last().map(|event| (*event).to_owned()).expect("an event");
     assert!(last.contains("stream_cut"), "{last}");

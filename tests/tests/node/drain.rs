@@ -150,6 +150,25 @@ async fn a_node_that_is_told_to_stop_says_so_before_it_refuses_anybody() {
 }
 
 #[tokio::test]
+async fn a_node_that_is_polled_serves_on_without_a_setting_until_balancers_have_seen_it() {
+    let replica = Scripted::start().await;
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let (address, admin) = (node.addresses()[0], node.admin_address().expect("one"));
+    let gateway = std::sync::Arc::clone(node.gateway());
+    let replica = replica.serve("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    for at in [admin, address, admin] {
+        assert_eq!(Client::once(at, get("/readyz")).await.status, 200);
+    }
+    let stopping = spawn(node.stop());
+    eventually("it is leaving", || gateway.is_leaving()).await;
+    assert_eq!(Client::once(admin, get("/readyz")).await.status, 503);
+    assert_eq!(Client::once(address, chat("tiny", "")).await.status, 200);
+    assert!(!stopping.is_finished() && !gateway.is_draining());
+    assert_eq!(replica.requests.count(), 1);
+    stopping.abort();
+}
+
+#[tokio::test]
 async fn what_is_broken_off_is_counted() {
     let replica = Scripted::start().await;
     let setup = Setup::new().set("node.drain_ms = 200").replica("a", replica.address);

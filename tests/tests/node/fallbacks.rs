@@ -179,6 +179,35 @@ async fn a_v2_path_is_made_to_name_the_stand_in_and_a_version_is_never_stood_in_
 }
 
 #[tokio::test]
+async fn what_stands_in_for_an_arm_is_no_success_of_the_arm() {
+    let small = serving(&["small"]).await;
+    let dead = format!("http://{}", Scripted::refusing());
+    let arms = "arms = [{ name = \"canary\", model = \"big\", weight = 1 }]";
+    let node = Setup::new()
+        .set("fallback.big = [\"small\"]")
+        .table(format!("[[split]]\nmodel = \"chat\"\n{arms}"))
+        .replica_with("a", &dead, "models = [\"big\"]")
+        .replica_with("b", &format!("http://{}", small.addresses()[0]), "models = [\"small\"]")
+        .start()
+        .await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    for fields in ["", ",\"stream\":true"] {
+        assert_eq!(client.fetch(chat("chat", fields)).await.status, 200);
+    }
+    let count = |name: &str, label: (&str, &str)| {
+        let labels = [("split", "chat"), ("arm", "canary"), label];
+        Page::of(&node).sum(&format!("spillway_split_{name}"), &labels)
+    };
+    let fallbacks = || count("errors_total", ("reason", "fallback"));
+    eventually("both are counted", || fallbacks() == 2.0).await;
+    assert_eq!(count("requests_total", ("status", "fallback")), 2.0);
+    assert_eq!(count("requests_total", ("status", "2xx")), 0.0);
+    for name in ["reply_seconds_count", "time_to_first_token_seconds_count", "tokens_total"] {
+        assert_eq!(count(name, ("arm", "canary")), 0.0, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_stand_in_s_own_route_decides_about_its_replicas_and_credentials() {
     let small = Scripted::start().await.serve(OK);
     let dead = format!("http://{}", Scripted::refusing());

@@ -155,3 +155,39 @@ fn a_bad_address_is_refused_with_its_line() {
     let error = parse("grpc_url = \"http://127.0.0.1:2\"\ntls = { server_name = \"x\" }");
     assert!(error.expect_err("tls for nothing").to_string().contains("tls"));
 }
+
+#[tokio::test]
+async fn calls_beyond_what_a_server_takes_wait_in_the_queue() {
+    /// Connections over which a node spreads its calls.
+    const CONNECTIONS: usize = 64;
+    let mut grpc = CallServer::with_streams(1).await;
+    let setup = Setup::new().set("node.workers = 1");
+    let lines = "protocol = \"http2\"\nconcurrency = \"unlimited\"";
+    let node = setup.replica_with("a", &format!("http://{}", grpc.address), lines).start().await;
+    let call = || {
+        let address = node.addresses()[0];
+        spawn(async move {
+            let request = kserve("ModelInfer", full(frame(&infer("tiny", &[1]))));
+            code(&Client::http2(address).await.fetch(request).await).to_owned()
+        })
+    };
+    // The first one learns the server's limit.
+    let mut calls = vec![call()];
+    let mut held = vec![grpc.call().await];
+    calls.extend((0..CONNECTIONS).map(|_| call()));
+    for _ in 1..CONNECTIONS {
+        held.push(grpc.call().await);
+    }
+    let sum = |name: &str| Page::of(&node).sum(name, &[]);
+    eventually("one waits", || sum("spillway_waiting") == 1.0).await;
+    assert_eq!(sum("spillway_replica_connections"), CONNECTIONS as f64);
+    assert!(grpc.is_alone());
+    held.pop().expect("one of them").reply(frame(&InferResponse::default()));
+    held.push(grpc.call().await);
+    for mut call in held {
+        call.reply(frame(&InferResponse::default()));
+    }
+    for call in calls {
+        assert_eq!(call.await.expect("a reply"), "0");
+    }
+}

@@ -11,6 +11,7 @@ use spillway_tests::{
 };
 
 use crate::retries::TURNS;
+use crate::starts::is_at_last;
 
 /// Checks ten times a second, so that tests need not wait for seconds.
 pub(crate) const QUICK: [&str; 6] = [
@@ -281,7 +282,7 @@ async fn what_is_known_of_replicas_is_shown_to_operators() {
     let shown = shown.json();
     let names: Vec<_> = shown.as_array().expect("a list").iter().map(|m| &m["name"]).collect();
     assert_eq!(names, ["r0", "r1"]);
-    assert_eq!(shown[0]["state"], "serving");
+    is_at_last(&node, "r0", "serving", None).await;
     let unknown = Client::once(admin, spillway_tests::post("/replicas/nobody/drain", "")).await;
     assert_eq!(unknown.status, 404);
     let malformed =

@@ -237,3 +237,27 @@ async fn a_replica_that_sends_informational_replies_without_end_is_cut_off() {
     wire.send(reply_head("200", 0x5)).await;
     assert_eq!(reply.await.expect("a reply").status, 200);
 }
+
+#[tokio::test]
+async fn header_blocks_of_very_many_fields_close_their_connection_and_no_other() {
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let mut honest = Client::http2(node.addresses()[0]).await;
+    // Each byte stands for a field. The library refuses such a request by itself.
+    let block = [&b"\x82\x86\x01\x01x\x04\x04/raw"[..], &[0x90; 4_000]].concat();
+    let mut wire = Wire::connect(node.addresses()[0]).await;
+    wire.send(PREFACE).await;
+    let mut sent = 0;
+    for stream in (1..).step_by(2) {
+        if wire.try_send(frame(HEADERS, 0x5, stream, &block)).await.is_err() {
+            break;
+        }
+        sent += block.len();
+        assert!(sent < 64 << 20, "they go on for ever");
+    }
+    wire.end().await;
+    let closed =
+        || Page::of(&node).sum("spillway_client_connections_closed_total", &[("reason", "frames")]);
+    eventually("it is counted", || closed() == 1.0).await;
+    assert_eq!(honest.fetch(chat("tiny", "")).await.status, 200);
+}

@@ -19,17 +19,17 @@ const SGLANG_METRICS: &str = "# TYPE sglang:num_queue_reqs gauge\n\
     sglang:num_queue_reqs{tp_rank=\"0\"} 7\n";
 
 /// Pages by path.
-type Pages = BTreeMap<&'static str, String>;
+pub(crate) type Pages = BTreeMap<&'static str, String>;
 
 /// A server that answers every path with its page, or 404, and 503 while it has none at all.
-struct Engine {
+pub(crate) struct Engine {
     address: SocketAddr,
     pages: Arc<Mutex<Pages>>,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Engine {
-    async fn start(pages: Pages) -> Self {
+    pub(crate) async fn start(pages: Pages) -> Self {
         let server = Scripted::start().await;
         let address = server.address;
         let pages = Arc::new(Mutex::new(pages));
@@ -44,7 +44,7 @@ impl Engine {
         Self { address, pages, asked }
     }
 
-    fn become_another(&self, pages: Pages) {
+    pub(crate) fn become_another(&self, pages: Pages) {
         *lock(&self.pages) = pages;
     }
 
@@ -52,9 +52,18 @@ impl Engine {
         lock(&self.asked).iter().any(|line| line.contains(path))
     }
 
+    /// How often a path was asked for.
+    pub(crate) fn count(&self, path: &str) -> usize {
+        lock(&self.asked).iter().filter(|line| line.contains(path)).count()
+    }
+
     /// A replica of which no more is said than where it is.
     fn replica(&self, lines: &str) -> String {
-        format!("[[replica]]\nname = \"a\"\nurl = \"http://{}\"\n{lines}", self.address)
+        self.replica_named("a", lines)
+    }
+
+    pub(crate) fn replica_named(&self, name: &str, lines: &str) -> String {
+        format!("[[replica]]\nname = \"{name}\"\nurl = \"http://{}\"\n{lines}", self.address)
     }
 }
 
@@ -94,6 +103,22 @@ fn pages(pages: &[(&'static str, &str)]) -> Pages {
     pages.iter().map(|(path, page)| (*path, (*page).to_owned())).chain([chat]).collect()
 }
 
+/// Pages of a server that lists these models and reports no load.
+pub(crate) fn listing(ids: &[&str]) -> Pages {
+    pages(&[("/v1/models", &models("me", ids)), ("/health", "{}")])
+}
+
+/// Pages of a vLLM with this model and this adapter of it, whose metrics name these adapters.
+pub(crate) fn vllm(model: &str, adapter: &str, running: &str) -> Pages {
+    let card = |id: &str, parent: Option<&str>| json!({"id": id, "object": "model", "owned_by": "vllm", "parent": parent});
+    let listed = json!({"object": "list", "data": [card(model, None), card(adapter, Some(model))]});
+    let metrics = format!(
+        "vllm:num_requests_running 0\nvllm:lora_requests_info{{max_lora=\"1\",\
+         running_lora_adapters=\"{running}\",waiting_lora_adapters=\"\"}} 1.8e+09\n"
+    );
+    pages(&[("/v1/models", &listed.to_string()), ("/metrics", &metrics), ("/health", "")])
+}
+
 fn llama(ids: &[&str]) -> Pages {
     let listed = models("llamacpp", ids);
     pages(&[("/v1/models", &listed), ("/metrics", LLAMA_METRICS), ("/health", "{}")])
@@ -104,7 +129,7 @@ fn sglang(ids: &[&str]) -> Pages {
     pages(&[("/v1/models", &listed), ("/metrics", SGLANG_METRICS), ("/health", "")])
 }
 
-fn quick() -> Setup {
+pub(crate) fn quick() -> Setup {
     QUICK.into_iter().fold(Setup::new(), Setup::set)
 }
 
@@ -137,7 +162,7 @@ fn load(node: &Node, signal: &str) -> Option<f64> {
     is_known.then(|| page.sum("spillway_replica_load", &labels))
 }
 
-async fn ask(node: &Node, model: &str) -> Reply {
+pub(crate) async fn ask(node: &Node, model: &str) -> Reply {
     Client::once(node.addresses()[0], chat(model, "")).await
 }
 
@@ -148,7 +173,7 @@ async fn listed(node: &Node) -> Vec<String> {
 }
 
 /// Waits until these are the models that clients are told.
-async fn lists(node: &Node, expected: &[&str]) {
+pub(crate) async fn lists(node: &Node, expected: &[&str]) {
     within(&format!("{expected:?} are listed"), async {
         while listed(node).await != expected {
             // wait: until the replica was asked.
@@ -202,8 +227,7 @@ async fn what_the_config_says_of_a_server_is_not_looked_for() {
     let checks = |member: &Value| member["checks"][0]["vote"] == "good";
     member(&node, "a check", checks).await;
     // Each page was asked for once, by the one who recognised it.
-    let asked = |path| lock(&engine.asked).iter().filter(|line| line.contains(path)).count();
-    assert_eq!((asked("/metrics"), asked("/health")), (1, 1));
+    assert_eq!((engine.count("/metrics"), engine.count("/health")), (1, 1));
     assert_eq!(load(&node, "queued"), None);
     node.stop().await;
 }

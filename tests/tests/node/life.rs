@@ -67,7 +67,7 @@ async fn a_new_replica_waits_until_it_is_ready() {
     file.replace(&setup(2).text());
     eventually("the reload", || reloads(&node, "applied") == 1.0).await;
     eventually("its first checks", || {
-        let labels = [("replica", "r1"), ("check", "active"), ("result", "connect")];
+        let labels = [("replica", "r1"), ("check", "active"), ("result", "refused")];
         Page::of(&node).sum("spillway_replica_checks_total", &labels) >= 2.0
     })
     .await;

@@ -1,5 +1,7 @@
 //! What clients may take, and what happens to those who take more.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::Method;
 use spillway_emulator::Fault;
@@ -193,6 +195,29 @@ async fn a_body_that_drips_is_answered_408_while_others_are_served() {
 }
 
 #[tokio::test]
+async fn a_steady_upload_may_take_longer_than_a_pause() {
+    const PIECES: usize = 25;
+    let replica = Scripted::start().await.serve(OK);
+    let setup = Setup::new().set("limits.body_timeout_ms = 2000").table(RAW_ROUTE);
+    let node = setup.replica("a", replica.address).start().await;
+    let upload = async |path: &str| {
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        let (begin, piece, end) = (r#"{"model":"tiny","prompt":""#, "x".repeat(16 << 10), r#""}"#);
+        let length = begin.len() + PIECES * piece.len() + end.len();
+        let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+        wire.send(head + begin).await;
+        for _ in 0..PIECES {
+            // wait: the whole takes longer than a pause may.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            wire.send(&piece).await;
+        }
+        wire.send(end).await;
+        wire.message().await.status()
+    };
+    assert_eq!(tokio::join!(upload("/v1/completions"), upload("/raw/x")), (200, 200));
+}
+
+#[tokio::test]
 async fn a_connection_without_requests_is_closed_after_its_time() {
     let node = Setup::new().set("limits.idle_timeout_ms = 300").start().await;
     let mut both = both(&node).await;
@@ -222,7 +247,7 @@ async fn a_request_may_last_longer_than_a_connection_may_idle() {
         });
         let (mut wire, _) = replica.request().await;
         // wait: a reply that takes longer than the idle time-out of the connection.
-        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        tokio::time::sleep(Duration::from_millis(400)).await;
         wire.send(OK).await;
         assert_eq!(request.await.expect("a reply").status, 200);
     }

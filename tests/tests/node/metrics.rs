@@ -36,17 +36,24 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
         arms = [{ name = \"only\", model = \"tiny\", weight = 1 }]";
     // Nobody else serves one of its models: down, it is that model's last resort.
     let dead = "models = [\"tiny\", \"lost\"]\nhealth = { check = \"tcp\", interval_ms = 50 }";
+    let away = "role = \"overflow\"\nmodels = { away = \"tiny\" }\n\
+        price = { prompt_per_million = 1, completion_per_million = 1 }\n\
+        overflow = { budget_per_day = 1 }";
     let folder = tempfile::tempdir().expect("a folder");
     let database = folder.path().join("city.mmdb");
     let cities = DatabaseWriter::new("Test-City").country("127.0.0.0/8", "DE");
     std::fs::write(&database, cities.bytes()).expect("writes");
+    let listed = folder.path().join("replicas.toml");
+    std::fs::write(&listed, "").expect("writes");
     let setup = Setup::new()
         .set(format!("geo.database = {database:?}"))
+        .table(format!("[[discovery]]\nname = \"listed\"\nfile = {listed:?}"))
         .table(route)
         .table(names)
         .table("[[listener]]\naddress = \"127.0.0.1:0\"\nauth = \"keys\"")
         .replica_with("dead", &format!("http://{}", Scripted::refusing()), dead)
         .replica_with("r0", &format!("http://{}", emulator.addresses()[0]), "kind = \"vllm\"")
+        .replica_with("away", &format!("http://{}/v1", emulator.addresses()[0]), away)
         .replica_with("hanging", &format!("http://{}", hanging.address), "models = [\"huge\"]");
     let path = folder.path().join("spillway.toml");
     std::fs::write(&path, setup.text()).expect("writes");
@@ -64,9 +71,11 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
         let reply = client.fetch(post("/smart/v1/chat/completions", body)).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
-    for model in ["chat", "lost"] {
+    for model in ["chat", "lost", "away"] {
         assert_eq!(client.fetch(chat(model, "")).await.status, 200, "{model}");
     }
+    let streamed = r#","stream":true,"max_tokens":5"#;
+    assert_eq!(client.fetch(chat("chat", streamed)).await.status, 200);
     assert_eq!(client.fetch(chat("no such model", "")).await.status, 404);
     assert_eq!(Client::once(node.addresses()[1], chat("tiny", "")).await.status, 401);
     let leaving = spawn(Client::once(node.addresses()[0], chat("huge", "")));
@@ -92,11 +101,31 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
     };
     eventually("every metric is there", || missing().is_empty()).await;
     Page::of(&node).is_as_documented();
+}
 
-    let page = Client::once(node.admin_address().expect("one"), get("/metrics")).await;
+#[tokio::test]
+async fn the_page_has_the_format_that_its_scraper_accepts() {
+    let node = Setup::new().replica("a", Scripted::refusing()).start().await;
+    assert_eq!(Client::once(node.addresses()[0], chat("other", "")).await.status, 404);
+    let counted = || Page::of(&node).sum("spillway_requests_total", &[]) == 1.0;
+    eventually("it is counted", counted).await;
+    let scraped = async |accept: &'static str| {
+        let mut request = get("/metrics");
+        request.headers_mut().insert("accept", accept.parse().expect("a value"));
+        Client::once(node.admin_address().expect("one"), request).await
+    };
+    let page = scraped("application/openmetrics-text; version=1.0.0, text/plain; q=0.5").await;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     assert_eq!(page.header("content-type"), Some(kind));
     Page::parse(page.text()).expect("a well-formed page");
+    for accept in ["text/plain; version=0.0.4", "*/*"] {
+        let page = scraped(accept).await;
+        let kind = "text/plain; version=0.0.4; charset=utf-8";
+        assert_eq!(page.header("content-type"), Some(kind), "{accept}");
+        assert!(page.text().contains("\n# TYPE spillway_requests_total counter\n"));
+        assert!(page.text().contains("# TYPE spillway_build_info gauge\n"));
+        assert!(!page.text().contains("# EOF"), "the classic format has no end");
+    }
 }
 
 #[tokio::test]

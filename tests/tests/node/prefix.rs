@@ -12,6 +12,7 @@ use spillway_tests::{
 };
 
 use crate::reload::{File, reloads};
+use crate::splits::with_header;
 
 const REPLICAS: u16 = 4;
 
@@ -98,7 +99,7 @@ async fn the_next_turn_of_a_chat_goes_to_the_replica_that_has_the_one_before() {
 
 #[tokio::test]
 async fn replies_tell_how_their_requests_were_routed() {
-    let emulator = emulator(REPLICAS).await;
+    let emulator = slow_emulator(REPLICAS, 0.2).await;
     let node = setup(&emulator).start().await;
     let mut client = Client::http1(node.addresses()[0]).await;
     let reply = fetch(&mut client, ask(&[system(1), user("Hello")])).await;
@@ -166,7 +167,7 @@ async fn a_replica_that_cannot_be_reached_is_taken_to_have_nothing() {
 
 #[tokio::test]
 async fn the_same_conversation_in_other_json_is_the_same_prompt() {
-    let emulator = emulator(REPLICAS).await;
+    let emulator = slow_emulator(REPLICAS, 0.2).await;
     let node = setup(&emulator).start().await;
     let mut client = Client::http1(node.addresses()[0]).await;
     let messages = [system(1), user("Hello")];
@@ -190,7 +191,7 @@ async fn the_same_conversation_in_other_json_is_the_same_prompt() {
 
 #[tokio::test]
 async fn prompts_of_isolated_tenants_look_alike_to_nobody() {
-    let emulator = emulator(REPLICAS).await;
+    let emulator = slow_emulator(REPLICAS, 0.2).await;
     let tenants = "[[tenant]]\nname = \"a\"\nisolate_prompts = true\n\
         [[tenant]]\nname = \"b\"\nisolate_prompts = true\n";
     let node = setup(&emulator)
@@ -208,6 +209,54 @@ async fn prompts_of_isolated_tenants_look_alike_to_nobody() {
     learned(&node, 8.0).await;
     assert!(expected_tokens(&fetch(&mut client, as_tenant("a")).await) > 300);
     assert_eq!(expected_tokens(&fetch(&mut client, as_tenant("b")).await), 0);
+}
+
+/// The most tokens that an explanation says are cached anywhere.
+fn most_cached(told: &Value) -> u64 {
+    match told {
+        Value::Object(fields) => {
+            let own = fields.get("cached_tokens").and_then(Value::as_u64).unwrap_or(0);
+            fields.values().map(most_cached).max().unwrap_or(0).max(own)
+        }
+        Value::Array(items) => items.iter().map(most_cached).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+#[tokio::test]
+async fn a_reader_can_not_test_what_an_isolated_tenant_has_asked() {
+    const READER: &str = "reader-0123456789abcdef0123456789";
+    const OPERATOR: &str = "operator-0123456789abcdef0123456789";
+    let folder = tempfile::tempdir().expect("a folder");
+    let tokens = folder.path().join("tokens");
+    std::fs::write(&tokens, format!("eve read {READER}\nbob operate {OPERATOR}\n"))
+        .expect("writes");
+    let emulator = slow_emulator(REPLICAS, 0.2).await;
+    let tenants = "[[tenant]]\nname = \"a\"\nisolate_prompts = true\n\
+        [[tenant]]\nname = \"open\"\n";
+    let node = setup(&emulator)
+        .set(format!("admin.token_file = {tokens:?}"))
+        .listener("auth = \"headers\"\ntrusted_proxies = [\"127.0.0.1/32\"]")
+        .table(tenants)
+        .start()
+        .await;
+    let messages = [system(1), user("Hello")];
+    for tenant in ["a", "open"] {
+        let request = with_header(ask(&messages), "x-spillway-tenant", tenant);
+        assert_eq!(Client::once(node.addresses()[0], request).await.status, 200);
+    }
+    learned(&node, 16.0).await;
+    for (tenant, token, sees) in
+        [("a", READER, false), ("a", OPERATOR, true), ("open", READER, true)]
+    {
+        let order = json!({ "body": body(&messages), "tenant": tenant }).to_string();
+        let order =
+            with_header(post("/v1/explain", order), "authorization", &format!("Bearer {token}"));
+        let told = Client::once(node.admin_address().expect("one"), order).await;
+        assert_eq!(told.status, 200, "{}", told.text());
+        let cached = most_cached(&told.json());
+        assert_eq!(cached > 300, sees, "{tenant}: {cached} of {}", told.text());
+    }
 }
 
 #[tokio::test]

@@ -53,6 +53,60 @@ async fn every_openai_endpoint_answers() {
     }
 }
 
+#[tokio::test]
+async fn further_paths_of_engines_go_to_a_replica_of_the_model() {
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let client = &mut Client::http1(node.addresses()[0]).await;
+    for path in [
+        "/v1/chat/completions/batch",
+        "/invocations",
+        "/generative_scoring",
+        "/v2/embed",
+        "/v2/rerank",
+        "/pooling",
+        "/v1/score",
+        "/score",
+        "/tokenize",
+        "/v1/detokenize",
+    ] {
+        ask(client, post(path, r#"{"model":"tiny","messages":[[],[]]}"#)).await;
+        assert!(
+            replica.requests.last().first_line().starts_with(&format!("POST {path} ")),
+            "{path}"
+        );
+        // Errors have the form that engines give them there.
+        let reply = client.fetch(post(path, r#"{"model":"other"}"#)).await;
+        assert_eq!((reply.status, reply.code()), (404, Some("model_not_found")), "{path}");
+        assert_eq!(reply.json()["error"]["type"], "invalid_request_error", "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_that_needs_a_route_is_served_with_the_route_that_its_404_names() {
+    let body = r#"{"model":"tiny","messages":[]}"#;
+    for path in ["/v1/messages", "/v1/messages/count_tokens", "/v2/chat", "/api/chat", "/version"] {
+        let replica = Scripted::start().await.serve(OK);
+        let node = Setup::new().replica("a", replica.address).start().await;
+        let reply = Client::once(node.addresses()[0], post(path, body)).await;
+        assert_eq!((reply.status, reply.code()), (404, Some("route_not_found")), "{path}");
+        let error = reply.json();
+        let is_anthropic = path.starts_with("/v1/messages");
+        assert_eq!(error["type"] == "error", is_anthropic, "{error}");
+        let message = error["error"]["message"].as_str().expect("a text");
+        let (_, route) = message.split_once("\n\n").expect("a route");
+        let node = Setup::new().replica("a", replica.address).table(route).start().await;
+        let client = &mut Client::http1(node.addresses()[0]).await;
+        ask(client, post(path, body)).await;
+        assert!(
+            replica.requests.last().first_line().starts_with(&format!("POST {path} ")),
+            "{path}"
+        );
+        // All other requests are served as before.
+        ask(client, post("/v1/chat/completions", body)).await;
+    }
+}
+
 fn upload(model: &str) -> Request<ClientBody> {
     let body = format!(
         "--X\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n{}\r\n\

@@ -30,7 +30,12 @@ impl File {
     }
 
     pub(crate) async fn start(&self) -> Node {
-        let config = Config::load_with(&self.path(), []).expect("a config");
+        self.start_with(|_| {}).await
+    }
+
+    pub(crate) async fn start_with(&self, change: impl FnOnce(&mut Config)) -> Node {
+        let mut config = Config::load_with(&self.path(), []).expect("a config");
+        change(&mut config);
         Node::start(config).await.expect("a node")
     }
 

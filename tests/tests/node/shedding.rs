@@ -215,7 +215,8 @@ async fn a_reload_changes_how_many_may_wait() {
     eventually("one waits", || node.gateway().waiting() == 1).await;
     let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
     check_shed(&reply, (503, "overloaded"), "queue_full");
-    file.replace(&one_place(&gate).table(route(3)).text());
+    // A place is kept for the one that was told when to come again.
+    file.replace(&one_place(&gate).table(route(4)).text());
     eventually("it is applied", || reloads(&node, "applied") == 1.0).await;
     let _more = [ask(&node, chat("tiny", "")), ask(&node, chat("tiny", ""))];
     eventually("three wait", || node.gateway().waiting() == 3).await;

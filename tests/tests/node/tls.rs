@@ -10,14 +10,20 @@ use spillway_tests::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
 
 use crate::certificates::Certificates;
+use crate::reload::{File, reloads};
 
 /// A replica behind TLS; returns its URL.
 async fn encrypted(certificates: &Certificates, replica: &Serving) -> String {
+    behind_tls(certificates.acceptor(), replica).await
+}
+
+/// A replica behind a server's side of TLS; returns its URL.
+async fn behind_tls(acceptor: TlsAcceptor, replica: &Serving) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("https://{}", listener.local_addr().expect("a bound socket"));
-    let acceptor = certificates.acceptor();
     let behind = replica.address;
     spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {
@@ -65,6 +71,72 @@ async fn a_replica_that_can_t_prove_itself_is_not_asked() {
         assert_eq!((reply.status, reply.code()), (502, Some("replica_connect")), "{lines:?}");
     }
     assert_eq!(replica.requests.count(), 0);
+}
+
+#[tokio::test]
+async fn a_replica_that_demands_a_certificate_is_shown_one_by_requests_checks_and_scrapes() {
+    let certificates = Certificates::for_name("replica.test");
+    let clients = Certificates::for_name("gateway.test");
+    let page = "vllm:num_requests_waiting 0\n";
+    let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{page}", page.len());
+    let replica = Scripted::start().await.serve(reply);
+    let url = behind_tls(certificates.acceptor_for(&clients), &replica).await;
+    let ca =
+        format!("ca = \"{}\", server_name = \"replica.test\"", certificates.ca_file().display());
+    let setup = Setup::new().set("health.check = \"http\"");
+    let more = "kind = \"vllm\"\nhealth.interval_ms = 20";
+    let shown = format!("tls = {{ {ca}, {} }}\n{more}", clients.pair());
+    let node = setup.clone().replica_with("a", &url, &shown).start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    assert_eq!(client.fetch(chat("tiny", "")).await.status, 200);
+    eventually("checks and scrapes reach it", || {
+        let all = replica.requests.all();
+        ["/health", "/metrics"].iter().all(|page| {
+            all.iter().any(|request| request.first_line().contains(&format!(" {page} ")))
+        })
+    })
+    .await;
+
+    let node = setup.replica_with("a", &url, &format!("tls = {{ {ca} }}")).start().await;
+    let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
+    assert_eq!(reply.status, 502, "it shows none: {}", reply.text());
+}
+
+#[tokio::test]
+async fn a_renewed_client_certificate_is_shown_without_a_restart() {
+    let certificates = Certificates::for_name("replica.test");
+    let (clients, others) =
+        (Certificates::for_name("gateway.test"), Certificates::for_name("gateway.test"));
+    let replica = Scripted::start().await.serve(OK);
+    let url = behind_tls(certificates.acceptor_for(&clients), &replica).await;
+    let ca = certificates.ca_file().display().to_string();
+    let lines =
+        format!("tls = {{ ca = \"{ca}\", server_name = \"replica.test\", {} }}", others.pair());
+    let file = File::new(&Setup::new().replica_with("a", &url, &lines));
+    let node = file.start().await;
+    let status = async || Client::once(node.addresses()[0], chat("tiny", "")).await.status;
+    assert_eq!(status().await, 502, "another CA has signed it");
+    // One after the other: in between, the key is another certificate's.
+    std::fs::copy(clients.certificate_file(), others.certificate_file()).expect("copies");
+    eventually("the pair that does not fit is refused", || reloads(&node, "refused") >= 1.0).await;
+    std::fs::copy(clients.key_file(), others.key_file()).expect("copies");
+    eventually("the new pair is taken", || reloads(&node, "applied") >= 1.0).await;
+    assert_eq!(status().await, 200);
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_of_a_listener_is_shown_without_a_restart() {
+    let mut certificates = Certificates::for_name("localhost");
+    let file = File::new(&Setup::new().listener(&certificates.listener()));
+    let node = file.start().await;
+    let connect = async |certificates: &Certificates| {
+        let tcp = TcpStream::connect(node.addresses()[0]).await.expect("connects");
+        certificates.connect(tcp, "localhost", &["http/1.1"]).await.is_ok()
+    };
+    assert!(connect(&certificates).await);
+    certificates.renew("localhost");
+    eventually("the new pair is taken", || reloads(&node, "applied") >= 1.0).await;
+    assert!(connect(&certificates).await, "it is signed by the new CA");
 }
 
 #[tokio::test]

@@ -224,3 +224,51 @@ async fn what_came_before_a_cut_reaches_the_client() {
     }
     node.stop().await;
 }
+
+#[tokio::test]
+async fn bytes_that_no_request_asked_for_are_a_fault_of_the_replica() {
+    let twice = format!("{OK}{OK}");
+    let replica = Scripted::start().await.serve(twice);
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    for _ in 0..3 {
+        assert_eq!(client.fetch(chat("tiny", "")).await.body, "ok", "the first reply");
+    }
+    let sum = |name: &str, labels: &[(&str, &str)]| Page::of(&node).sum(name, labels);
+    eventually("each is counted", || {
+        sum("spillway_replica_unasked_replies_total", &[("replica", "a")]) == 3.0
+    })
+    .await;
+    let faults =
+        || sum("spillway_replica_faults_total", &[("replica", "a"), ("fault", "bad_reply")]);
+    eventually("and the replica's fault", || faults() == 3.0).await;
+    assert_eq!(connections(&node), 0.0, "none of them serves again");
+}
+
+#[tokio::test]
+async fn a_late_second_reply_reaches_no_other_request() {
+    let replica = Scripted::start().await;
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let address = node.addresses()[0];
+    let ask = || spawn(Client::once(address, chat("tiny", "")));
+    let (first, second) = (ask(), ask());
+    let (mut one, _) = replica.request().await;
+    let (mut other, _) = replica.request().await;
+    one.send(OK).await;
+    other.send(OK).await;
+    for reply in [first, second] {
+        assert_eq!(reply.await.expect("a reply").body, "ok");
+    }
+    eventually("both are kept", || connections(&node) == 2.0).await;
+    one.send("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison").await;
+    other.send("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\npoison").await;
+    let third = ask();
+    let (mut fresh, _) = replica.request().await;
+    fresh.send(OK).await;
+    assert_eq!(third.await.expect("a reply").body, "ok");
+    // One look was enough to distrust both.
+    let unasked = || Page::of(&node).sum("spillway_replica_unasked_replies_total", &[]);
+    eventually("it is counted", || unasked() == 1.0).await;
+    // Until here they were open.
+    drop((one, other));
+}

@@ -140,6 +140,7 @@ async fn what_another_region_stores_is_asked_for_there() {
     assert_eq!(Client::once(address, asked).await.status, 200);
     let again = Client::once(address, get("/v1/responses/resp_1")).await;
     assert_eq!((again.status, again.text()), (200, stored));
+    eventually("it has heard what others know", || !edge.gateway().responses.is_learning()).await;
     assert_eq!(Client::once(address, get("/v1/responses/resp_2")).await.status, 404);
     edge.stop().await;
     core.stop().await;

@@ -1,6 +1,7 @@
 //! Calls over gRPC that another region serves: unary, streams both ways, errors.
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use spillway_emulator::kserve::InferResponse;
 use spillway_node::Node;
 use spillway_tests::{CallServer, Cluster, Setup, full, knows, streamed, within};
@@ -79,4 +80,28 @@ async fn a_call_that_no_region_can_serve_is_refused_in_its_own_words() {
     // RESOURCE_EXHAUSTED or UNAVAILABLE, by how much the edge knows already.
     assert!(["8", "14"].contains(&code(&reply)), "{:?}", ending(&reply));
     edge.stop().await;
+}
+
+#[tokio::test]
+async fn long_heads_and_trailers_come_whole_from_another_region() {
+    const BYTES: usize = 100_000;
+    let mut server = CallServer::start().await;
+    let (edge, core) = edge_and_core(&server).await;
+    let mut client = connect(&edge).await;
+    let asked = kserve("ModelInfer", full(frame(&infer("tiny", &[1]))));
+    let detail = || HeaderValue::try_from("d".repeat(BYTES)).expect("a value");
+    let (reply, ()) = tokio::join!(client.fetch(asked), async {
+        let mut call = server.call().await;
+        let head = Response::builder().header("x-detail", detail()).body(()).expect("a head");
+        call.begin_with(head);
+        call.send(frame(&InferResponse::default()));
+        let code = (HeaderName::from_static("grpc-status"), HeaderValue::from_static("3"));
+        let details = (HeaderName::from_static("grpc-status-details-bin"), detail());
+        call.end_with(HeaderMap::from_iter([code, details]));
+    });
+    assert_eq!(code(&reply), "3");
+    assert_eq!(text(ending(&reply), "grpc-status-details-bin").len(), BYTES);
+    assert_eq!(reply.header("x-detail").map(str::len), Some(BYTES));
+    edge.stop().await;
+    core.stop().await;
 }

@@ -230,6 +230,35 @@ async fn when_its_own_clients_come_back_guests_are_refused_within_a_report() {
 }
 
 #[tokio::test]
+async fn a_flood_of_guests_leaves_own_clients_their_places_and_all_nodes_have_one_capacity() {
+    /// Limit of a replica of which nothing is known, and the guests that it takes before it has
+    /// begun a reply.
+    const GUESS: usize = 64;
+    const FIRST: usize = 8;
+    let gate = Gate::start().await;
+    let cluster = Cluster::new(&["edge", "core"]);
+    let lines = "models = [\"tiny\", \"big\"]";
+    let core = cluster.start(1, Setup::new().replica_with("a", &gate.url(), lines)).await;
+    let edge = cluster.start(0, Setup::new()).await;
+    knows(&edge, "core").await;
+    let here = || core.gateway().regions().own_whole.and_then(|whole| whole.capacity);
+    let there = || edge.gateway().regions().others[0].whole.and_then(|whole| whole.capacity);
+    let guess = Some(GUESS as f32);
+    eventually("both have one figure", || here() == guess && there() == guess).await;
+    let of_model = |node: &Node| node.gateway().regions().own["tiny"].load.capacity;
+    assert_eq!(of_model(&core), guess, "requests are routed by it, too");
+
+    let guests: Vec<_> = (0..2 * GUESS).map(|_| ask(edge.addresses()[0], "guest")).collect();
+    eventually("the first guests came", || gate.held("guest") == FIRST).await;
+    let locals: Vec<_> = (0..GUESS - FIRST).map(|_| ask(core.addresses()[0], "local")).collect();
+    eventually("own clients have the rest", || gate.held("local") == GUESS - FIRST).await;
+    assert_eq!(gate.held("guest"), FIRST, "no reply has begun");
+    guests.iter().chain(&locals).for_each(JoinHandle::abort);
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
 async fn headers_of_a_guest_are_checked_as_if_its_client_had_come_here() {
     let replica = Scripted::start().await.serve(OK);
     let cluster = Cluster::new(&["edge", "core"]);

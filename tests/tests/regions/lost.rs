@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use spillway_emulator::Fault;
 use spillway_tests::{
-    Client, Cluster, Reply, Scripted, Setup, chat, eventually, knows, slow_emulator, spawn, within,
+    Client, Cluster, Page, Reply, Scripted, Setup, chat, eventually, knows, slow_emulator, spawn,
+    within,
 };
 
 use crate::gate::Gate;
@@ -53,25 +54,66 @@ async fn a_stream_without_an_event_whose_region_falls_silent_is_told_so_within_s
     edge.stop().await;
 }
 
-#[tokio::test]
-async fn a_request_whose_replica_in_another_region_goes_down_is_told_so() {
-    let emulator = slow_emulator(1, 50.0).await;
-    let url = format!("http://{}", emulator.addresses()[0]);
-    let cluster = Cluster::new(&["edge", "core"]);
-    let checked = Setup::new()
+/// Settings of a region that checks its replicas ten times a second.
+fn checked() -> Setup {
+    Setup::new()
         .set("health.check = \"by_kind\"")
         .set("health.interval_ms = 100")
         .set("health.timeout_ms = 200")
-        .replica_with("a", &url, "kind = \"vllm\"");
+}
+
+#[tokio::test]
+async fn a_request_whose_replica_in_another_region_goes_down_is_told_so() {
+    let dying = Scripted::start().await;
+    let lines = "kind = \"generic\"\nhealth = { check = \"tcp\" }";
+    let setup = checked().replica_with("a", &format!("http://{}", dying.address), lines);
+    let cluster = Cluster::new(&["edge", "core"]);
     let edge = cluster.start(0, Setup::new()).await;
-    let core = cluster.start(1, checked).await;
+    let core = cluster.start(1, setup).await;
     knows(&edge, "core").await;
-    let request = chat("tiny", ",\"max_tokens\":5000");
+    let waits = spawn(Client::once(edge.addresses()[0], chat("tiny", "")));
+    let request = async {
+        // Checks connect and leave; the request stays.
+        loop {
+            let mut wire = dying.accept().await;
+            if wire.has_more().await {
+                return wire;
+            }
+        }
+    };
+    let held = within("the request", request).await;
+    // Nothing listens any more, and the connection of the request stays.
+    drop(dying);
+    let reply = within("it ends", waits).await.expect("a reply");
+    // The second, if the region has announced by then that it has no replica.
+    let expected = [(502, Some("replica_down")), (503, Some("no_replica"))];
+    assert!(expected.contains(&(reply.status, reply.code())), "{}", reply.text());
+    assert!(reply.header("retry-after").is_some(), "{}", reply.text());
+    drop(held);
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_whose_replica_in_another_region_is_merely_silent_gets_its_reply() {
+    let emulator = slow_emulator(1, 5.0).await;
+    let url = format!("http://{}", emulator.addresses()[0]);
+    let cluster = Cluster::new(&["edge", "core"]);
+    let edge = cluster.start(0, Setup::new()).await;
+    let core = cluster.start(1, checked().replica_with("a", &url, "kind = \"vllm\"")).await;
+    knows(&edge, "core").await;
+    let request = chat("tiny", ",\"max_tokens\":20");
     let waits = spawn(Client::once(edge.addresses()[0], request));
     eventually("it is at the replica", || emulator.replica(0).stats().running == 1).await;
     emulator.replica(0).set_fault(Fault::Hang).await.expect("a fault");
+    let is_down = || {
+        let labels = [("replica", "a"), ("admission", "down")];
+        Page::of(&core).sum("spillway_replica_admission", &labels) == 1.0
+    };
+    eventually("it counts as down", is_down).await;
+    emulator.replica(0).set_fault(Fault::None).await.expect("a healthy replica");
     let reply = within("it ends", waits).await.expect("a reply");
-    assert_eq!((reply.status, reply.code()), (502, Some("replica_down")), "{}", reply.text());
+    assert_eq!(reply.status, 200, "{}", reply.text());
     edge.stop().await;
     core.stop().await;
 }

@@ -13,6 +13,7 @@ mod grpc;
 #[expect(dead_code, reason = "shared with the tests of single nodes, which use all of it")]
 mod grpc_calls;
 mod guests;
+mod header_sessions;
 mod homes;
 mod hops;
 mod knowledge;
