@@ -146,9 +146,28 @@ class Node:
             error.close()
             return False
 
-    def ask(self, request_id: str, text: str = "Hello") -> int:
+    def put(self, path: str, record: dict) -> None:
+        self.write("PUT", path, json.dumps(record).encode())
+
+    def delete(self, path: str) -> None:
+        self.write("DELETE", path, None)
+
+    def write(self, method: str, path: str, body: bytes | None) -> None:
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/{path}", body, headers, method=method)
+        urllib.request.urlopen(request, timeout=PATIENCE_S).close()
+
+    def asks(self, model: str) -> int:
+        """Sends a chat to a model, and returns the status of its reply."""
+        try:
+            return self.ask("of-a-split", model=model)
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+
+    def ask(self, request_id: str, text: str = "Hello", model: str = "tiny") -> int:
         """Sends a chat, and returns the status of its reply."""
-        body = json.dumps({"model": "tiny", "max_tokens": 3, "messages": [{"role": "user", "content": text}]})
+        body = json.dumps({"model": model, "max_tokens": 3, "messages": [{"role": "user", "content": text}]})
         headers = {"content-type": "application/json", "x-request-id": request_id}
         request = urllib.request.Request(f"http://127.0.0.1:{self.gateway}/v1/chat/completions", body.encode(), headers)
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:

@@ -93,11 +93,20 @@ def free_ports() -> Iterator[int]:
     """
     first = 20_000 + os.getpid() * 37 % 8_000
     for port in range(first, first + 2_000):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                yield port
+        if is_free(port):
+            yield port
+
+
+def is_free(port: int) -> bool:
+    """True when neither a connection nor the link of another node uses the port."""
+    with socket.socket() as probe, socket.socket(type=socket.SOCK_DGRAM) as link:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+            link.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def consecutive(ports: Iterator[int], count: int) -> list[int]:

@@ -230,6 +230,15 @@ def test_a_config_with_an_error(watched: Watched) -> None:
         assert checked.returncode != 0 and "nonsense" in checked.stderr
 
 
+def test_a_discovery_without_an_answer(watched: Watched) -> None:
+    us = watched.site.us
+    source = '[[discovery]]\nname = "workers"\ndns = "workers.test:8000"\nresolver = "127.0.0.1:1"\n'
+    with changed(us, f'\n{source}[discovery.replica]\nmodels = ["big"]\n'):
+        watched.wait_for("DiscoveryFails", us, discovery="workers", state="unanswered")
+        eventually(us.sentence, "degraded: discoveries lack answers (workers is unanswered)")
+        assert "never answered" in us.run("status").stdout
+
+
 def test_a_record_that_means_nothing(watched: Watched) -> None:
     us = watched.site.us
     us.put("v1/routes/lost", {"pool": "nowhere"})

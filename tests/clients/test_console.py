@@ -115,6 +115,27 @@ def test_the_sign_in_and_the_dialog_bar_nobody_either(tab, site: Site) -> None:
     assert violations(page) == []
 
 
+def test_the_arms_of_a_split_show_how_they_do(tab, site: Site) -> None:
+    """Those of the cluster's record with what this node saw of them, and no cell that is only a dash."""
+    arms = [
+        {"name": "old", "model": "tiny", "weight_percent": 100},
+        {"name": "new", "model": "huge", "weight_percent": 0},
+    ]
+    site.two.put("v1/splits/chat?create=true", {"arms": arms})
+    wait_for(lambda: site.two.asks("chat"), 200)
+    own = tab(site.two)
+    page = own.open()
+    own.show("routes")
+    rows = page.get_by_role("table", name="Splits").locator("tbody tr")
+    cells = lambda: [row.locator("th, td").all_inner_texts() for row in rows.all()]
+    wait_for(lambda: [row[4] for row in cells()], ["1", "–"])
+    asked, _idle = cells()
+    assert asked[:4] == ["chat", "old", "tiny", "100 %"]
+    assert asked[5] == "0" and asked[7].endswith("ms") and int(asked[8]) > 0 and asked[9] == "3"
+    assert violations(page) == []
+    site.two.delete("v1/splits/chat")
+
+
 def test_no_view_is_wider_than_the_screen(tab, site: Site) -> None:
     own = tab(site.one)
     page = own.open(READER)

@@ -130,6 +130,7 @@ def test_a_405_names_what_is_allowed(chat_url: str) -> None:
     assert b"\r\nallow: post" in head
 
 
+@pytest.mark.one_node("the load balancer refuses such headers itself")
 def test_headers_above_the_limit_are_refused(chat_url: str) -> None:
     header = b"x-big: " + b"x" * 300_000
     assert status("--http1.1", "-H", "@-", chat_url, stdin=header) == "431"

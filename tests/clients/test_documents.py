@@ -37,6 +37,20 @@ def test_no_step_has_a_comment() -> None:
     assert not [line for line in said if re.search(r"(^|\s)#", line)]
 
 
+def test_every_request_by_curl_says_that_it_is_json() -> None:
+    """curl says that it sends a form, which vLLM refuses."""
+    lines = [
+        (block.place, line)
+        for block in ALL
+        if block.language in {"sh", "console"}
+        for line in re.sub(r"\\\n\s*", " ", block.text).splitlines()
+    ]
+    asks = [(place, line) for place, line in lines if re.search(r"curl .*/v1/(chat/completions|completions|responses|embeddings)", line)]
+    # The search is broken if it finds few of them.
+    assert len(asks) >= 5
+    assert not [place for place, line in asks if "content-type: application/json" not in line]
+
+
 def test_every_command_is_one_that_the_program_has() -> None:
     """The program parses each as it stands, and then prints its help."""
     found = [command for page in pages() for command in commands(page)]

@@ -4,6 +4,7 @@ import urllib.request
 
 import openai
 import pytest
+from prometheus_client import parser as classic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from world import World
@@ -13,7 +14,9 @@ PROMPT = [{"role": "user", "content": "Hello."}]
 
 def samples(port: int) -> dict[tuple[str, frozenset], float]:
     """Every sample of a metrics page by name and labels; fails on a page that breaks the format."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as response:
+    accept = {"accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers=accept)
+    with urllib.request.urlopen(asked, timeout=5) as response:
         assert response.headers["content-type"].startswith("application/openmetrics-text")
         page = response.read().decode()
     return {
@@ -65,6 +68,20 @@ def test_nothing_is_in_flight_when_nobody_asks(world: World) -> None:
     world.process("node").wait_until(
         "idle", lambda: total(world.admin, "spillway_replica_in_flight") == 0, within_s=10
     )
+
+
+def test_the_classic_format_has_the_same_samples(world: World, client: openai.OpenAI) -> None:
+    """The parser for the format that agents without OpenMetrics read."""
+    client.chat.completions.create(model="tiny", messages=PROMPT, max_tokens=1)
+    asked = urllib.request.Request(
+        f"http://127.0.0.1:{world.admin}/metrics", headers={"accept": "text/plain;version=0.0.4"}
+    )
+    with urllib.request.urlopen(asked, timeout=5) as response:
+        assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        families = list(classic.text_string_to_metric_families(response.read().decode()))
+    assert {family.type for family in families} == {"counter", "gauge", "histogram"}
+    names = {sample.name for family in families for sample in family.samples}
+    assert {name for name, _ in samples(world.admin)} <= names
 
 
 def test_the_emulators_page_can_be_read_too(world: World) -> None:

@@ -104,6 +104,7 @@ def test_seeds_and_limits_are_kept(sdk: openai.OpenAI) -> None:
     assert ask().finish_reason == "stop"
 
 
+@pytest.mark.one_node("nodes do not tell each other of prompts as short as this one")
 def test_usage_tells_what_was_cached(sdk: openai.OpenAI) -> None:
     # Of this test alone, so that nothing is cached before.
     text = f"{sdk.base_url} asks again and again. " * 8
@@ -124,6 +125,7 @@ def test_usage_tells_what_was_cached(sdk: openai.OpenAI) -> None:
 # --- tools ---
 
 
+@pytest.mark.one_node("nodes do not tell each other of prompts as short as this one")
 def test_a_tool_is_called_and_its_result_answered(sdk: openai.OpenAI) -> None:
     reply = sdk.chat.completions.create(model="tiny", messages=WEATHER_ASKED, tools=TOOLS)
     choice = reply.choices[0]

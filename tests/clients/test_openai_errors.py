@@ -79,6 +79,7 @@ def test_an_error_of_the_replica_is_passed_on(
     assert 'admission="busy"' not in metrics(faulty.admin)
 
 
+@pytest.mark.one_node("without a queue a retry at another node may come before that node hears of the end")
 @over_both_protocols
 def test_who_comes_again_when_the_replica_said_so_is_served(faulty: World, model: str) -> None:
     faulty.set_fault({"kind": "status", "code": 429, "retry_after_s": 1})

@@ -202,7 +202,7 @@ def test_a_chat_is_told_by_the_conventions_of_generative_ai(traced: Traced) -> N
     assert (attempt.name, attempt.events) == ("ask tiny", ["first byte"])
     assert attempt.attributes["spillway.reason"] and attempt.attributes["spillway.expected.first_token_ms"] > 0
     # Prometheus finds the trace behind a bucket.
-    assert f'# {{trace_id="{trace}"}}' in metrics(traced.admins[1])
+    assert f'# {{trace_id="{trace}"}}' in metrics(traced.admins[1], "application/openmetrics-text")
 
 
 def test_without_a_share_only_what_fails_is_told(traced: Traced) -> None:

@@ -1,8 +1,13 @@
-"""What the tests talk to: one node before two emulators and a real MLServer."""
+"""What the tests talk to: one node before two emulators and a real MLServer.
+
+With SPILLWAY_WORLD=balanced the same replicas belong to three regions, and a load balancer before five nodes takes the
+place of the one node: see balanced.py.
+"""
 
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
 import urllib.error
@@ -11,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from balanced import start_balanced
 from processes import Process, answers_200, consecutive, free_ports
 
 HERE = Path(__file__).parent
@@ -25,9 +31,11 @@ IDLE_MS = 1_500
 
 NODE = """
 [node]
-name = "clients"
-region = "here"
+name = "{name}"
+region = "{region}"
 expose_routing = true
+# Tests ask by chance whether a node is ready; nobody has to see that it ends.
+drain_notice_ms = 0
 
 [[listener]]
 address = "127.0.0.1:{gateway}"
@@ -47,6 +55,16 @@ idle_ms = {idle_ms}
 
 [aliases]
 "gpt-4o" = "tiny"
+
+# Sessions by header, with a policy that spreads requests by itself.
+[[route]]
+name = "sessions"
+models = ["identity"]
+policy = "random"
+session = {{ header = "x-session" }}
+
+[[route]]
+name = "default"
 """
 
 REPLICA = """
@@ -71,6 +89,10 @@ class World:
     mlserver: int = 0
     mlserver_grpc: int = 0
     gone: int = 0
+    # Ports of the nodes behind a load balancer, by name; none without one.
+    nodes: dict[str, int] = field(default_factory=dict)
+    # Admin ports of all nodes.
+    admins: list[int] = field(default_factory=list)
     processes: list[Process] = field(default_factory=list)
 
     @property
@@ -81,6 +103,14 @@ class World:
         process = Process(name, command, self.folder)
         self.processes.append(process)
         return process
+
+    def start_node(self, name: str, config: Path) -> Process:
+        return self.start(name, [spillway(), "run", "--config", str(config)])
+
+    def certify(self, *arguments: str) -> None:
+        """Makes certificates for the nodes of a cluster."""
+        command = [spillway(), "certs", *arguments, "--dir", "certs"]
+        subprocess.run(command, cwd=self.folder, check=True, capture_output=True, timeout=30)
 
     def process(self, name: str) -> Process:
         return next(process for process in self.processes if process.name == name)
@@ -101,27 +131,32 @@ class World:
             assert json.load(response)["fault"]["kind"] == fault["kind"]
 
 
-    def is_kept_away(self, model: str) -> bool:
-        """Whether this client gets no request to the model's replica, which has asked it to wait."""
+    def is_kept_away(self, model: str, url: str | None = None) -> bool:
+        """Whether a client gets no request to the model's replica, which has asked it to wait."""
         body = json.dumps({"model": model, "max_tokens": 1, "messages": [SHORT]}).encode()
         headers = {"content-type": "application/json"}
-        request = urllib.request.Request(f"{self.url}/v1/chat/completions", body, headers)
+        request = urllib.request.Request(f"{url or self.url}/v1/chat/completions", body, headers)
         try:
             with urllib.request.urlopen(request, timeout=10):
                 return False
         except urllib.error.HTTPError as error:
-            return error.headers.get("x-spillway-shed-reason") == "replica_busy"
+            # In another region than the replica's the whole region is left alone.
+            return bool(self.nodes) or error.headers.get("x-spillway-shed-reason") == "replica_busy"
 
     def wait_until_welcome(self) -> None:
         """Until no replica is left alone since it asked for that, by all or by this client."""
         due = time.monotonic() + 10
-        while 'admission="busy"' in metrics(self.admin) or any(map(self.is_kept_away, FAULTY)):
+        urls = [f"http://127.0.0.1:{port}" for port in self.nodes.values()] or [self.url]
+        while any('admission="busy"' in metrics(admin) for admin in self.admins) or any(
+            self.is_kept_away(model, url) for url in urls for model in FAULTY
+        ):
             assert time.monotonic() < due, "a replica is still left alone"
             time.sleep(0.02)  # wait: until it is looked at again
 
 
-def metrics(admin: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics", timeout=5) as response:
+def metrics(admin: int, accept: str = "*/*") -> str:
+    request = urllib.request.Request(f"http://127.0.0.1:{admin}/metrics", headers={"accept": accept})
+    with urllib.request.urlopen(request, timeout=5) as response:
         return response.read().decode()
 
 
@@ -145,33 +180,54 @@ def fill(world: World, ports: Iterator[int]) -> None:
         start_emulator(world, "emulator", tiny, ["tiny", "identity"]),
         start_emulator(world, "faulty", broken, [*FAULTY, NARROW]),
     ]
-    path = world.folder / "spillway.toml"
-    path.write_text(config(world))
     for process, port in zip(emulators, [tiny[-1], broken[-1]], strict=True):
         models = f"http://127.0.0.1:{port}/v1/models"
         process.wait_until("listening", lambda models=models: answers_200(models))
     ready = f"http://127.0.0.1:{world.mlserver}/v2/models/doubler/ready"
     mlserver.wait_until("serving the model", lambda: answers_200(ready))
-    node = world.start("node", [spillway(), "run", "--config", str(path)])
+    if os.environ.get("SPILLWAY_WORLD") == "balanced":
+        start_balanced(world, ports, head, replicas(world))
+        return
+    world.admins = [world.admin]
+    path = world.folder / "spillway.toml"
+    path.write_text(config(world))
+    node = world.start_node("node", path)
     node.wait_until("ready", lambda: answers_200(f"http://127.0.0.1:{world.admin}/readyz"))
 
 
 def config(world: World) -> str:
     """The node's config file."""
-    text = NODE.format(
-        gateway=world.gateway, admin=world.admin, body_bytes_max=BODY_BYTES_MAX, idle_ms=IDLE_MS
+    return head("clients", "here", world.gateway, world.admin) + "".join(replicas(world))
+
+
+def head(name: str, region: str, gateway: int, admin: int) -> str:
+    """The part of a node's config file that is no replica."""
+    return NODE.format(
+        name=name,
+        region=region,
+        gateway=gateway,
+        admin=admin,
+        body_bytes_max=BODY_BYTES_MAX,
+        idle_ms=IDLE_MS,
     )
-    for index in range(REPLICAS):
-        # Both protocols, so that every test of `tiny` passes over both.
-        protocol = ["http1", "h2c"][index % 2]
-        text += replica(f"tiny-{index}", world.tiny + index, ["tiny", "identity"], protocol)
-    for name, protocol in zip(FAULTY, ["http1", "h2c"], strict=True):
-        text += replica(name, world.faulty, [name], protocol)
-    text += replica(NARROW, world.faulty, [NARROW], "h2c", "connections_max = 1")
+
+
+def replicas(world: World) -> list[str]:
+    """The replicas in a config file."""
+    # Both protocols, so that every test of `tiny` passes over both.
+    protocols = ["http1", "h2c"]
+    tables = [
+        replica(f"tiny-{index}", world.tiny + index, ["tiny", "identity"], protocols[index % 2])
+        for index in range(REPLICAS)
+    ]
+    for name, protocol in zip(FAULTY, protocols, strict=True):
+        tables.append(replica(name, world.faulty, [name], protocol))
+    tables.append(replica(NARROW, world.faulty, [NARROW], "h2c", "connections_max = 1"))
     if world.gone:
-        text += replica(GONE, world.gone, [GONE], "h2c")
+        tables.append(replica(GONE, world.gone, [GONE], "h2c"))
     grpc = f'grpc_url = "http://127.0.0.1:{world.mlserver_grpc}"' if world.mlserver_grpc else ""
-    return text + replica("mlserver", world.mlserver, ["doubler"], "http1", grpc)
+    tables.append(replica("mlserver", world.mlserver, ["doubler"], "http1", grpc))
+    return tables
 
 
 def replica(name: str, port: int, models: list[str], protocol: str, lines: str = "") -> str:
