@@ -6,8 +6,8 @@ locals {
     us-east-1      = { cidr = "10.1.0.0/16", discoveries = [{ name = "gpus", dns = "gpus.us-east-1.internal:8000" }] }
     eu-central-1   = { cidr = "10.2.0.0/16", discoveries = [{ name = "gpus", dns = "gpus.eu-central-1.internal:8000" }] }
     ap-northeast-1 = { cidr = "10.3.0.0/16", discoveries = [{ name = "gpus", dns = "gpus.ap-northeast-1.internal:8000" }] }
-    us-west-2      = { cidr = "10.4.0.0/16", edge = true, instance_type = "c7i.large" }
-    ap-southeast-1 = { cidr = "10.5.0.0/16", edge = true, instance_type = "c7i.large" }
+    us-west-2      = { cidr = "10.4.0.0/16", edge = true }
+    ap-southeast-1 = { cidr = "10.5.0.0/16", edge = true }
   }
 }
 
@@ -34,8 +34,9 @@ module "spillway" {
 
   # Read at each run and never remembered. After a change count up the region's secrets_version.
   secrets = {
-    ca         = file("${var.certs}/ca.pem")
-    prefix_key = file("${var.certs}/prefix.key")
+    ca           = file("${var.certs}/ca.pem")
+    prefix_key   = file("${var.certs}/prefix.key")
+    admin_tokens = try(file("${var.certs}/admin.tokens"), null)
     nodes = {
       for region, settings in local.regions : region => {
         certificate = file("${var.certs}/${region}.${region}.pem")

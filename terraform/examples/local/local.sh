@@ -188,7 +188,7 @@ ask_to_join() {
     admin="http://127.0.0.1:${other#*=}"
     # A wiped disk is another node: the old one has to go first.
     [[ -e $HOME_FOLDER/data || $status != *"\"name\":\"$REGION\""* ]] || "$BINARY" nodes remove "$REGION" --admin "$admin"
-    "$BINARY" join-token create --region "$REGION" --operators --admin "$admin" > "$HOME_FOLDER/join.token"
+    "$BINARY" join-token create --region "$REGION" --create --operators --admin "$admin" > "$HOME_FOLDER/join.token"
     return
   done
 }

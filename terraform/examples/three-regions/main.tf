@@ -29,8 +29,9 @@ module "spillway" {
 
   # Read at each run and never remembered. After a change count up the region's secrets_version.
   secrets = {
-    ca         = file("${var.certs}/ca.pem")
-    prefix_key = file("${var.certs}/prefix.key")
+    ca           = file("${var.certs}/ca.pem")
+    prefix_key   = file("${var.certs}/prefix.key")
+    admin_tokens = try(file("${var.certs}/admin.tokens"), null)
     nodes = {
       for region, settings in local.regions : region => {
         certificate = file("${var.certs}/${region}.${region}.pem")

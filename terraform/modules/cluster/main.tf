@@ -1,37 +1,38 @@
 # A cluster over several AWS regions: a node in each, who knows whom, and one name for all.
-#
-# Terraform can't make providers in a loop. So each region that can be used has a provider here and a block in
-# regions.tf; which of them are used is one line each in `regions`.
-
-terraform {
-  required_version = ">= 1.11"
-
-  required_providers {
-    aws = {
-      source  = "hashicorp/aws"
-      version = "~> 5.100"
-      configuration_aliases = [
-        aws.us-east-1,
-        aws.us-west-2,
-        aws.eu-central-1,
-        aws.eu-west-1,
-        aws.ap-southeast-1,
-        aws.ap-northeast-1,
-      ]
-    }
-  }
-}
 
 locals {
-  supported = ["us-east-1", "us-west-2", "eu-central-1", "eu-west-1", "ap-southeast-1", "ap-northeast-1"]
-
   countries = {
-    us-east-1      = "US"
-    us-west-2      = "US"
-    eu-central-1   = "DE"
-    eu-west-1      = "IE"
-    ap-southeast-1 = "SG"
+    af-south-1     = "ZA"
+    ap-east-1      = "HK"
     ap-northeast-1 = "JP"
+    ap-northeast-2 = "KR"
+    ap-northeast-3 = "JP"
+    ap-south-1     = "IN"
+    ap-south-2     = "IN"
+    ap-southeast-1 = "SG"
+    ap-southeast-2 = "AU"
+    ap-southeast-3 = "ID"
+    ap-southeast-4 = "AU"
+    ap-southeast-5 = "MY"
+    ca-central-1   = "CA"
+    ca-west-1      = "CA"
+    eu-central-1   = "DE"
+    eu-central-2   = "CH"
+    eu-north-1     = "SE"
+    eu-south-1     = "IT"
+    eu-south-2     = "ES"
+    eu-west-1      = "IE"
+    eu-west-2      = "GB"
+    eu-west-3      = "FR"
+    il-central-1   = "IL"
+    me-central-1   = "AE"
+    me-south-1     = "BH"
+    mx-central-1   = "MX"
+    sa-east-1      = "BR"
+    us-east-1      = "US"
+    us-east-2      = "US"
+    us-west-1      = "US"
+    us-west-2      = "US"
   }
 
   settings = {
@@ -42,13 +43,17 @@ locals {
   # Each node gets its own key and no other's.
   secrets = {
     for region in keys(var.regions) : region => {
-      ca          = var.secrets.ca
-      prefix_key  = var.secrets.prefix_key
-      certificate = var.secrets.nodes[region].certificate
-      key         = var.secrets.nodes[region].key
-      join_token  = var.secrets.nodes[region].join_token
+      ca           = var.secrets.ca
+      prefix_key   = var.secrets.prefix_key
+      admin_tokens = var.secrets.admin_tokens
+      certificate  = var.secrets.nodes[region].certificate
+      key          = var.secrets.nodes[region].key
+      join_token   = var.secrets.nodes[region].join_token
     }
   }
+
+  # With an accelerator nobody asks Route 53 where a region is.
+  route53_checks = var.zone_id != null && !var.enable_global_accelerator
 }
 
 module "mesh" {
@@ -62,19 +67,4 @@ module "mesh" {
       join    = settings.join
     }
   }
-}
-
-module "global" {
-  source = "../global"
-
-  providers = { aws = aws.us-east-1 }
-
-  cluster                   = var.cluster
-  balancers                 = local.balancers
-  enable_global_accelerator = var.enable_global_accelerator
-  zone_id                   = var.zone_id
-  name                      = var.name
-  countries                 = var.countries
-  continents                = var.continents
-  tags                      = var.tags
 }

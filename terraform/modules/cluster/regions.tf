@@ -1,5 +1,39 @@
-# One block for each region that can be used. For another region add it here, in `supported` and in
-# `configuration_aliases` of main.tf, and give it a provider in your root module.
+# Written by regions.sh, which has a provider and a block for each region that can be used.
+
+terraform {
+  required_version = ">= 1.11"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "~> 5.100"
+      configuration_aliases = [
+        aws.us-east-1,
+        aws.us-west-2,
+        aws.eu-central-1,
+        aws.eu-west-1,
+        aws.ap-southeast-1,
+        aws.ap-northeast-1,
+      ]
+    }
+  }
+}
+
+# Route 53 and Global Accelerator are of no region: any provider will do.
+module "global" {
+  source = "../global"
+
+  providers = { aws = aws.us-east-1 }
+
+  cluster                   = var.cluster
+  balancers                 = local.balancers
+  enable_global_accelerator = var.enable_global_accelerator
+  zone_id                   = var.zone_id
+  name                      = var.name
+  countries                 = var.countries
+  continents                = var.continents
+  tags                      = var.tags
+}
 
 module "us-east-1" {
   source    = "../region"
@@ -16,6 +50,8 @@ module "us-east-1" {
 
   auth                = var.auth
   client_cidrs        = var.client_cidrs
+  route53_checks      = local.route53_checks
+  backups             = var.backups
   deletion_protection = var.deletion_protection
   log_days            = var.log_days
   tags                = var.tags
@@ -36,6 +72,8 @@ module "us-west-2" {
 
   auth                = var.auth
   client_cidrs        = var.client_cidrs
+  route53_checks      = local.route53_checks
+  backups             = var.backups
   deletion_protection = var.deletion_protection
   log_days            = var.log_days
   tags                = var.tags
@@ -56,6 +94,8 @@ module "eu-central-1" {
 
   auth                = var.auth
   client_cidrs        = var.client_cidrs
+  route53_checks      = local.route53_checks
+  backups             = var.backups
   deletion_protection = var.deletion_protection
   log_days            = var.log_days
   tags                = var.tags
@@ -76,6 +116,8 @@ module "eu-west-1" {
 
   auth                = var.auth
   client_cidrs        = var.client_cidrs
+  route53_checks      = local.route53_checks
+  backups             = var.backups
   deletion_protection = var.deletion_protection
   log_days            = var.log_days
   tags                = var.tags
@@ -96,6 +138,8 @@ module "ap-southeast-1" {
 
   auth                = var.auth
   client_cidrs        = var.client_cidrs
+  route53_checks      = local.route53_checks
+  backups             = var.backups
   deletion_protection = var.deletion_protection
   log_days            = var.log_days
   tags                = var.tags
@@ -116,6 +160,8 @@ module "ap-northeast-1" {
 
   auth                = var.auth
   client_cidrs        = var.client_cidrs
+  route53_checks      = local.route53_checks
+  backups             = var.backups
   deletion_protection = var.deletion_protection
   log_days            = var.log_days
   tags                = var.tags
@@ -123,6 +169,15 @@ module "ap-northeast-1" {
 
 # Output by output: a whole module as one value would depend on itself.
 locals {
+  supported = [
+    "us-east-1",
+    "us-west-2",
+    "eu-central-1",
+    "eu-west-1",
+    "ap-southeast-1",
+    "ap-northeast-1",
+  ]
+
   addresses = merge(
     contains(keys(var.regions), "us-east-1") ? { "us-east-1" = module.us-east-1[0].address } : {},
     contains(keys(var.regions), "us-west-2") ? { "us-west-2" = module.us-west-2[0].address } : {},

@@ -4,19 +4,23 @@ variable "cluster" {
 }
 
 variable "package" {
-  description = "What to install: URL (s3:// or https://) of the .deb or .tar.gz that `cargo xtask dist` makes, and its SHA-256."
-  type        = object({ url = string, sha256 = string })
+  description = "What to install: URL (s3:// or https://) of the .deb or .tar.gz that `cargo xtask dist` makes, and its SHA-256; `kms_key_arn`, if the bucket has a key of its own."
+  type        = object({ url = string, sha256 = string, kms_key_arn = optional(string) })
 }
 
 variable "regions" {
   description = "AWS region => what is its own. One line adds or removes a region (docs/guides/deploy.md)."
   type = map(object({
     # Network: a VPC to make (cidr), or one that is there with a public subnet.
-    cidr          = optional(string)
-    vpc_id        = optional(string)
-    subnet_id     = optional(string)
-    replica_cidrs = optional(list(string))     # where model servers are; the VPC's own block, if left out
-    peer_cidrs    = optional(list(string), []) # who may send packets of the cluster besides the nodes' addresses
+    cidr             = optional(string)
+    vpc_id           = optional(string)
+    subnet_id        = optional(string)
+    zone             = optional(string)           # of a network to make, e.g. us-east-1b; if left out, the first that offers the machine
+    replica_cidrs    = optional(list(string))     # where model servers are; the VPC's own blocks, if left out
+    dns_cidrs        = optional(list(string), []) # DNS servers outside the VPC's own blocks and replica_cidrs
+    peer_cidrs       = optional(list(string), []) # who may send packets of the cluster besides the nodes' addresses
+    monitoring_cidrs = optional(list(string), []) # who may reach the admin listener (TCP 9900, TLS, a token); loopback alone, if empty
+    trusted_proxies  = optional(list(string), []) # whose X-Forwarded-For is believed
 
     # Model servers, as in [[replica]] and [[discovery]]; or none, for an edge node.
     edge = optional(bool, false)
@@ -30,30 +34,32 @@ variable "regions" {
       connections_max = optional(number)
     })), [])
     discoveries = optional(list(object({
-      name   = string
-      dns    = optional(string)
-      srv    = optional(string)
-      url    = optional(string, "http://")
-      models = optional(list(string))
-      kind   = optional(string)
+      name     = string
+      dns      = optional(string)
+      srv      = optional(string)
+      resolver = optional(string)
+      url      = optional(string, "http://")
+      models   = optional(list(string))
+      kind     = optional(string)
     })), [])
-    config = optional(string, "") # more of the node's config, as TOML
+    config = optional(string, "") # more of the node's config, as TOML; what it says in [node], [admin], [auth], [cluster] counts
 
     # Membership and keys.
     join            = optional(bool, false) # the node joins a cluster that runs, by a token
     secrets_version = optional(number, 1)   # count it up after any secret of this region was changed
 
     # Machine and load balancer.
-    country         = optional(string)              # for rules about where requests may be served, e.g. DE
-    certificate_arn = optional(string)              # ACM, in this region: TLS on port 443 instead of TCP on port 8080
-    instance_type   = optional(string, "c7i.large") # a Nitro instance of the package's architecture
-    image           = optional(string, "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64")
-    volume_gib      = optional(number, 20)
+    country         = optional(string)                                                             # for rules about where requests may be served, e.g. DE
+    certificate_arn = optional(string)                                                             # ACM, in this region: TLS on port 443 instead of TCP on port 8080
+    instance_types  = optional(list(string), ["c7i.large", "c7a.large", "m7i.large", "c6i.large"]) # Nitro, of the package's architecture; the first that is to be had
+    image           = optional(string)                                                             # AMI; if left out, the newest Amazon Linux 2023 when the package was chosen
+    volume_gib      = optional(number, 20)                                                         # may grow, not shrink
+    alarm_actions   = optional(list(string), [])                                                   # topics of SNS in this region that alarms go to
   }))
 
   validation {
     condition     = length(setsubtract(keys(var.regions), local.supported)) == 0
-    error_message = "There is no provider for ${join(", ", setsubtract(keys(var.regions), local.supported))}. This module can use ${join(", ", local.supported)}; regions.tf says how to add one."
+    error_message = "There is no provider for ${join(", ", setsubtract(keys(var.regions), local.supported))}. This module can use ${join(", ", local.supported)}; regions.sh writes regions.tf for others."
   }
 
   validation {
@@ -73,10 +79,11 @@ variable "regions" {
 }
 
 variable "secrets" {
-  description = "What `spillway certs init` and `spillway certs node` wrote: the CA's certificate, the prefix key, and each region's certificate and key, with a join token where the region joins. Neither the plan nor the state holds them."
+  description = "What `spillway certs init` and `spillway certs node` wrote: the CA's certificate, the prefix key, and each region's certificate and key, with a join token where the region joins; `admin_tokens`, where a region has monitoring_cidrs: lines `name role token` of operators. Neither the plan nor the state holds them."
   type = object({
-    ca         = string
-    prefix_key = string
+    ca           = string
+    prefix_key   = string
+    admin_tokens = optional(string)
     nodes = map(object({
       certificate = string
       key         = string
@@ -129,9 +136,26 @@ variable "auth" {
 }
 
 variable "client_cidrs" {
-  description = "Who may reach the load balancers. Health checks of Route 53 come from AWS's own addresses (service ROUTE53_HEALTHCHECKS of its list) and have to be among them."
+  description = "Who may reach the load balancers, beside the health checks of Route 53 where clients have a name there."
   type        = list(string)
   default     = ["0.0.0.0/0"]
+
+  validation {
+    condition     = contains(var.client_cidrs, "0.0.0.0/0") || !var.enable_global_accelerator || alltrue([for settings in values(var.regions) : settings.certificate_arn == null])
+    error_message = "client_cidrs can't restrict clients that come by an accelerator to load balancers with TLS: these see the accelerator's addresses."
+  }
+}
+
+variable "backups" {
+  description = "Where each node's backups go: a bucket, the public key (age1...) that they are encrypted for, when (systemd's OnCalendar, at least once a day), and the bucket's KMS key, if it has its own. None: no backups."
+  type = object({
+    bucket      = string
+    encrypt_to  = string
+    prefix      = optional(string, "spillway")
+    on_calendar = optional(string, "hourly")
+    kms_key_arn = optional(string)
+  })
+  default = null
 }
 
 variable "deletion_protection" {

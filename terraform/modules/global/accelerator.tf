@@ -28,8 +28,9 @@ resource "aws_globalaccelerator_endpoint_group" "region" {
   traffic_dial_percentage = 100
 
   endpoint_configuration {
-    endpoint_id                    = each.value.arn
-    client_ip_preservation_enabled = true
+    endpoint_id = each.value.arn
+    # AWS does not keep clients' addresses on the way to a load balancer with TLS.
+    client_ip_preservation_enabled = !each.value.tls
     weight                         = 100
   }
 }

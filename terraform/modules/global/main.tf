@@ -21,4 +21,6 @@ locals {
   nearest = local.by_place ? "nearest.${var.name}" : var.name
   port    = try(values(var.balancers)[0].port, 8080)
   tls     = try(values(var.balancers)[0].tls, false)
+  scheme  = local.tls ? "https" : "http"
+  suffix  = local.tls ? "" : ":${local.port}"
 }

@@ -1,8 +1,8 @@
 output "url" {
   description = "Where clients go; null without a name and an accelerator."
   value = (
-    local.named ? "${local.tls ? "https" : "http"}://${var.name}${local.tls ? "" : ":${local.port}"}" :
-    local.accelerated ? "http://${aws_globalaccelerator_accelerator.all[0].dns_name}:${local.port}" :
+    local.named ? "${local.scheme}://${var.name}${local.suffix}" :
+    local.accelerated ? "${local.scheme}://${aws_globalaccelerator_accelerator.all[0].dns_name}${local.suffix}" :
     null
   )
 }

@@ -50,8 +50,8 @@ data "aws_iam_policy_document" "node" {
   # checkov:skip=CKV_AWS_356:Session Manager's own actions and ec2:DescribeVolumes know no resources.
   statement {
     sid       = "Parameters"
-    actions   = ["ssm:GetParameter", "ssm:GetParameters"]
-    resources = ["arn:aws:ssm:${local.here}:parameter${local.parameter_path}/*"]
+    actions   = ["ssm:GetParameter", "ssm:GetParametersByPath"]
+    resources = ["arn:aws:ssm:${local.here}:parameter${local.parameter_path}", "arn:aws:ssm:${local.here}:parameter${local.parameter_path}/*"]
   }
 
   statement {
@@ -115,6 +115,13 @@ data "aws_iam_policy_document" "node" {
     resources = ["*"]
   }
 
+  # That the node has started.
+  statement {
+    sid       = "Started"
+    actions   = ["autoscaling:CompleteLifecycleAction"]
+    resources = ["arn:aws:autoscaling:${local.here}:autoScalingGroup:*:autoScalingGroupName/${local.group_name}"]
+  }
+
   statement {
     sid       = "Log"
     actions   = ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"]
@@ -142,9 +149,41 @@ data "aws_iam_policy_document" "node" {
       resources = ["arn:aws:s3:::${statement.value}"]
     }
   }
+
+  dynamic "statement" {
+    for_each = var.package.kms_key_arn == null ? [] : [var.package.kms_key_arn]
+
+    content {
+      sid       = "PackageKey"
+      actions   = ["kms:Decrypt"]
+      resources = [statement.value]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = var.backups == null ? [] : [var.backups]
+
+    content {
+      sid       = "Backups"
+      actions   = ["s3:PutObject"]
+      resources = ["arn:aws:s3:::${statement.value.bucket}/${local.backup_prefix}/*"]
+    }
+  }
+
+  dynamic "statement" {
+    for_each = try(var.backups.kms_key_arn, null) == null ? [] : [var.backups.kms_key_arn]
+
+    content {
+      sid       = "BackupsKey"
+      actions   = ["kms:GenerateDataKey"]
+      resources = [statement.value]
+    }
+  }
 }
 
 locals {
+  backup_prefix = var.backups == null ? "" : "${var.backups.prefix}/${var.cluster}/${var.region}"
+
   here = "${var.region}:${data.aws_caller_identity.current.account_id}"
 }
 

@@ -10,7 +10,7 @@ resource "aws_lb" "clients" {
   # checkov:skip=CKV_AWS_150:A variable, so that `terraform destroy` works without a change by hand.
   # checkov:skip=CKV_AWS_91:It logs TLS listeners alone, and the node counts and logs its clients.
   # checkov:skip=CKV2_AWS_28:A web application firewall can't be put before a network load balancer.
-  name                             = local.name
+  name                             = local.short_name
   load_balancer_type               = "network"
   internal                         = false
   security_groups                  = [aws_security_group.balancer.id]
@@ -24,14 +24,19 @@ resource "aws_lb" "clients" {
   }
 
   lifecycle {
-    # Addresses of a network load balancer can't be changed, and not every API tells them. Another VPC makes another one.
+    # Addresses of a network load balancer can't be changed, and not every API tells them. Another VPC or subnet makes another one.
     ignore_changes       = [subnet_mapping]
-    replace_triggered_by = [aws_security_group.balancer.id]
+    replace_triggered_by = [aws_security_group.balancer.id, terraform_data.subnet]
   }
 }
 
+# Stands for the subnet, which the load balancer's own changes leave out.
+resource "terraform_data" "subnet" {
+  input = local.subnet_id
+}
+
 resource "aws_lb_target_group" "clients" {
-  name                 = local.name
+  name                 = local.short_name
   port                 = local.client_port
   protocol             = "TCP"
   vpc_id               = local.vpc_id
@@ -61,6 +66,9 @@ resource "aws_lb_listener" "clients" {
   ssl_policy        = var.settings.certificate_arn == null ? null : "ELBSecurityPolicy-TLS13-1-2-2021-06"
   alpn_policy       = var.settings.certificate_arn == null ? null : "HTTP2Preferred"
   tags              = local.tags
+  # An answer may take an hour (timeouts.total_ms). With TLS it is 350 s, which nobody can change; the node's keep-alive
+  # packets (one a minute) hold connections there, as they do at an accelerator (340 s).
+  tcp_idle_timeout_seconds = var.settings.certificate_arn == null ? 4000 : null
 
   default_action {
     type             = "forward"

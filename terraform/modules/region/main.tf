@@ -15,12 +15,21 @@ locals {
   name        = "spillway-${var.cluster}"
   client_port = 8080
   quic_port   = 7946
+  admin_port  = 9900
   # "Send clients here", which is more than being ready: docs/guides/steering.md.
   health_path = "/steering"
 
-  listener_port = var.settings.certificate_arn == null ? local.client_port : 443
+  # Load balancers and target groups have names of up to 32 characters.
+  short_name = length(local.name) <= 32 ? local.name : "${trimsuffix(substr(local.name, 0, 23), "-")}-${substr(sha1(local.name), 0, 8)}"
 
-  keys_folder = "/etc/spillway/keys"
+  listener_port = var.settings.certificate_arn == null ? local.client_port : 443
+  is_monitored  = length(var.settings.monitoring_cidrs) > 0
+  # As the node's certificate says. By this name the machine itself finds its admin listener, too.
+  node_name = "${var.region}.${var.region}.spillway"
+
+  keys_folder  = "/etc/spillway/keys"
+  group_name   = "${local.name}-${var.region}"
+  started_hook = "started"
 
   tags = merge(var.tags, {
     "spillway:cluster" = var.cluster
@@ -28,32 +37,9 @@ locals {
   })
 
   # Everything that the templates take, so that a test can render them without a cloud. The third one,
-  # user-data.yaml.tftpl, takes `prepare_gz_b64` alone: the second one rendered, gzip, base64.
+  # user-data.yaml.tftpl, takes `prepare_gz_b64`, the second one rendered, gzip, base64, and `backup_calendar`.
   template_values = {
-    config = {
-      name            = var.region
-      region          = var.region
-      country         = var.settings.country
-      cluster         = var.cluster
-      client_address  = "0.0.0.0:${local.client_port}"
-      admin_address   = "127.0.0.1:9900"
-      cluster_address = "0.0.0.0:${local.quic_port}"
-      advertise       = "${aws_eip.node.public_ip}:${local.quic_port}"
-      keys_folder     = local.keys_folder
-      data_folder     = "/var/lib/spillway"
-      join            = var.settings.join
-      # In the order of their names: the same plan each time.
-      peers           = [for name, peer in var.peers : merge(peer, { name = name }) if peer.in_config]
-      rtts_ms         = { for name, peer in var.peers : peer.region => var.rtts_ms[peer.region] if peer.in_config && can(var.rtts_ms[peer.region]) }
-      replicas        = var.settings.replicas
-      discoveries     = var.settings.discoveries
-      auth            = var.auth
-      trusted_proxies = []
-      # Two checks of the load balancer and of Route 53 before anybody is refused, then what runs may finish.
-      drain_notice_ms = 25000
-      drain_ms        = 30000
-      config          = trimspace(var.settings.config)
-    }
+    config = local.config_values
     prepare = {
       name           = var.region
       region         = var.region
@@ -62,7 +48,13 @@ locals {
       package_url    = var.package.url
       package_sha256 = var.package.sha256
       log_group      = aws_cloudwatch_log_group.node.name
-      parameters     = local.parameters
+      parameter_path = local.parameter_path
+      required       = local.required
+      group_name     = local.group_name
+      started_hook   = local.started_hook
+      admin_name     = local.is_monitored ? local.node_name : ""
+      backup_url     = var.backups == null ? "" : "s3://${var.backups.bucket}/${local.backup_prefix}"
+      backup_key     = var.backups == null ? "" : var.backups.encrypt_to
     }
   }
 }

@@ -14,6 +14,32 @@ resource "aws_ebs_volume" "data" {
   encrypted         = true
   kms_key_id        = aws_kms_key.region.arn
   tags              = merge(local.tags, { Name = "${local.name}-data" })
+
+  lifecycle {
+    # In another zone: the machine of the one before it lets go of it only when its successor runs.
+    create_before_destroy = true
+  }
+
+  timeouts {
+    delete = "30m"
+  }
+}
+
+# The newest image when the package was chosen. So the next machine boots the image that this one has booted; `terraform
+# apply -replace` of this takes a newer one.
+resource "terraform_data" "image" {
+  count            = var.settings.image == null ? 1 : 0
+  input            = nonsensitive(data.aws_ssm_parameter.image[0].value)
+  triggers_replace = [var.package.sha256]
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
+data "aws_ssm_parameter" "image" {
+  count = var.settings.image == null ? 1 : 0
+  name  = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
 }
 
 resource "aws_cloudwatch_log_group" "node" {
@@ -27,8 +53,8 @@ resource "aws_cloudwatch_log_group" "node" {
 resource "aws_launch_template" "node" {
   # checkov:skip=CKV_AWS_88:The machine needs an address to fetch its own one with; a security group guards both.
   name_prefix            = "${local.name}-"
-  image_id               = var.settings.image
-  instance_type          = var.settings.instance_type
+  image_id               = var.settings.image == null ? terraform_data.image[0].output : var.settings.image
+  instance_type          = var.settings.instance_types[0]
   update_default_version = true
   user_data              = base64encode(local.user_data)
 
@@ -78,7 +104,7 @@ resource "aws_launch_template" "node" {
 
 resource "aws_autoscaling_group" "node" {
   # checkov:skip=CKV_AWS_153:Its one tag, which its machines get as well, is in the launch template.
-  name                = "${local.name}-${var.region}"
+  name                = local.group_name
   min_size            = 1
   max_size            = 1
   desired_capacity    = 1
@@ -88,11 +114,42 @@ resource "aws_autoscaling_group" "node" {
   health_check_type         = "EC2"
   health_check_grace_period = 300
 
+  enabled_metrics = ["GroupInServiceInstances"]
+
+  # `apply` waits until the node has started, which the machine reports: it is in service only then. A machine that never
+  # reports is let in after half an hour, as a node that serves must not end for a call that failed.
+  wait_for_capacity_timeout = "15m"
+
+  initial_lifecycle_hook {
+    name                 = local.started_hook
+    lifecycle_transition = "autoscaling:EC2_INSTANCE_LAUNCHING"
+    heartbeat_timeout    = 1800
+    default_result       = "CONTINUE"
+  }
+
   # A new version is for the next machine. No instance_refresh: it would replace the nodes of all regions at once,
   # and they would lose their quorum. Output `replace` has the command for one region.
-  launch_template {
-    id      = aws_launch_template.node.id
-    version = "$Latest"
+  mixed_instances_policy {
+    instances_distribution {
+      on_demand_allocation_strategy            = "prioritized"
+      on_demand_base_capacity                  = 1
+      on_demand_percentage_above_base_capacity = 100
+    }
+
+    launch_template {
+      launch_template_specification {
+        launch_template_id = aws_launch_template.node.id
+        version            = "$Latest"
+      }
+
+      dynamic "override" {
+        for_each = var.settings.instance_types
+
+        content {
+          instance_type = override.value
+        }
+      }
+    }
   }
 
   # They belong to the machine before it can use them.
@@ -103,10 +160,14 @@ resource "aws_autoscaling_group" "node" {
     aws_route.internet,
     aws_route_table_association.public,
     aws_vpc_security_group_egress_rule.https,
+    aws_vpc_security_group_egress_rule.dns,
   ]
 }
 
 locals {
-  prepare   = templatefile("${path.module}/templates/prepare.sh.tftpl", local.template_values.prepare)
-  user_data = templatefile("${path.module}/templates/user-data.yaml.tftpl", { prepare_gz_b64 = base64gzip(local.prepare) })
+  prepare = templatefile("${path.module}/templates/prepare.sh.tftpl", local.template_values.prepare)
+  user_data = templatefile("${path.module}/templates/user-data.yaml.tftpl", {
+    prepare_gz_b64  = base64gzip(local.prepare)
+    backup_calendar = var.backups == null ? "" : var.backups.on_calendar
+  })
 }

@@ -4,22 +4,21 @@
 locals {
   parameter_path = "/spillway/${var.cluster}/${var.region}"
 
-  # Name of the parameter => file on the machine.
+  # Name of the parameter, and of the file below keys_folder => which secret.
   secret_files = merge(
-    {
-      "ca.pem"       = "ca"
-      "node.pem"     = "certificate"
-      "node-key.pem" = "key"
-      "prefix.key"   = "prefix_key"
-    },
+    local.node_files,
     var.settings.join ? { "join.token" = "join_token" } : {},
+    local.is_monitored ? { "admin.tokens" = "admin_tokens" } : {},
   )
+  node_files = {
+    "ca.pem"       = "ca"
+    "node.pem"     = "certificate"
+    "node-key.pem" = "key"
+    "prefix.key"   = "prefix_key"
+  }
 
-  # The config last: it names the other files, and a check of it reads them.
-  parameters = concat(
-    [for file in keys(local.secret_files) : { file = "${local.keys_folder}/${file}", name = "${local.parameter_path}/${file}" }],
-    [{ file = "/etc/spillway/spillway.toml", name = "${local.parameter_path}/spillway.toml" }],
-  )
+  # What each machine waits for. It takes the others as it finds them, since they come and go while it runs.
+  required = concat(keys(local.node_files), ["spillway.toml"])
 }
 
 resource "aws_kms_key" "region" {
@@ -45,25 +44,4 @@ resource "aws_ssm_parameter" "secret" {
   value_wo         = var.secrets[each.value]
   value_wo_version = var.settings.secrets_version
   tags             = local.tags
-}
-
-resource "aws_ssm_parameter" "config" {
-  # checkov:skip=CKV2_AWS_34:The config holds no secret, and a plan shall show what changes in it.
-  name           = "${local.parameter_path}/spillway.toml"
-  description    = "Spillway: config of the node"
-  type           = "String"
-  tier           = length(local.config) > 4000 ? "Advanced" : "Standard"
-  insecure_value = local.config
-  tags           = local.tags
-
-  lifecycle {
-    precondition {
-      condition     = length(local.config) <= 8000
-      error_message = "The config of ${var.region} has ${length(local.config)} characters, and a parameter holds 8,000: let the node find its model servers by DNS (discoveries)."
-    }
-  }
-}
-
-locals {
-  config = templatefile("${path.module}/templates/spillway.toml.tftpl", local.template_values.config)
 }

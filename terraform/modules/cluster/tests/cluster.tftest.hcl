@@ -61,7 +61,7 @@ mock_provider "aws" {
 variables {
   cluster = "test"
   package = {
-    url    = "https://packages.example/spillway.deb"
+    url    = "https://packages.example/spillway.tar.gz"
     sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
   }
   regions = {
@@ -123,6 +123,18 @@ run "one_line_adds_a_region_that_joins" {
     condition     = !strcontains(output.configs["us-east-1"], "ap-southeast-1")
     error_message = "The configs of the others stay as they are: the cluster tells them."
   }
+}
+
+run "an_accelerator_with_tls_hides_clients_addresses" {
+  command = plan
+  variables {
+    regions = {
+      us-east-1 = { cidr = "10.1.0.0/16", discoveries = [{ name = "a", dns = "a:80" }], certificate_arn = "arn:aws:acm:us-east-1:123456789012:certificate/00000000-0000-0000-0000-000000000000" }
+    }
+    enable_global_accelerator = true
+    client_cidrs              = ["198.51.100.0/24"]
+  }
+  expect_failures = [var.client_cidrs]
 }
 
 run "a_region_without_a_provider_is_refused" {

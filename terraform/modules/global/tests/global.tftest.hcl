@@ -69,6 +69,23 @@ run "an_accelerator_under_a_name" {
   }
 }
 
+run "clients_addresses_are_kept_without_tls_alone" {
+  variables {
+    enable_global_accelerator = true
+    balancers = {
+      us-east-1 = { arn = "arn:aws:elasticloadbalancing:us-east-1:123456789012:loadbalancer/net/a/1", address = "203.0.113.1", dns_name = "a.example", port = 443, tls = true }
+    }
+  }
+  assert {
+    condition     = !one(aws_globalaccelerator_endpoint_group.region["us-east-1"].endpoint_configuration).client_ip_preservation_enabled
+    error_message = "AWS refuses that for load balancers with TLS."
+  }
+  assert {
+    condition     = output.url == "https://a0.awsglobalaccelerator.com"
+    error_message = "${output.url} is what clients use."
+  }
+}
+
 run "a_place_needs_a_region_that_is_there" {
   command = plan
   variables {

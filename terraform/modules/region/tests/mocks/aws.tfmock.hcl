@@ -3,7 +3,19 @@ mock_data "aws_caller_identity" {
   defaults = { account_id = "123456789012" }
 }
 mock_data "aws_availability_zones" {
-  defaults = { names = ["zone-b", "zone-a"] }
+  defaults = { names = ["zone-c", "zone-b", "zone-a"] }
+}
+mock_data "aws_ec2_instance_type_offerings" {
+  defaults = { locations = ["zone-c", "zone-b"] }
+}
+mock_data "aws_ssm_parameter" {
+  defaults = { value = "ami-0000000000000000a" }
+}
+mock_data "aws_ec2_managed_prefix_list" {
+  defaults = { id = "pl-0123456789abcdef0" }
+}
+mock_data "aws_vpc" {
+  defaults = { cidr_block_associations = [{ association_id = "a", cidr_block = "10.9.0.0/16", state = "associated" }, { association_id = "b", cidr_block = "100.64.0.0/16", state = "associated" }] }
 }
 mock_data "aws_iam_policy_document" {
   defaults = { json = "{}" }
