@@ -36,7 +36,6 @@ fi
 
 install -D -m 0755 spillway "$prefix/usr/bin/spillway"
 install -D -m 0644 spillway.service "$prefix/etc/systemd/system/spillway.service"
-install -D -m 0644 nsswitch.conf "$prefix/usr/lib/spillway/nsswitch.conf"
 install -d -m 0755 "$prefix/etc/spillway"
 install -d -m 0750 "$prefix/etc/spillway/keys"
 # A config that is there is the operator's.

@@ -12,124 +12,28 @@ from pathlib import Path
 import yaml
 
 from machines import FILES, SUBNET, Cloud, Internet, Machine, run
-from needs import ROOT, spillway
+from needs import spillway
 from polling import wait_until
-from terraform import Terraform
+from renders import (
+    ADMIN_NAME,
+    CLUSTER,
+    MONITORED,
+    OPERATOR_TOKEN,
+    REGIONS,
+    SECRETS,
+    parameter,
+    render,
+    values,
+)
 
-TEMPLATES = ROOT / "terraform/modules/region/templates"
-REGIONS = {"us-east-1": "US", "eu-central-1": "DE", "ap-northeast-1": "JP"}
-CLUSTER = "boot"
 BUCKET = "packages"
-SECRETS = ["ca.pem", "node.pem", "node-key.pem", "prefix.key"]
-
-ROOT_MODULE = """
-variable "machines" { type = any }
-
-locals {
-  prepare = {
-    for name, values in var.machines :
-    name => templatefile("${path.module}/prepare.sh.tftpl", values.prepare)
-  }
-}
-
-output "config" {
-  value = {
-    for name, values in var.machines :
-    name => templatefile("${path.module}/spillway.toml.tftpl", values.config)
-  }
-}
-
-output "prepare" {
-  value = local.prepare
-}
-
-output "user_data" {
-  value = {
-    for name, prepare in local.prepare :
-    name => templatefile("${path.module}/user-data.yaml.tftpl", {
-      prepare_gz_b64 = base64gzip(prepare)
-    })
-  }
-}
-"""
-
-
-def values(region: str, number: int, key: str, prepare: dict) -> dict:
-    """What modules/region gives its templates (`template_values`) for one of the regions."""
-    peers = [
-        {"name": other, "region": other, "address": f"{SUBNET}.{its}:7946", "in_config": True}
-        for its, other in enumerate(REGIONS, start=11)
-        if other != region
-    ]
-    # One place at a time, so that a second request has to go elsewhere.
-    replica = {
-        "name": f"{region}-a",
-        "url": f"http://{SUBNET}.1:{9100 + number}",
-        "models": ["tiny"],
-        "kind": None,
-        "pool": None,
-        "weight": 2,
-        "connections_max": 1,
-    }
-    return {
-        "config": {
-            "name": region,
-            "region": region,
-            "country": REGIONS[region],
-            "cluster": CLUSTER,
-            "client_address": "0.0.0.0:8080",
-            "admin_address": "127.0.0.1:9900",
-            "cluster_address": "0.0.0.0:7946",
-            "advertise": f"{SUBNET}.{number}:7946",
-            "keys_folder": "/etc/spillway/keys",
-            "data_folder": "/var/lib/spillway",
-            "join": False,
-            "peers": peers,
-            "rtts_ms": {peer["region"]: 80 for peer in peers},
-            "replicas": [replica],
-            "discoveries": [],
-            "auth": "keys",
-            "trusted_proxies": [],
-            "drain_notice_ms": 25000,
-            "drain_ms": 30000,
-            "config": key,
-        },
-        "prepare": {
-            "name": region,
-            "region": region,
-            "log_group": f"/spillway/{CLUSTER}/{region}",
-            "parameters": [
-                *(
-                    {"file": f"/etc/spillway/keys/{file}", "name": parameter(region, file)}
-                    for file in SECRETS
-                ),
-                {"file": "/etc/spillway/spillway.toml", "name": parameter(region, "spillway.toml")},
-            ],
-            **prepare,
-        },
-    }
-
-
-def parameter(region: str, file: str) -> str:
-    return f"/spillway/{CLUSTER}/{region}/{file}"
-
-
-def render(folder: Path, machines: dict) -> dict:
-    """Renders the templates as modules/region does, by Terraform."""
-    folder.mkdir()
-    for template in TEMPLATES.iterdir():
-        shutil.copy(template, folder)
-    (folder / "main.tf").write_text(ROOT_MODULE)
-    terraform = Terraform(folder, {"machines": machines})
-    terraform.init()
-    terraform.apply()
-    return terraform.outputs()
 
 
 class World:
     """Three regions with a machine each, booted from user data."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.internet = Internet(folder)
         self.machines: dict[str, Machine] = {}
         self.instances: dict[str, str] = {}
@@ -146,6 +50,7 @@ class World:
         digest = hashlib.sha256(package.read_bytes()).hexdigest()
         self.cloud.call(
             ("s3", "us-east-1", "create_bucket", {"Bucket": BUCKET}),
+            ("s3", "us-east-1", "create_bucket", {"Bucket": "backups"}),
             (
                 "s3",
                 "us-east-1",
@@ -159,19 +64,13 @@ class World:
         }
         self.devices = {region: self.internet.add_disk(region) for region in REGIONS}
         self.belongings = {region: self._make_belongings(region) for region in REGIONS}
-        machines = {
-            region: values(
-                region,
-                number,
-                block,
-                {
-                    **self.belongings[region],
-                    "package_url": f"s3://{BUCKET}/{package.name}",
-                    "package_sha256": digest,
-                },
-            )
-            for region, number in self.numbers.items()
+        self._block = block
+        self._package = {
+            "package_url": f"s3://{BUCKET}/{package.name}",
+            "package_sha256": digest,
         }
+        self.folder = folder
+        machines = {region: self._values(region) for region in REGIONS}
         rendered = render(folder / "root", machines)
         self.configs, self.user_data = rendered["config"], rendered["user_data"]
         self._put_parameters(folder / "certs")
@@ -180,6 +79,48 @@ class World:
             self.internet.start(
                 self.internet.hub, f"replica-{region}", spillway(), "emulate", "--listen", listen
             )
+
+    def _values(self, region: str, join: bool = False) -> dict:
+        told = {**self.belongings[region], **self._package}
+        return values(region, self.numbers[region], self._block, told, join)
+
+    def move(self, region: str, token: str) -> None:
+        """Does what `terraform apply` does for another `zone` and `join = true`: another disk."""
+        self.devices[region] = self.internet.add_disk(f"{region}-moved")
+        volume = self.cloud.call(
+            ("ec2", region, "create_volume", {"AvailabilityZone": f"{region}c", "Size": 1})
+        )
+        self.belongings[region]["volume_id"] = volume[0]["VolumeId"]
+        self.put(region, "join.token", token, "SecureString")
+        self.apply(region)
+
+    def settle(self, region: str) -> None:
+        """Does what `terraform apply` does when `join` is taken away again."""
+        name = parameter(region, "join.token")
+        self.cloud.call(("ssm", region, "delete_parameter", {"Name": name}))
+        self.apply()
+
+    def apply(self, joins: str | None = None) -> None:
+        """Writes all configs again; one region's node joins, the others begin the cluster."""
+        machines = {each: self._values(each, join=each == joins) for each in REGIONS}
+        # Who began the cluster names none that joins.
+        for each in set(REGIONS) - {joins}:
+            peers = machines[each]["config"]["peers"]
+            machines[each]["config"]["peers"] = [peer for peer in peers if peer["name"] != joins]
+        rendered = render(self.folder / f"joins-{joins}", machines)
+        self.configs, self.user_data = rendered["config"], rendered["user_data"]
+        for each in REGIONS:
+            self.put(each, "spillway.toml", self.configs[each])
+
+    def look_at_configs(self, *regions: str) -> None:
+        """Has machines fetch what was changed, as they do each minute."""
+        for region in regions:
+            self.machines[region].run("systemctl", "start", "spillway-config.service")
+
+    def lose_machine(self, region: str) -> None:
+        self.machines[region].die()
+        lost = {"InstanceIds": [self.instances[region]]}
+        self.cloud.call(("ec2", region, "terminate_instances", lost))
 
     def _make_belongings(self, region: str) -> dict[str, str]:
         """Makes what outlasts a machine: the node's address and disk."""
@@ -212,6 +153,7 @@ class World:
             for name, file in zip(SECRETS, files, strict=True):
                 self.put(region, name, file.read_text(), "SecureString")
             self.put(region, "spillway.toml", self.configs[region], "String")
+        self.put(MONITORED, "admin.tokens", f"prometheus read {OPERATOR_TOKEN}\n", "SecureString")
 
     def put(self, region: str, file: str, value: str, kind: str = "String") -> None:
         arguments = {
@@ -245,8 +187,12 @@ class World:
         for command in data["runcmd"]:
             machine.run(*command, within_s=300)
 
+    def spillway(self, region: str, *arguments: str) -> str:
+        """Runs the command on a region's machine, as an operator there does."""
+        return self.machines[region].run(*command_of(region), *arguments)
+
     def ask(self, region: str, *arguments: str) -> dict:
-        return json.loads(self.machines[region].run("spillway", *arguments, "--json"))
+        return json.loads(self.spillway(region, *arguments, "--json"))
 
     def disks(self, region: str) -> dict[str, str]:
         """What tells a node that came back from one that began anew, as this region knows it."""
@@ -262,7 +208,9 @@ class World:
     def log_status(self, region: str) -> dict:
         """What a node says of the log; nothing before it listens and has one."""
         # The command fails where anything is amiss, which a region that just boots may be.
-        told = self.machines[region].run("sh", "-c", "spillway status --json || true")
+        told = self.machines[region].run(
+            "sh", "-c", f"{' '.join(command_of(region))} status --json || true"
+        )
         return json.loads(told or "{}").get("log") or {}
 
     def voters(self, region: str) -> list[str]:
@@ -306,6 +254,17 @@ class World:
         """What the replica of this region counts."""
         url = f"http://{self.internet.address}:{9100 + self.numbers[region]}/emulator/stats"
         return json.loads(self.internet.run_in(self.internet.hub, "curl", "-sS", "--fail", url))
+
+
+def command_of(region: str) -> list[str]:
+    if region != MONITORED:
+        return ["spillway"]
+    given = {
+        "SPILLWAY_ADMIN": f"https://{ADMIN_NAME}:9900",
+        "SPILLWAY_CA": "/etc/spillway/keys/ca.pem",
+        "SPILLWAY_TOKEN_FILE": "/etc/spillway/machine.token",
+    }
+    return ["env", *(f"{name}={value}" for name, value in given.items()), "spillway"]
 
 
 def make_key() -> tuple[str, str]:

@@ -111,16 +111,15 @@ class Aws:
     """moto, which answers as AWS does and keeps everything in memory."""
 
     def __init__(self, log: Path):
-        program = Path(sys.executable).parent / "moto_server"
-        if not program.exists():
-            pytest.skip("no moto_server: tests/deploy/requirements.txt has it")
+        pytest.importorskip("moto", reason="no moto: tests/deploy/requirements.txt has it")
+        program = ROOT / "tests/deploy/boot/emulated_aws.py"
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self._log = log.open("w")
         self._process = subprocess.Popen(
-            [program, "-H", "127.0.0.1", "-p", str(port)], stdout=self._log, stderr=subprocess.STDOUT)
+            [sys.executable, program, "-H", "127.0.0.1", "-p", str(port)], stdout=self._log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + 120
         while not self._answers():
             assert self._process.poll() is None, f"moto ended, see {log}"

@@ -15,10 +15,21 @@ from pathlib import Path
 
 import pytest
 
-from boots import CLUSTER, REGIONS, SECRETS, World, make_key, render, values
-from machines import FILES, end, run
+from boots import World, make_key
+from machines import FILES, SUBNET, end, run
 from needs import ROOT, need_tool, spillway
 from polling import wait_until
+from renders import (
+    ADMIN_NAME,
+    BACKUPS,
+    CLUSTER,
+    MONITORED,
+    OPERATOR_TOKEN,
+    REGIONS,
+    SECRETS,
+    render,
+    values,
+)
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -40,6 +51,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 def test_configs_pass_the_check(rendered: dict, tmp_path: Path) -> None:
     run(spillway(), "certs", "init", "--cluster", CLUSTER, "--dir", str(tmp_path))
+    (tmp_path / "admin.tokens").write_text(f"prometheus read {OPERATOR_TOKEN}\n")
     for region, config in rendered["config"].items():
         run(
             spillway(),
@@ -129,6 +141,15 @@ def test_three_machines_form_a_cluster(world: World) -> None:
         )
         assert set(owners.splitlines()) == {"640 root:spillway"}
         assert "log.redb" in machine.run("ls", "/var/lib/private/spillway").split()
+        group = f"spillway-{CLUSTER}-{region}"
+        told = (world.folder / "moto.log").read_text()
+        assert f"completed {group} started {instance} CONTINUE" in told, "the group waits for it"
+
+
+def test_a_machine_that_starts_again_has_nothing_to_report(world: World) -> None:
+    machine = world.machines["us-east-1"]
+    endpoint = f"AWS_ENDPOINT_URL={world.cloud.endpoint}"
+    machine.run("env", endpoint, "/usr/local/sbin/spillway-prepare", "started")
 
 
 def test_a_request_that_finds_its_region_full_is_served_in_another(world: World) -> None:
@@ -173,16 +194,125 @@ def test_a_changed_config_is_taken_and_a_broken_one_refused(world: World) -> Non
     world.key = first
 
 
+def test_a_parameter_that_was_made_again_is_taken(world: World) -> None:
+    """Its versions begin at 1, which the machine has seen of the one before."""
+    region = "us-east-1"
+    machine = world.machines[region]
+    name = f"/spillway/{CLUSTER}/{region}/spillway.toml"
+    seen = machine.root / "run/spillway-prepare/spillway.toml.version"
+    assert seen.read_text().split()[0] == "1"
+    again = world.configs[region] + "\n[usage]\ndays_max = 30\n"
+    world.cloud.call(("ssm", region, "delete_parameter", {"Name": name}))
+    world.put(region, "spillway.toml", again)
+    machine.run("systemctl", "start", "spillway-config.service")
+    assert seen.read_text().split()[0] == "1"
+    assert (machine.root / "etc/spillway/spillway.toml").read_text().strip() == again.strip()
+
+
+def test_a_call_that_fails_is_not_a_parameter_that_is_missing(world: World) -> None:
+    region = "us-east-1"
+    machine = world.machines[region]
+    refresh = ["/usr/local/sbin/spillway-prepare", "refresh"]
+    with pytest.raises(AssertionError, match="the call failed") as told:
+        machine.run("env", "AWS_EC2_METADATA_DISABLED=true", *refresh)
+    assert "there is no parameter" not in str(told.value)
+
+    name = f"/spillway/{CLUSTER}/{region}/prefix.key"
+    lost = world.cloud.call(
+        ("ssm", region, "get_parameter", {"Name": name, "WithDecryption": True}),
+        ("ssm", region, "delete_parameter", {"Name": name}),
+    )[0]["Parameter"]["Value"]
+    with pytest.raises(AssertionError, match=f"ERROR.*there is no parameter {name}"):
+        machine.run("systemctl", "start", "spillway-config.service")
+    world.put(region, "prefix.key", lost, "SecureString")
+    machine.run("systemctl", "start", "spillway-config.service")
+
+
+def test_a_disk_that_was_made_larger_is_used(world: World) -> None:
+    region = "us-east-1"
+    machine = world.machines[region]
+    size = ["findmnt", "-bno", "SIZE", "/var/lib/private/spillway"]
+    before = int(machine.run(*size))
+    with (world.folder / f"{region}.disk").open("r+b") as disk:
+        disk.truncate(1 << 30)
+    run("losetup", "--set-capacity", world.devices[region])
+    machine.run("systemctl", "start", "spillway-config.service")
+    assert int(machine.run(*size)) > before * 3 // 2
+
+
+def test_monitoring_needs_the_ca_and_a_token(world: World) -> None:
+    """As Prometheus asks: at an address, with the name that the certificate has."""
+    world.wait_until_all_vote()
+    ca = world.machines[MONITORED].root / "etc/spillway/keys/ca.pem"
+    address = f"{SUBNET}.{world.numbers[MONITORED]}"
+    curl = ["curl", "-sS", "--max-time", "20", "--cacert", str(ca), "-o", "/dev/stdout"]
+    curl += ["--resolve", f"{ADMIN_NAME}:9900:{address}", "-w", "\n%{http_code}"]
+    ask = [*curl, f"https://{ADMIN_NAME}:9900/metrics"]
+    hub = world.internet.hub
+    token = ["-H", f"Authorization: Bearer {OPERATOR_TOKEN}"]
+    metrics = world.internet.run_in(hub, *ask, *token)
+    assert "spillway_build_info" in metrics or "spillway_requests_total" in metrics
+    assert world.internet.run_in(hub, *ask).endswith("401")
+
+
+def test_backups_go_to_the_bucket_encrypted(world: World) -> None:
+    world.wait_until_all_vote()
+    machine = world.machines[MONITORED]
+    machine.run("systemctl", "start", "spillway-backup.service")
+    folder = BACKUPS.removeprefix("s3://backups/")
+    listed = world.cloud.call(
+        ("s3", "us-east-1", "list_objects_v2", {"Bucket": "backups", "Prefix": f"{folder}/"})
+    )
+    (made,) = listed[0]["Contents"]
+    assert made["Size"] > 200
+    log = (machine.root / "var/log/spillway-backup.service.log").read_text()
+    assert f"spillway-prepare: the backup is at s3://backups/{made['Key']}" in log
+    assert not list((machine.root / "run/spillway-prepare").glob("*.age"))
+
+    world.cloud.call(
+        ("s3", "us-east-1", "delete_object", {"Bucket": "backups", "Key": made["Key"]}),
+        ("s3", "us-east-1", "delete_bucket", {"Bucket": "backups"}),
+    )
+    with pytest.raises(AssertionError, match="ERROR.*cannot send the backup"):
+        machine.run("systemctl", "start", "spillway-backup.service")
+
+
 def test_the_next_machine_is_the_same_node(world: World) -> None:
     world.wait_until_all_vote()
     region = "ap-northeast-1"
     disks = world.disks("us-east-1")
     lost = world.instances[region]
-    world.machines[region].die()
-    world.cloud.call(("ec2", region, "terminate_instances", {"InstanceIds": [lost]}))
+    world.lose_machine(region)
     world.detach_disk(region)
     world.boot(region)
     world.wait_until_all_vote()
     assert world.disks("us-east-1") == disks
     assert world.instances[region] != lost
     assert json.loads(run(*world.request(region)))["choices"]
+
+
+def test_a_region_in_another_zone_joins_as_a_new_node(world: World) -> None:
+    """The zone is lost with the disk: the steps of docs/guides/deploy.md."""
+    world.wait_until_all_vote()
+    region, other = "ap-northeast-1", "us-east-1"
+    disks = world.disks(other)
+    world.lose_machine(region)
+    world.spillway(other, "nodes", "remove", region)
+    token = world.spillway(other, "join-token", "create", "--region", region, "--hours", "2")
+    world.move(region, token)
+    world.look_at_configs(*set(REGIONS) - {region})
+    world.boot(region)
+    world.wait_until_all_vote()
+    after = world.disks(other)
+    assert after[region] != disks[region], "it is a new node"
+    assert {**after, region: ""} == {**disks, region: ""}
+    assert json.loads(run(*world.request(region)))["choices"]
+
+    # `join` is taken away again: all name all as before, and the next machine is this node.
+    world.settle(region)
+    world.look_at_configs(*REGIONS)
+    world.lose_machine(region)
+    world.detach_disk(region)
+    world.boot(region)
+    world.wait_until_all_vote()
+    assert world.disks(other) == after

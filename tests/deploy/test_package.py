@@ -21,6 +21,9 @@ CHAT = (
     """ -d '{"model":"tiny","max_tokens":3,"messages":[{"role":"user","content":"hello"}]}'"""
 )
 
+OF_THE_MACHINE = "the limit of open files allows fewer"
+"""A warning about a limit that the test's machine inherits and that its systemd can't raise."""
+
 
 def test_checksums_are_those_of_all_files() -> None:
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=packages(), check=True)
@@ -114,7 +117,8 @@ def test_a_package_is_installed_upgraded_removed_and_purged() -> None:
         here.until("systemctl show spillway --property=StatusText | grep 'Serves .* 1 replicas'", "the line in words")
 
         journal = here.run("journalctl --no-pager --output=cat --unit=spillway")
-        assert "serving" in journal and " WARN " not in journal, "the sandbox keeps nothing from it"
+        warnings = [line for line in journal.splitlines() if " WARN " in line and OF_THE_MACHINE not in line]
+        assert "serving" in journal and not warnings, "the sandbox keeps nothing from it"
 
         _names_need_nothing_of_the_machine(here)
         _keys_are_read_and_state_is_kept(here)
