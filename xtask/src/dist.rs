@@ -131,7 +131,15 @@ pub(crate) fn release(
         profile: profile.to_owned(),
         target,
         epoch: epoch(root)?,
+        build: build(root),
     })
+}
+
+/// Returns SPILLWAY_BUILD, by which packagers name their builds, or else the commit.
+fn build(root: &Path) -> String {
+    let said = std::env::var("SPILLWAY_BUILD").ok().filter(|name| !name.is_empty());
+    let commit = || first_line(&mut command(root, "git rev-parse --short=12 HEAD"));
+    said.or_else(commit).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// Returns SOURCE_DATE_EPOCH, as reproducible-builds.org defines it, or else the commit's time.

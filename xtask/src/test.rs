@@ -1,6 +1,7 @@
 //! `cargo xtask test`: sets up what the tests need and runs them.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
@@ -15,6 +16,20 @@ use crate::venv::Venv;
 const BUILD: &str = "cargo build --locked --workspace";
 /// Regular expression for the begin of an example in a doc comment.
 const EXAMPLE: &str = "^[[:space:]]*//[/!].*```";
+
+/// Suites of clients that run once more against several nodes behind a load balancer: those of what
+/// a client keeps from request to request, and of faults.
+const BALANCED: [&str; 9] = [
+    "test_curl.py",
+    "test_keys.py",
+    "test_openai_chat.py",
+    "test_openai_emulator.py",
+    "test_openai_emulator_responses.py",
+    "test_openai_errors.py",
+    "test_openai_models.py",
+    "test_openai_responses.py",
+    "test_round_robin.py",
+];
 
 /// A choice of tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -151,14 +166,28 @@ fn python_tests(
         return;
     }
     report.step(suite.to_owned(), || {
-        let mut pytest = venv.python();
-        pytest.args(["-m", "pytest"]).current_dir(root.join("tests").join(suite));
-        pytest.env("SPILLWAY_BIN", Metadata::load(root)?.target_directory.join("debug/spillway"));
+        let mut pytest = pytest(root, suite, &venv)?;
         if let Some(deployed) = deployed {
             pytest.env("SPILLWAY_PACKAGES", deployed);
         }
         command::run(&mut pytest).map(|()| CheckOutcome::Passed)
     });
+    if suite == "clients" {
+        // In one process, since each has a world of six.
+        report.step("clients behind a load balancer", || {
+            let mut pytest = pytest(root, suite, &venv)?;
+            pytest.env("SPILLWAY_WORLD", "balanced").args(["-n", "0"]).args(BALANCED);
+            command::run(&mut pytest).map(|()| CheckOutcome::Passed)
+        });
+    }
+}
+
+/// Returns the command that runs a suite against the built binary.
+fn pytest(root: &Path, suite: &str, venv: &Venv) -> Result<Command> {
+    let mut pytest = venv.python();
+    pytest.args(["-m", "pytest"]).current_dir(root.join("tests").join(suite));
+    pytest.env("SPILLWAY_BIN", Metadata::load(root)?.target_directory.join("debug/spillway"));
+    Ok(pytest)
 }
 
 fn need_tool(root: &Path, line: &str, package: &str) -> Result<()> {

@@ -41,7 +41,7 @@ pub(crate) fn counts_path(root: &Path) -> PathBuf {
 pub(crate) fn static_binary(root: &Path, release: &Release, counts: &Counts) -> Result<PathBuf> {
     let target_directory = Metadata::load(root)?.target_directory;
     let renamed = Renamed::on_this_machine(root, &target_directory)?;
-    let Release { profile, target, epoch, .. } = release;
+    let Release { profile, target, epoch, build, .. } = release;
     let mut flags = rust_flags(&renamed);
     match counts {
         Counts::Make(folder) => flags.push(format!("-Cprofile-generate={}", folder.display())),
@@ -59,6 +59,8 @@ pub(crate) fn static_binary(root: &Path, release: &Release, counts: &Counts) -> 
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join(SEPARATOR))
         .env(format!("CFLAGS_{}", target.replace('-', "_")), c_flags(&renamed)?)
         .env("SOURCE_DATE_EPOCH", epoch.to_string())
+        // Sources that are copied to be built again have no commit.
+        .env("SPILLWAY_BUILD", build)
         // Flags of this machine would end up in what is built.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_BUILD_TARGET");

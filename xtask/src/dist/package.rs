@@ -26,17 +26,14 @@ struct PackagePart {
 const BINARY: &str = "spillway";
 const UNIT: &str = "deploy/systemd/spillway.service";
 const CONFIG: &str = "deploy/debian/spillway.toml";
-/// Settings of name lookups for a static binary; the file has the reason.
-const NAMES: &str = "deploy/systemd/nsswitch.conf";
 /// Changelog of the package, beside the program's own.
 const CHANGELOG: &str = "usr/share/doc/spillway/changelog.Debian";
 
 /// Files of the Debian package.
-const DEB: [PackagePart; 7] = [
+const DEB: [PackagePart; 6] = [
     PackagePart { from: BINARY, to: "usr/bin/spillway", mode: 0o755 },
     PackagePart { from: UNIT, to: "lib/systemd/system/spillway.service", mode: 0o644 },
     PackagePart { from: CONFIG, to: "etc/spillway/spillway.toml", mode: 0o644 },
-    PackagePart { from: NAMES, to: "usr/lib/spillway/nsswitch.conf", mode: 0o644 },
     PackagePart {
         from: "deploy/debian/copyright",
         to: "usr/share/doc/spillway/copyright",
@@ -66,11 +63,10 @@ const DEB_CONTROL: [PackagePart; 4] = [
 ];
 
 /// Files of the tarball, which `install.sh` puts into place on machines without dpkg.
-const TARBALL: [PackagePart; 7] = [
+const TARBALL: [PackagePart; 6] = [
     PackagePart { from: BINARY, to: "spillway", mode: 0o755 },
     PackagePart { from: UNIT, to: "spillway.service", mode: 0o644 },
     PackagePart { from: CONFIG, to: "spillway.toml", mode: 0o644 },
-    PackagePart { from: NAMES, to: "nsswitch.conf", mode: 0o644 },
     PackagePart { from: "deploy/tarball/install.sh", to: "install.sh", mode: 0o755 },
     PackagePart { from: "LICENSE", to: "LICENSE", mode: 0o644 },
     PackagePart { from: "CHANGELOG.md", to: "CHANGELOG.md", mode: 0o644 },

@@ -13,6 +13,8 @@ pub(crate) struct Release {
     pub(super) target: String,
     /// Date of all files, in seconds since 1970: that of the commit.
     pub(super) epoch: u64,
+    /// Name of the build in the version that the program prints: the commit.
+    pub(super) build: String,
 }
 
 impl Release {

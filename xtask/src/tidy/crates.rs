@@ -9,7 +9,7 @@ use crate::metadata::Package;
 /// Crates from the bottom up, each with the crates of this workspace that it may ship with.
 ///
 /// Tests of a crate may use any crate that stands before it in this table.
-const LAYERS: [(&str, &[&str]); 40] = [
+const LAYERS: [(&str, &[&str]); 43] = [
     // Runs the targets of all crates, but uses none of them in its own tests.
     (
         "spillway-fuzz",
@@ -63,9 +63,15 @@ const LAYERS: [(&str, &[&str]); 40] = [
     ("spillway-telemetry", &["spillway-types", "spillway-route", "spillway-usage"]),
     ("spillway-emulator", &["spillway-engine"]),
     ("spillway-harness", &[]),
-    ("spillway-replicas", &["spillway-types"]),
-    ("spillway-link", &["spillway-types", "spillway-codec"]),
-    ("spillway-raft", &["spillway-types", "spillway-codec", "spillway-link"]),
+    ("spillway-tasks", &[]),
+    ("spillway-resolver", &["spillway-types", "spillway-tasks"]),
+    ("spillway-sockets", &[]),
+    (
+        "spillway-replicas",
+        &["spillway-types", "spillway-tasks", "spillway-resolver", "spillway-sockets"],
+    ),
+    ("spillway-link", &["spillway-types", "spillway-codec", "spillway-tasks", "spillway-resolver"]),
+    ("spillway-raft", &["spillway-types", "spillway-codec", "spillway-tasks", "spillway-link"]),
     (
         "spillway-usage-store",
         &["spillway-types", "spillway-codec", "spillway-usage", "spillway-raft"],
@@ -76,6 +82,7 @@ const LAYERS: [(&str, &[&str]); 40] = [
             "spillway-types",
             "spillway-codec",
             "spillway-cluster-state",
+            "spillway-tasks",
             "spillway-link",
             "spillway-raft",
         ],
@@ -101,6 +108,8 @@ const LAYERS: [(&str, &[&str]); 40] = [
             "spillway-journey",
             "spillway-protocol",
             "spillway-geo",
+            "spillway-resolver",
+            "spillway-sockets",
         ],
     ),
     (
@@ -151,6 +160,7 @@ const LAYERS: [(&str, &[&str]); 40] = [
             "spillway-health",
             "spillway-protocol",
             "spillway-geo",
+            "spillway-resolver",
             "spillway-replicas",
             "spillway-link",
             "spillway-cluster-state",
@@ -170,6 +180,7 @@ const LAYERS: [(&str, &[&str]); 40] = [
             "spillway-route",
             "spillway-codec",
             "spillway-pulse",
+            "spillway-tasks",
             "spillway-link",
             "spillway-cluster-state",
             "spillway-raft",
@@ -205,7 +216,7 @@ const LAYERS: [(&str, &[&str]); 40] = [
             "spillway-telemetry",
         ],
     ),
-    ("spillway-traces", &["spillway-types", "spillway-config"]),
+    ("spillway-traces", &["spillway-types", "spillway-config", "spillway-resolver"]),
     (
         "spillway-node",
         &[
@@ -214,6 +225,9 @@ const LAYERS: [(&str, &[&str]); 40] = [
             "spillway-route",
             "spillway-protocol",
             "spillway-health",
+            "spillway-tasks",
+            "spillway-resolver",
+            "spillway-sockets",
             "spillway-replicas",
             "spillway-pulse",
             "spillway-geo",
