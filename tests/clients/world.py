@@ -23,6 +23,8 @@ HERE = Path(__file__).parent
 REPLICAS = 4
 # One model server under two names: the node speaks HTTP/1.1 to the first and HTTP/2 to the second.
 FAULTY = ["faulty", "faulty-h2"]
+# Of a replica that has room for all requests of a test.
+ROOM = "connections_max = 256"
 SHORT = {"role": "user", "content": "hi"}
 # The same server once more, with room for one request at a time; and a server that is not there.
 NARROW, GONE = "narrow", "gone"
@@ -216,8 +218,10 @@ def replicas(world: World) -> list[str]:
     """The replicas in a config file."""
     # Both protocols, so that every test of `tiny` passes over both.
     protocols = ["http1", "h2c"]
+    # What a replica takes at once is known: while it is a guess, requests of other regions begin slowly, and
+    # without a queue a burst of them is refused.
     tables = [
-        replica(f"tiny-{index}", world.tiny + index, ["tiny", "identity"], protocols[index % 2])
+        replica(f"tiny-{index}", world.tiny + index, ["tiny", "identity"], protocols[index % 2], ROOM)
         for index in range(REPLICAS)
     ]
     for name, protocol in zip(FAULTY, protocols, strict=True):

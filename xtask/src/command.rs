@@ -1,8 +1,8 @@
 //! Execution of other programs.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,38 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
         bail!("`{shown}` failed ({status})");
     }
     Ok(())
+}
+
+/// Runs `command` in a thread. Its output is kept until [`BackgroundCommand::finish`], so that it does
+/// not mix with the output of other programs.
+pub(crate) fn run_in_background(mut command: Command) -> BackgroundCommand {
+    let shown = show(&command);
+    let run = thread::spawn(move || command.stdin(Stdio::null()).output());
+    BackgroundCommand { shown, run }
+}
+
+/// A program that runs beside others.
+#[derive(Debug)]
+pub(crate) struct BackgroundCommand {
+    shown: String,
+    run: thread::JoinHandle<io::Result<Output>>,
+}
+
+impl BackgroundCommand {
+    /// Waits for the program's end and prints its output on stderr. Fails unless it succeeds.
+    pub(crate) fn finish(self) -> Result<()> {
+        let shown = self.shown;
+        eprintln!("$ {shown}");
+        let ended = self.run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let output = ended.with_context(|| format!("cannot start `{shown}`"))?;
+        let mut stderr = io::stderr().lock();
+        stderr.write_all(&output.stdout)?;
+        stderr.write_all(&output.stderr)?;
+        if !output.status.success() {
+            bail!("`{shown}` failed ({})", output.status);
+        }
+        Ok(())
+    }
 }
 
 /// Returns what `command` prints. Fails unless the program succeeds.

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
-use crate::command::{self, command, first_line};
+use crate::command::{self, BackgroundCommand, command, first_line};
 use crate::metadata::Metadata;
 use crate::report::{CheckOutcome, Report};
 use crate::venv::Venv;
@@ -67,8 +67,18 @@ pub(crate) fn run(root: &Path, suite: Suite, json: bool) -> Result<bool> {
         }
         let (packages, deployed) =
             installing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let mut balanced = None;
         for (suite, packages) in suites.iter().zip(packages) {
-            python_tests(&mut report, root, (suite, deployed.as_deref()), packages);
+            let is_ready = python_tests(&mut report, root, (suite, deployed.as_deref()), packages);
+            if *suite == "clients" && is_ready {
+                // Beside the tests of deployment, which wait for most of their time.
+                balanced = Some(balanced_tests(root));
+            }
+        }
+        if let Some(balanced) = balanced {
+            report.step("clients behind a load balancer", || {
+                balanced.and_then(BackgroundCommand::finish).map(|()| CheckOutcome::Passed)
+            });
         }
     });
     report.finish(json)
@@ -147,13 +157,13 @@ fn pack(root: &Path) -> Result<PathBuf> {
 }
 
 /// Runs the suite of the folder `tests/<suite>` against the built binary, and the packages in
-/// `deployed` if they are there.
+/// `deployed` if they are there. Returns true if the suite could be run.
 fn python_tests(
     report: &mut Report,
     root: &Path,
     (suite, deployed): (&str, Option<&Path>),
     packages: Result<CheckOutcome>,
-) {
+) -> bool {
     let venv = Venv::new(root.join("tests").join(suite));
     let prepared = report.step(format!("packages for {suite}"), || packages);
     // The dev profile shares its dependencies with the tests above, and these tests compare
@@ -163,7 +173,7 @@ fn python_tests(
         command::run(&mut command(root, &line)).map(|()| CheckOutcome::Passed)
     });
     if !prepared || !built {
-        return;
+        return false;
     }
     report.step(suite.to_owned(), || {
         let mut pytest = pytest(root, suite, &venv)?;
@@ -172,14 +182,15 @@ fn python_tests(
         }
         command::run(&mut pytest).map(|()| CheckOutcome::Passed)
     });
-    if suite == "clients" {
-        // In one process, since each has a world of six.
-        report.step("clients behind a load balancer", || {
-            let mut pytest = pytest(root, suite, &venv)?;
-            pytest.env("SPILLWAY_WORLD", "balanced").args(["-n", "0"]).args(BALANCED);
-            command::run(&mut pytest).map(|()| CheckOutcome::Passed)
-        });
-    }
+    true
+}
+
+/// Starts the suites of clients that run behind a load balancer, in one process: each process has a
+/// world of six.
+fn balanced_tests(root: &Path) -> Result<BackgroundCommand> {
+    let mut pytest = pytest(root, "clients", &Venv::new(root.join("tests").join("clients")))?;
+    pytest.env("SPILLWAY_WORLD", "balanced").args(["-n", "0"]).args(BALANCED);
+    Ok(command::run_in_background(pytest))
 }
 
 /// Returns the command that runs a suite against the built binary.
