@@ -31,6 +31,9 @@ const VERIFIED_MAX: u64 = 16_384;
 /// a node that is not ready away within a few seconds.
 const UNSURE_RETRY: Duration = Duration::from_secs(2);
 
+/// Salt of the hash that is computed for ids without a key.
+const UNKNOWN_SALT: [u8; 16] = [0; 16];
+
 /// Authenticator of requests, by their keys. Never blocks: a swap of the table does not stop
 /// readers.
 #[derive(Debug)]
@@ -130,16 +133,17 @@ impl Authenticator {
 
     /// Returns the grant of the key in these headers, which is not known yet, once it is. Waits a
     /// moment, as far as there is hope that another node has made the key; `None` if it stays
-    /// unknown.
+    /// unknown. A wrong secret of a known key waits like an unknown key: otherwise the time of an
+    /// answer would show which ids exist.
     pub async fn admit_soon(
         &self,
         headers: &HeaderMap,
         client: IpAddr,
     ) -> Option<Result<Arc<Grant>, GatewayError>> {
         let Presented::Key(text) = Presented::of(headers) else { return None };
-        let key = KeyText::read(text)?;
-        let is_known = || self.posted.load().table.entry(key.id).is_some();
-        // The key exists, and the secret is wrong.
+        KeyText::read(text)?;
+        let is_known = || self.verify(&self.posted.load(), text).is_some();
+        // The key is refused for its state, which no news of a moment ago changes.
         if is_known() {
             return None;
         }
@@ -228,7 +232,11 @@ impl Authenticator {
             return Some(known.entry);
         }
         let key = KeyText::read(text)?;
-        let entry = posted.table.entry(key.id)?;
+        let Some(entry) = posted.table.entry(key.id) else {
+            // Hashed all the same, so that timing does not tell which ids exist.
+            std::hint::black_box(key.hash(&UNKNOWN_SALT));
+            return None;
+        };
         // Compared in constant time, so that timing does not tell how much of a guess was right.
         if !key.hash(&entry.salt).matches(&entry.hash) {
             return None;

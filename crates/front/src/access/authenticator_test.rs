@@ -274,15 +274,32 @@ async fn a_key_that_is_known_in_a_moment_is_let_in() {
     };
     let (admitted, ()) = tokio::join!(authenticator.admit_soon(&headers, CLIENT), come);
     assert!(admitted.expect("waited").is_ok());
-    // A known key with a wrong secret does not wait, nor does what can be no key.
-    let mut wrong = other.clone();
-    wrong.replace_range(other.len() - 1.., if other.ends_with('0') { "1" } else { "0" });
+    // What can be no key does not wait, nor does a key that is refused for its state.
     let begun = Instant::now();
-    for text in [wrong.as_str(), "sw_", "sk-1"] {
+    for text in ["sw_", "sk-1", &other] {
         assert!(authenticator.admit_soon(&bearing(text), CLIENT).await.is_none(), "{text}");
     }
     assert!(authenticator.admit_soon(&HeaderMap::new(), CLIENT).await.is_none());
     assert_eq!(begun.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_of_a_refusal_does_not_tell_whether_an_id_exists() {
+    let (known, record) = key("a", SECRET);
+    let (unknown, _) = key("b", SECRET);
+    let authenticator = of([record]);
+    authenticator.news.hope(|| true);
+    let mut wrong = known.clone();
+    wrong.replace_range(known.len() - 1.., if known.ends_with('0') { "1" } else { "0" });
+    let mut waits = Vec::new();
+    for text in [&wrong, &unknown, &wrong, &unknown] {
+        let begun = Instant::now();
+        assert!(authenticator.admit_soon(&bearing(text), CLIENT).await.is_none(), "{text}");
+        waits.push(begun.elapsed());
+    }
+    assert_eq!(waits[0], waits[1], "both wait for news");
+    assert_eq!(waits[2..], [Duration::ZERO; 2], "both came in vain a moment ago");
+    assert!(waits[0] >= KEY_WAIT_MAX);
 }
 
 #[tokio::test(start_paused = true)]
