@@ -22,6 +22,9 @@ pub struct LinkConfig {
     pub certificates: CertificateFiles,
     /// Path of the lists of revoked certificates that the CA signed, PEM; the file may be missing.
     pub revoked: Option<PathBuf>,
+    /// Path of the file in which the link keeps the lists that other nodes sent, for the next
+    /// process. `None` forgets them at the end.
+    pub revoked_heard: Option<PathBuf>,
     /// Behaviour of the connections.
     pub transport: Transport,
     /// Limits in number and time.
@@ -45,6 +48,7 @@ impl LinkConfig {
             listen,
             certificates,
             revoked: None,
+            revoked_heard: None,
             transport,
             limits,
             paths: None,

@@ -120,7 +120,7 @@ impl Link {
             sessions,
             members,
             refusals,
-            revoked: RevokedCertificates::new(config.revoked),
+            revoked: RevokedCertificates::new(config.revoked, config.revoked_heard),
             revocations: watch::Sender::new(0),
             peers: ArcSwap::default(),
             handler,
@@ -136,6 +136,7 @@ impl Link {
             runtime: tokio::runtime::Handle::current(),
             stop: CancellationToken::new(),
         });
+        shared.revoked.load_kept(&shared.sessions.used().authorities);
         shared.revoked.reload(&shared.sessions.used().authorities);
         shared.apply_revoked();
         let (accepting, watching) =
@@ -199,6 +200,9 @@ impl Link {
         let is_new = self.shared.revoked.hear(from, list, &authorities, Instant::now())?;
         if is_new {
             self.shared.apply_revoked();
+            // The disk may be slow, and the caller must not wait for it.
+            let shared = Arc::clone(&self.shared);
+            drop(self.shared.runtime.spawn_blocking(move || shared.revoked.save_kept()));
         }
         Ok(is_new)
     }
@@ -492,6 +496,7 @@ async fn reload(shared: &Arc<LinkShared>) -> Result<bool, ReloadError> {
         let outcome = reading.sessions.reload();
         reading.revoked.reload(&reading.sessions.used().authorities);
         reading.apply_revoked();
+        reading.revoked.save_kept();
         outcome
     });
     let read = read.await;

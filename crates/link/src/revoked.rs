@@ -2,6 +2,8 @@
 //! nodes sent. Lists count because the CA signed them, wherever they come from.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +12,7 @@ use bytes::Bytes;
 use rustls::pki_types::CertificateDer;
 use spillway_types::NodeName;
 
-use crate::certs::{RevocationError, RevocationList, revocation_lists};
+use crate::certs::{RevocationError, RevocationList, kept_lists, revocation_lists};
 
 /// Maximum number of lists that are kept of other nodes. The cluster's records take their place.
 const HEARD_MAX: usize = 256;
@@ -26,7 +28,11 @@ const CHECK_PERIOD: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct RevokedCertificates {
     file: Option<PathBuf>,
+    /// File of the lists that other nodes sent, for the next process.
+    kept: Option<PathBuf>,
     sources: Mutex<Sources>,
+    /// Turn of the one that writes `kept`.
+    writing: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -37,21 +43,65 @@ struct Sources {
     content: Vec<u8>,
     of_file: Vec<RevocationList>,
     heard: Vec<RevocationList>,
+    /// True if the file for the next process has other lists than `heard`.
+    is_unkept: bool,
     /// Time at which an unknown list of each node was checked last.
     checked: BTreeMap<NodeName, Instant>,
 }
 
 impl RevokedCertificates {
-    /// Makes the revoked certificates of a node with this file.
-    pub(crate) fn new(file: Option<PathBuf>) -> Self {
-        Self { file, sources: Mutex::default() }
+    /// Makes the revoked certificates of a node with this file, and with this one for the lists that
+    /// other nodes send.
+    pub(crate) fn new(file: Option<PathBuf>, kept: Option<PathBuf>) -> Self {
+        Self { file, kept, ..Self::default() }
+    }
+
+    /// Reads the lists that the last process has heard. Each is verified again. A damaged file costs
+    /// a warning: other nodes send what they know until the cluster has recorded it. Blocks for as
+    /// long as the disk needs.
+    pub(crate) fn load_kept(&self, authorities: &[CertificateDer<'_>]) {
+        let Some(path) = self.kept.as_deref() else { return };
+        let (mut lists, faults) = match read(path) {
+            Ok(bytes) => kept_lists(&bytes, authorities),
+            Err(error) => {
+                tracing::warn!(%error, path = %path.display(), "kept revocations can't be read");
+                return;
+            }
+        };
+        for fault in faults {
+            tracing::warn!(%fault, path = %path.display(), "a kept revocation list does not count");
+        }
+        lists.truncate(HEARD_MAX);
+        if !lists.is_empty() {
+            let serials: BTreeSet<_> = lists.iter().flat_map(RevocationList::serials).collect();
+            tracing::info!(?serials, "certificates are revoked by lists that were kept");
+        }
+        self.sources().heard = lists;
+    }
+
+    /// Writes the lists that other nodes sent for the next process, if the file has others. After an
+    /// error the next call tries again. Blocks for as long as the disk needs.
+    pub(crate) fn save_kept(&self) {
+        let Some(path) = self.kept.as_deref() else { return };
+        let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let lists: Vec<u8> = {
+            let mut sources = self.sources();
+            if !std::mem::take(&mut sources.is_unkept) {
+                return;
+            }
+            sources.heard.iter().flat_map(RevocationList::der).copied().collect()
+        };
+        if let Err(error) = write(path, &lists) {
+            self.sources().is_unkept = true;
+            tracing::warn!(%error, path = %path.display(), "revocations can't be kept");
+        }
     }
 
     /// Sets the serial numbers in the cluster's records. Lists of other nodes that are in the
     /// records completely are not needed any more.
     pub(crate) fn set_recorded(&self, recorded: BTreeSet<String>) {
         let mut sources = self.sources();
-        sources.heard.retain(|list| !list.serials().is_subset(&recorded));
+        sources.retain_heard(|list| !list.serials().is_subset(&recorded));
         sources.recorded = recorded;
     }
 
@@ -64,7 +114,7 @@ impl RevokedCertificates {
         let is_signed =
             |list: &RevocationList| RevocationList::verify(list.der(), authorities).is_ok();
         sources.of_file.retain(is_signed);
-        sources.heard.retain(is_signed);
+        sources.retain_heard(is_signed);
         let content = match content {
             Ok(content) => content.unwrap_or_default(),
             Err(error) => {
@@ -126,6 +176,7 @@ impl RevokedCertificates {
         }
         tracing::warn!(%from, serials = ?list.serials(), "certificates are revoked by the CA");
         sources.heard.push(list);
+        sources.is_unkept = true;
         Ok(true)
     }
 
@@ -168,6 +219,12 @@ impl Sources {
     fn lists(&self) -> impl Iterator<Item = &RevocationList> {
         self.of_file.iter().chain(&self.heard)
     }
+
+    fn retain_heard(&mut self, counts: impl Fn(&RevocationList) -> bool) {
+        let before = self.heard.len();
+        self.heard.retain(counts);
+        self.is_unkept |= self.heard.len() < before;
+    }
 }
 
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
@@ -181,6 +238,19 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
         return Err(std::io::Error::other(format!("{length} bytes are too many for it")));
     }
     std::fs::read(path)
+}
+
+/// Writes a file: all of it, even after a loss of power, or the former one stays.
+fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -239,5 +309,43 @@ mod tests {
         assert_eq!(revoked.publish(|all| all).len(), 1);
         revoked.reload(&of(&new));
         assert!(revoked.publish(|all| all).is_empty());
+    }
+
+    /// A node that starts while no node is there to tell it must not let a revoked one in.
+    #[test]
+    fn what_was_heard_outlives_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("revoked-heard");
+        let validity = Validity::days(SystemTime::now(), 1).unwrap();
+        let [own, other] = [(), ()].map(|()| Authority::new("test", validity).unwrap());
+        let of =
+            |authority: &Authority| certificates_of_pem(authority.certificate_pem().as_bytes());
+        let next = |authority: &Authority| {
+            let revoked = RevokedCertificates::new(None, Some(path.clone()));
+            revoked.load_kept(&of(authority));
+            revoked
+        };
+        let all = |revoked: &RevokedCertificates| revoked.publish(|all| all);
+        let revoked = next(&own);
+        assert!(all(&revoked).is_empty(), "there is no file yet");
+        let now = Instant::now();
+        for (from, serial) in [("a", "5c"), ("b", "6d")] {
+            assert_eq!(revoked.hear(&from.into(), &list(&own, serial), &of(&own), now), Ok(true));
+            revoked.save_kept();
+        }
+        let expected = BTreeSet::from(["5c", "6d"].map(str::to_owned));
+        assert_eq!(all(&next(&own)), expected);
+        assert!(all(&next(&other)).is_empty(), "verified when it is read");
+        // What the cluster has recorded is needed no more.
+        revoked.set_recorded(["5c".to_owned()].into());
+        revoked.save_kept();
+        assert_eq!(all(&next(&own)), ["6d".to_owned()].into());
+        let mut damaged = std::fs::read(&path).unwrap();
+        let middle = damaged.len() / 2;
+        damaged[middle] ^= 0xff;
+        std::fs::write(&path, damaged).unwrap();
+        assert!(all(&next(&own)).is_empty());
+        std::fs::write(&path, vec![0x30; 2 << 20]).unwrap();
+        assert!(all(&next(&own)).is_empty(), "too long a file");
     }
 }

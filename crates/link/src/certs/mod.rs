@@ -30,6 +30,7 @@ pub use files::{
     AuthorityFiles, CertificateWriteError, IfExists, NodeFiles, write_public, write_secret,
 };
 pub use request::{RequestError, SigningRequest};
+pub(crate) use revocation::kept_lists;
 pub use revocation::{RevocationError, RevocationList, revocation_lists};
 pub use rotation::{Rotation, RotationError, RotationPhase};
 pub use rustls::pki_types::CertificateDer;

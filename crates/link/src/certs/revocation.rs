@@ -14,6 +14,11 @@ use x509_parser::revocation_list::CertificateRevocationList;
 /// Maximum number of certificates that one list revokes.
 const SERIALS_MAX: usize = 10_000;
 
+/// Beginning of any section of a PEM file.
+const BEGIN: &[u8] = b"-----BEGIN ";
+/// Beginning of a revocation list in a PEM file.
+const BEGIN_LIST: &[u8] = b"-----BEGIN X509 CRL-----";
+
 /// Reason for which a revocation list does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RevocationError {
@@ -91,16 +96,16 @@ impl RevocationList {
     }
 }
 
-/// Reads the lists of a PEM file: those that count, and the faults of the others.
+/// Reads the lists of a PEM file: those that count, and the faults of the others. A list that is cut
+/// or damaged hides none that follows it, nor does a byte order mark hide the first.
 #[must_use]
 pub fn revocation_lists(
     pem: &[u8],
     authorities: &[CertificateDer<'_>],
 ) -> (Vec<RevocationList>, Vec<RevocationError>) {
     let (mut lists, mut faults) = (Vec::new(), Vec::new());
-    let blocks = CertificateRevocationListDer::pem_slice_iter(pem);
-    for block in blocks {
-        let list = block
+    for section in sections(pem) {
+        let list = CertificateRevocationListDer::from_pem_slice(section)
             .map_err(|_| RevocationError::Malformed)
             .and_then(|der| RevocationList::verify(&der, authorities));
         match list {
@@ -110,6 +115,38 @@ pub fn revocation_lists(
     }
     if lists.is_empty() && faults.is_empty() && !pem.trim_ascii().is_empty() {
         faults.push(RevocationError::Malformed);
+    }
+    (lists, faults)
+}
+
+/// Returns the sections of a PEM file that begin like a revocation list, each up to the beginning of
+/// the next section. A reader of the whole file would pass over a section behind one without an end.
+fn sections(pem: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let begins = |at: &usize| pem[*at..].starts_with(BEGIN);
+    let starts: Vec<usize> = (0..pem.len()).filter(begins).collect();
+    let ends: Vec<usize> = starts.iter().skip(1).copied().chain([pem.len()]).collect();
+    let sections = starts.into_iter().zip(ends).map(|(start, end)| &pem[start..end]);
+    sections.filter(|section| section.starts_with(BEGIN_LIST))
+}
+
+/// Reads lists in DER form, one behind the other, as [`RevocationList::der`] has them: those that
+/// count, and the faults of the others. Nothing behind a malformed list can be read.
+pub(crate) fn kept_lists(
+    mut der: &[u8],
+    authorities: &[CertificateDer<'_>],
+) -> (Vec<RevocationList>, Vec<RevocationError>) {
+    let (mut lists, mut faults) = (Vec::new(), Vec::new());
+    while !der.is_empty() {
+        let Ok((rest, _)) = CertificateRevocationList::from_der(der) else {
+            faults.push(RevocationError::Malformed);
+            break;
+        };
+        let (list, behind) = der.split_at(der.len() - rest.len());
+        match RevocationList::verify(list, authorities) {
+            Ok(list) => lists.push(list),
+            Err(fault) => faults.push(fault),
+        }
+        der = behind;
     }
     (lists, faults)
 }

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::CertificateDer;
 
+use super::revocation::kept_lists;
 use super::{
     Authority, RevocationError, Validity, certificates_of_pem, revocation_lists, serial_of_pem,
 };
@@ -78,4 +79,36 @@ fn what_is_no_list_is_a_fault() {
         assert_eq!((lists.len(), faults.len()), (0, 1), "{text}");
     }
     assert_eq!(revocation_lists(b" \n", &certificates), (vec![], vec![]));
+}
+
+#[test]
+fn a_bad_list_hides_no_good_one() {
+    let (authority, certificates) = authority();
+    let good = [revoke(&authority, "1"), revoke(&authority, "2")];
+    let first = good[0].as_str();
+    let (half, certificate) = (&first[..first.len() / 2], authority.certificate_pem());
+    let damaged = first.replacen("MII", "M!I", 1);
+    let marked = ["\u{feff}".to_owned(), good.concat()].concat();
+    assert_eq!(revocation_lists(marked.as_bytes(), &certificates).0.len(), 2, "a byte order mark");
+    for bad in [half, &damaged, "-----BEGIN X509 CRL-----\n", "-----BEGIN X509 CRL-----junk\n"] {
+        for file in [format!("{bad}{}", good.concat()), format!("{}{bad}{}", good[0], good[1])] {
+            let (lists, faults) = revocation_lists(file.as_bytes(), &certificates);
+            assert_eq!((lists.len(), faults.len()), (2, 1), "{file}");
+        }
+    }
+    let (lists, faults) = revocation_lists([certificate, first].concat().as_bytes(), &certificates);
+    assert_eq!((lists.len(), faults.len()), (1, 0), "a certificate is no list");
+}
+
+#[test]
+fn lists_that_were_kept_are_verified_again() {
+    let ((own, certificates), (other, _)) = (authority(), authority());
+    let file = [revoke(&own, "1"), revoke(&own, "2")].concat();
+    let (lists, _) = revocation_lists(file.as_bytes(), &certificates);
+    let kept: Vec<u8> = lists.iter().flat_map(|list| list.der()).copied().collect();
+    assert_eq!(kept_lists(&kept, &certificates), (lists.clone(), vec![]));
+    let others = certificates_of_pem(other.certificate_pem().as_bytes());
+    assert_eq!(kept_lists(&kept, &others), (vec![], vec![RevocationError::NotSigned; 2]));
+    let cut = kept_lists(&kept[..kept.len() - 1], &certificates);
+    assert_eq!(cut, (lists[..1].to_vec(), vec![RevocationError::Malformed]));
 }

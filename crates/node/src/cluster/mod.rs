@@ -53,6 +53,8 @@ use crate::node_tasks::NodeTasks;
 /// Capacity of the driver's queue of datagrams: as many as 500 nodes send within a tenth of a
 /// second.
 const DATAGRAMS_MAX: usize = 8_192;
+/// File in the data folder with the revocation lists that other nodes sent.
+const REVOKED_HEARD: &str = "revoked-heard";
 /// Longest time that a control connection stays up without a sign of life, in ms.
 const CONTROL_IDLE_MS_MAX: u32 = 60_000;
 
@@ -149,6 +151,7 @@ impl Cluster {
         link_config.paths.clone_from(&config.paths);
         link_config.resolver = resolver;
         link_config.revoked.clone_from(&config.revoked);
+        link_config.revoked_heard = data.as_ref().map(|folder| folder.join(REVOKED_HEARD));
         link_config.limits.word_wait_ms = word_wait_ms(config.silence);
         // A node that may be silent for longer keeps its connection for as long.
         let silence_ms = u32::try_from(config.silence.as_millis()).unwrap_or(u32::MAX);
