@@ -61,6 +61,11 @@ impl Context {
         // A node without a vote must not keep others from voting, whatever it says of their disks.
         let votes = self.votes(id);
         let mut compared = self.comparison.compared();
+        // Before a new disk is seen, so that there is room for it.
+        if let Some((members, _)) = self.guard.members() {
+            let disks = members.nodes().map(|(_, member)| member.disk).collect();
+            compared.disks.forget(&disks);
+        }
         let node = &member.name;
         let news = compared.disks.see(member.disk, report.count, now);
         compared.answered.insert(id);

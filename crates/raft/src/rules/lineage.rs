@@ -5,7 +5,7 @@
 //! begins below the count that an earlier process told runs on a disk from the past. A process that
 //! speaks again after another one of the same disk is one of two that use the same name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,9 @@ const WINDOW: Duration = Duration::from_secs(60);
 const TOLD: Duration = Duration::from_secs(300);
 /// Disks that are remembered: more than a cluster has members.
 const DISKS_MAX: usize = 4_096;
+/// Disks of no member that are remembered: a node that was removed by mistake may come back, and its
+/// disk may be from the past then.
+const OTHERS_MAX: usize = 64;
 
 /// What a process says of its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +90,8 @@ struct KnownDisk {
     /// True while the present process is behind an earlier one.
     is_past: bool,
     returned: Vec<Duration>,
+    /// Time at which the disk was seen last; that of the start for one that the last process saw.
+    seen: Duration,
 }
 
 impl Disks {
@@ -110,6 +115,7 @@ impl Disks {
             return None;
         }
         let known = self.0.entry(disk).or_default();
+        known.seen = now;
         let mut news = if known.process == count.process { None } else { known.begin(count, now) };
         if known.is_past && count.cleared >= known.serial {
             known.is_past = false;
@@ -120,6 +126,22 @@ impl Disks {
             known.serial = known.serial.max(count.serial);
         }
         news
+    }
+
+    /// Forgets disks that belong to none of the members, those seen longest ago first, until as few
+    /// as there is room for are left. Returns true if it forgot any.
+    pub(crate) fn forget(&mut self, members: &BTreeSet<DiskId>) -> bool {
+        // One place stays free, so that a new member's disk is never one too many.
+        let room = OTHERS_MAX.min(DISKS_MAX.saturating_sub(members.len() + 1));
+        if self.0.len() <= room {
+            return false;
+        }
+        let others = self.0.iter().filter(|(disk, _)| !members.contains(disk));
+        let mut others: Vec<_> = others.map(|(disk, known)| (known.seen, *disk)).collect();
+        let excess = others.len().saturating_sub(room);
+        others.sort_unstable();
+        others[..excess].iter().for_each(|(_, disk)| drop(self.0.remove(disk)));
+        excess > 0
     }
 
     /// Returns the count that an earlier process of a disk has told, if the present one is behind it.
@@ -267,5 +289,35 @@ mod tests {
             assert!(!disks.is_double(DISK, secs(process)));
         }
         assert!(disks.0[&DISK].former.len() <= FORMER_MAX);
+    }
+
+    #[test]
+    fn disks_of_nodes_that_are_gone_make_room_for_new_ones() {
+        let mut disks = Disks::default();
+        let members: BTreeSet<DiskId> = (0..3).map(|it| DiskId(it)).collect();
+        for disk in 0..DISKS_MAX as u128 {
+            disks.see(DiskId(disk), count(1, 0, 9), secs(disk as u64));
+        }
+        let new = DiskId(DISKS_MAX as u128);
+        assert_eq!(disks.see(new, count(1, 0, 9), secs(9_999)), None, "it is full");
+        assert!(disks.forget(&members));
+        assert_eq!(disks.0.len(), members.len() + OTHERS_MAX);
+        assert!(members.iter().all(|disk| disks.0.contains_key(disk)));
+        assert!(disks.0.contains_key(&DiskId(DISKS_MAX as u128 - 1)), "the last one that was seen");
+        assert_eq!(disks.see(new, count(1, 0, 9), secs(9_999)), Some(DiskNews::Started));
+        assert!(disks.forget(&members) && !disks.forget(&members));
+        assert!(disks.0.contains_key(&new) && !disks.0.contains_key(&DiskId(4_032)));
+    }
+
+    #[test]
+    fn however_many_members_there_are_a_new_one_has_room() {
+        let mut disks = Disks::default();
+        let members: BTreeSet<DiskId> = (1..DISKS_MAX as u128).map(DiskId).collect();
+        for disk in 0..DISKS_MAX as u128 {
+            disks.see(DiskId(disk), count(1, 0, 9), secs(1));
+        }
+        assert!(disks.forget(&members));
+        let new = DiskId(DISKS_MAX as u128);
+        assert_eq!(disks.see(new, count(1, 0, 9), secs(2)), Some(DiskNews::Started));
     }
 }
