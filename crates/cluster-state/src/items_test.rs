@@ -3,7 +3,7 @@
 use spillway_types::SplitBy;
 
 use crate::golden_test::keyed_split;
-use crate::test_world::{World, put, remove, setting};
+use crate::test_world::{World, put, refusal, remove, setting};
 use crate::{
     Arm, Command, Entry, Expect, Hidden, Item, Key, KeyRole, Limit, LimitScope, Model, Outcome,
     RecordKey, RefusalCode, Region, Route, SETTINGS, STICKY_MAX_AGE_S, SettingRule, Split, State,
@@ -96,6 +96,17 @@ fn an_alias_leads_to_a_model_in_one_step() {
 }
 
 #[test]
+fn the_record_of_all_models_has_a_price_alone_once_all_nodes_know_it() {
+    let mut world = World::of_wire(1, &[("a", 1)]);
+    // To an older node it is a name like any other, and all nodes must come to one state.
+    world.done(put_model("*", Some("m"), &["x"]));
+    let mut world = World::of(&[("a", 1)]);
+    assert_eq!(world.denied(put_model("*", Some("m"), &[])), RefusalCode::Invalid);
+    assert_eq!(world.denied(put_model("*", None, &["x"])), RefusalCode::Invalid);
+    world.done(put_model("*", None, &[]));
+}
+
+#[test]
 fn a_fallback_is_tried_once() {
     let mut world = world();
     assert_eq!(world.denied(put_model("m", None, &["m"])), RefusalCode::Loop);
@@ -114,8 +125,12 @@ fn the_arms_of_a_split_make_a_whole_and_lead_to_models() {
     world.done(put_split("s", &halves));
     assert_eq!(world.denied(put_split("t", &[("a", "m", 999)])), RefusalCode::Invalid);
     assert_eq!(world.denied(put_split("t", &[])), RefusalCode::Invalid);
-    let doubled = [("a", "m", 500), ("a", "n", 500)];
-    assert_eq!(world.denied(put_split("t", &doubled)), RefusalCode::Invalid);
+    // Each fault has words of its own.
+    let doubled = world.by_operator(put_split("t", &[("a", "m", 500), ("a", "n", 500)]));
+    let cause = refusal(world.apply(&doubled)).cause;
+    assert_eq!(cause, "a second arm is called \"a\"");
+    let half = world.by_operator(put_split("t", &[("a", "m", 500)]));
+    assert_eq!(refusal(world.apply(&half)).cause, "the weights of the arms make 50 %");
     assert_eq!(world.denied(put_split("t", &[("a", "s", 1000)])), RefusalCode::Loop);
     assert_eq!(world.denied(put_split("m", &[("a", "x", 1000)])), RefusalCode::Loop);
     world.done(put_split("q", &[("a", "q", 1000)]));

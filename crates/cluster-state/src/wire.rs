@@ -16,3 +16,6 @@ pub const WIRE: u16 = 2;
 pub(crate) const WIRE_SPLIT_BY: u16 = 2;
 /// First wire version with [`crate::Command::RecordOrder`].
 pub(crate) const RECORD_ORDER: u16 = 2;
+/// First wire version for whose nodes [`crate::Model::EVERY`] is more than a name. Older nodes take
+/// any model of that name, so all nodes do while one of them is registered.
+pub(crate) const WIRE_EVERY_MODEL: u16 = 2;

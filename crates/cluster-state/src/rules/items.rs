@@ -7,9 +7,10 @@ use spillway_types::{ModelName, SplitBy};
 use crate::limits::{
     ARMS_MAX, FALLBACKS_MAX, MODELS_EACH_MAX, PERMILLE, REGIONS_MAX, SETTINGS_BYTES_MAX,
 };
-use crate::records::{REQUESTS_ANY, REQUESTS_MAX};
+use crate::records::{REQUESTS_ANY, REQUESTS_MAX, lookup};
 use crate::rules::{check, members, regions, tokens};
 use crate::state::{Done, Turn};
+use crate::wire::WIRE_EVERY_MODEL;
 use crate::{
     ApplyError, CommandError, Expect, Item, JoinToken, Key, KeyId, KeyRole, Limit, LimitScope,
     Model, RecordKey, RefusalCode, RevokedCertificate, Route, Setting, SettingRule, Split,
@@ -92,7 +93,9 @@ fn check_model(turn: &Turn<'_>, name: &ModelName, model: &Model) -> Result<(), C
         let cause = format!("a model would be tried again for {name}");
         return Err(CommandError::new(RefusalCode::Loop, cause, "name each fallback once"));
     }
-    if name.as_str() == Model::EVERY && (model.alias_of.is_some() || !model.fallbacks.is_empty()) {
+    let stands_for_all =
+        name.as_str() == Model::EVERY && lookup::wire_oldest(turn.records) >= WIRE_EVERY_MODEL;
+    if stands_for_all && (model.alias_of.is_some() || !model.fallbacks.is_empty()) {
         let cause = "this name stands for every model without a price";
         return Err(CommandError::invalid(cause, "give it a price alone"));
     }
@@ -143,14 +146,17 @@ fn check_split(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), C
         arm.version.as_ref().map_or(Ok(()), |it| check::name(it.as_str(), "version"))?;
     }
     check_arm_keys(turn, name, split)?;
-    let names: BTreeSet<_> = split.arms.iter().map(|arm| &arm.name).collect();
+    let mut names = BTreeSet::new();
+    if let Some(again) = split.arms.iter().find(|arm| !names.insert(&arm.name)) {
+        let cause = format!("a second arm is called {:?}", again.name.as_str());
+        return Err(CommandError::invalid(cause, "give each arm its own name"));
+    }
     let whole: u32 = split.arms.iter().map(|arm| u32::from(arm.weight_permille)).sum();
     // Without a whole, some requests would have no arm.
-    if names.len() < split.arms.len() || whole != u32::from(PERMILLE) {
+    if whole != u32::from(PERMILLE) {
         let percent = f64::from(whole) / 10.0;
-        let cause = format!("arms share a name, or their weights make {percent} %");
-        let remedy = "give each arm its own name, and weights that make 100 %";
-        return Err(CommandError::invalid(cause, remedy));
+        let cause = format!("the weights of the arms make {percent} %");
+        return Err(CommandError::invalid(cause, "give the arms weights that make 100 %"));
     }
     // An arm may serve the model whose name the split has taken.
     let is_split = |model: &ModelName| model != name && turn.get::<Split>(model).is_some();
