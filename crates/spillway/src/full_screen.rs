@@ -4,8 +4,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use ratatui::DefaultTerminal;
+use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use ratatui::widgets::Widget;
+
+use crate::output;
 
 /// Alternate screen of the terminal; what was on the terminal before comes back at the end.
 #[derive(Debug)]
@@ -38,13 +41,44 @@ impl FullScreen {
                 }
             }
         }
-        self.0.draw(|frame| frame.render_widget(picture, frame.area()))?;
+        self.0.draw(|frame| {
+            frame.render_widget(picture, frame.area());
+            disarm(frame.buffer_mut());
+        })?;
         Ok(false)
+    }
+}
+
+/// Replaces what would be an order to the terminal: much of a picture was said by nodes.
+fn disarm(buffer: &mut Buffer) {
+    for cell in &mut buffer.content {
+        if cell.symbol().contains(output::is_order) {
+            cell.set_symbol("\u{fffd}");
+        }
     }
 }
 
 impl Drop for FullScreen {
     fn drop(&mut self) {
         ratatui::restore();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::layout::Rect;
+    use ratatui::style::Style;
+
+    use super::*;
+
+    #[test]
+    fn no_picture_gives_orders_to_a_terminal() {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 40, 1));
+        let name = "gpu\u{202e}1 \u{2066}a\u{200f}\u{2028}b\u{1b}[2J é";
+        buffer.set_string(0, 0, name, Style::default());
+        disarm(&mut buffer);
+        let shown: String = buffer.content.iter().map(|cell| cell.symbol()).collect();
+        assert!(!shown.contains(output::is_order), "{shown:?}");
+        assert!(shown.starts_with("gp") && shown.contains('é'), "{shown:?}");
     }
 }

@@ -3,14 +3,42 @@
 use std::borrow::Cow;
 use std::io::{Error, ErrorKind, Write, stderr, stdout};
 
-/// Returns a text without control characters other than those of lines and columns. Much of what
-/// commands show was said by a node, and an escape sequence would be an order to the terminal.
+/// Returns true if a letter is an order to the terminal or to whoever lays the text out: a control
+/// character, a mark that turns the direction of writing, or a separator of lines or paragraphs.
+pub(crate) fn is_order(letter: char) -> bool {
+    let turns = matches!(
+        letter,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    letter.is_control() || turns || matches!(letter, '\u{2028}' | '\u{2029}')
+}
+
+/// Returns a text in which orders are shown instead of carried out, apart from those of lines and
+/// columns. Much of what commands show was said by a node. A JSON text keeps its meaning, since the
+/// form shown is JSON's own.
 fn plain(text: &str) -> Cow<'_, str> {
-    let is_order = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
-    match text.contains(is_order) {
-        true => text.replace(is_order, "\u{fffd}").into(),
-        false => text.into(),
+    shown(text, |letter| is_order(letter) && !matches!(letter, '\n' | '\t'))
+}
+
+/// Returns a text as a cell of a table shows it: in one line, without orders. Otherwise a node could
+/// make up rows, or shift columns. Call this before the width of the cell is measured.
+pub(crate) fn cell(text: &str) -> Cow<'_, str> {
+    shown(text, is_order)
+}
+
+fn shown(text: &str, is_shown: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_shown) {
+        return text.into();
     }
+    let mut plain = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match is_shown(letter) {
+            // All orders are in the basic plane, where JSON has the same form.
+            true => plain.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            false => plain.push(letter),
+        }
+    }
+    plain.into()
 }
 
 /// Writes one line to standard output.
@@ -76,12 +104,48 @@ mod tests {
 
     use super::*;
 
+    const ORDERS: [&str; 14] = [
+        "\u{1b}]0;title\u{7}",
+        "\u{9b}2J",
+        "\r",
+        "\u{8}",
+        "\u{7f}",
+        "\u{0}",
+        "\u{85}",
+        "\u{202e}",
+        "\u{202a}",
+        "\u{2066}",
+        "\u{200f}",
+        "\u{61c}",
+        "\u{2028}",
+        "\u{2029}",
+    ];
+
     #[test]
     fn no_text_gives_orders_to_a_terminal() {
         assert_eq!(plain("a\tb\nä €"), "a\tb\nä €");
-        for order in ["\u{1b}]0;title\u{7}", "\u{9b}2J", "\r", "\u{8}", "\u{7f}", "\u{0}"] {
-            assert!(!plain(order).contains(char::is_control), "{order:?}");
+        for order in ORDERS {
+            assert!(!plain(order).contains(is_order), "{order:?}");
         }
+        assert_eq!(plain("gpu\u{202e}1"), "gpu\\u202e1");
+    }
+
+    #[test]
+    fn a_cell_stays_in_its_line() {
+        assert_eq!(cell("ä €"), "ä €");
+        assert_eq!(cell("a\nb\tc\u{2028}"), "a\\u000ab\\u0009c\\u2028");
+        for order in ORDERS {
+            assert!(!cell(order).contains(is_order), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn json_means_the_same_as_before() {
+        let value = serde_json::json!({ "name": ORDERS.concat() + "\n\t" });
+        let text = value.to_string();
+        let again: serde_json::Value = serde_json::from_str(&plain(&text)).expect("JSON");
+        assert_eq!(again, value);
+        assert!(!plain(&text).contains(is_order));
     }
 
     #[test]

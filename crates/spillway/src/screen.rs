@@ -2,6 +2,8 @@
 
 use std::io::{IsTerminal, stdout};
 
+use crate::output;
+
 /// Width in characters of a terminal that does not say its own.
 const USUAL_WIDTH: usize = 80;
 /// Number of characters below which no cell is cut: shorter ones would say nothing.
@@ -33,7 +35,8 @@ impl Table {
     /// Makes a table of a row of headings and rows of cells, all of the same length.
     pub(crate) fn new(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Self {
         let headings = headings.iter().map(|heading| (*heading).to_owned()).collect();
-        Self { rows: std::iter::once(headings).chain(rows).collect(), droppable: Vec::new() }
+        let rows = std::iter::once(headings).chain(rows).map(cells).collect();
+        Self { rows, droppable: Vec::new() }
     }
 
     /// Names the columns that a narrow table is shown without, the least important first.
@@ -69,6 +72,11 @@ impl Table {
         let cells = self.rows.iter().map(|row| kept.iter().map(|at| row[*at].as_str()).collect());
         cells.collect()
     }
+}
+
+/// Returns the cells of a row as they are shown.
+pub(crate) fn cells(row: Vec<String>) -> Vec<String> {
+    row.into_iter().map(|cell| output::cell(&cell).into_owned()).collect()
 }
 
 fn widths(rows: &[Vec<&str>]) -> Vec<usize> {
@@ -143,6 +151,13 @@ mod tests {
         let text = Table::new(&["name", "state"], [cells]).text(30);
         assert_eq!(text.lines().nth(1), Some("a-very-long-name-of-…  serving"));
         assert!(text.lines().all(|line| line.chars().count() <= 30), "{text}");
+    }
+
+    #[test]
+    fn no_cell_makes_up_rows() {
+        let cells = vec!["a\nb  serving".to_owned(), "\u{202e}down".to_owned()];
+        let text = Table::new(&["name", "state"], [cells]).text(usize::MAX);
+        assert_eq!(text, "name                state\na\\u000ab  serving  \\u202edown");
     }
 
     #[test]

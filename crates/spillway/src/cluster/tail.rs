@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::client::{AdminClient, escaped};
 use super::connect::Connect;
 use super::request;
-use crate::output;
+use crate::{output, screen};
 
 /// Pause between two looks.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -130,7 +130,8 @@ impl Table {
     }
 
     fn line(&mut self, cells: &[String]) -> Result<()> {
-        for (width, cell) in self.widths.iter_mut().zip(cells) {
+        let cells = screen::cells(cells.to_vec());
+        for (width, cell) in self.widths.iter_mut().zip(&cells) {
             *width = (*width).max(cell.chars().count());
         }
         let cells = cells.iter().zip(&self.widths);

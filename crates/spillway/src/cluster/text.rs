@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use crate::screen::Table;
+use crate::output;
+use crate::screen::{Table, cells};
 
 /// Column: its heading, and the JSON pointer of its value in an item.
 pub(super) type Column = (&'static str, &'static str);
@@ -28,6 +29,7 @@ pub(super) fn records(columns: &[Column], items: &Value) -> Table {
 
 /// Formats one line per row, with aligned columns. All rows have as many cells as the first.
 pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
+    let rows: Vec<_> = rows.iter().cloned().map(cells).collect();
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
@@ -47,7 +49,10 @@ pub(super) fn moment(at_ms: u64) -> String {
 
 /// Formats one line for each value in an item.
 pub(super) fn facts(item: &Value) -> String {
-    let lines = leaves(item).into_iter().map(|(path, value)| format!("{path}: {value}"));
+    let lines = leaves(item).into_iter().map(|(path, value)| {
+        // Indented, so that no value looks like the next one.
+        format!("{}: {}", output::cell(&path), value.replace('\n', "\n  "))
+    });
     lines.collect::<Vec<_>>().join("\n")
 }
 
