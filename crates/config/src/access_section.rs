@@ -344,6 +344,13 @@ fn bytes<const BYTES: usize>(
     })
 }
 
+/// Reads a moment such as `2027-01-31T00:00:00Z`, as milliseconds since 1970; `None` without day,
+/// time and offset, and before 1970.
+#[must_use]
+pub fn moment_ms(text: &str) -> Option<u64> {
+    milliseconds(&text.parse().ok()?)
+}
+
 /// Converts to milliseconds since 1970; `None` without day, time and offset, and before 1970.
 fn milliseconds(moment: &Datetime) -> Option<u64> {
     let (date, time, offset) = (moment.date?, moment.time?, moment.offset?);

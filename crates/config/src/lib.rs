@@ -54,13 +54,14 @@ mod steering_section;
 mod suggestion;
 mod traces_section;
 mod tree;
+mod unused_terms;
 mod usage_section;
 mod usage_warnings;
 mod versions;
 mod warnings;
 
 pub use access_log_section::{AccessLogConfig, LoggedRequests};
-pub use access_section::{AccessConfig, ListenerAccess};
+pub use access_section::{AccessConfig, ListenerAccess, moment_ms};
 pub use at_start::AtStart;
 pub use care_section::CareDefaults;
 pub use changes::changes;

@@ -9,7 +9,7 @@ use crate::source::Source;
 
 /// Settings that do nothing without another one.
 struct Rule {
-    /// Table or list of tables.
+    /// Table or list of tables; with a dot, a table in those.
     table: &'static str,
     keys: &'static [&'static str],
     needs: Needs,
@@ -21,6 +21,12 @@ enum Needs {
     Key(&'static str),
     /// This value of a setting of the same table.
     Value(&'static str, &'static str),
+    /// That this setting of the same table is left out, which goes before.
+    Without(&'static str),
+    /// A route whose requests are read for their prompts.
+    Bodies,
+    /// This table of the file.
+    Table(&'static str),
 }
 
 const RULES: &[Rule] = &[
@@ -29,7 +35,13 @@ const RULES: &[Rule] = &[
     rule("route", &["least_loaded"], Needs::Value("policy", "least_loaded")),
     rule("route", &["prefix_aware"], Needs::Value("policy", "prefix_aware")),
     rule("route", &["prequal"], Needs::Value("policy", "prequal")),
+    rule("route", &["inject_usage", "continue_streams", "prefix_aware"], Needs::Bodies),
+    rule("split", &["sticky_max_age_s"], Needs::Key("sticky_cookie")),
     rule("replica", &["notice_ms"], Needs::Key("notice_url")),
+    rule("replica", &["class"], Needs::Without("weight")),
+    rule("discovery.replica", &["class"], Needs::Without("weight")),
+    rule("access_log", &["share_percent"], Needs::Value("requests", "all")),
+    rule("spill", &["guests_percent_max"], Needs::Table("cluster")),
     rule("geo", &["database_bytes_max", "unknown_clients"], Needs::Key("database")),
     rule("cluster", &["join_token_file"], Needs::Key("data")),
     rule(
@@ -51,14 +63,16 @@ pub(crate) fn check(source: &Source) -> Result<(), ConfigErrors> {
     let mut errors = ConfigErrors::default();
     // A text that is no TOML has errors already.
     let Ok(file) = DeTable::parse(source.text()) else { return Ok(()) };
+    let file = file.get_ref();
     for rule in RULES {
-        for section in sections(file.get_ref(), rule.table) {
-            if rule.needs.is_in(section) || rule.is_from_outside(source) {
+        for section in sections(file, rule.table) {
+            if rule.needs.is_in(file, section) || rule.is_from_outside(source) {
                 continue;
             }
-            let set = section
-                .iter()
-                .filter(|(key, _)| rule.keys.iter().any(|it| &**key.get_ref() == *it));
+            // What is switched off is meant to do nothing.
+            let set = section.iter().filter(|(key, value)| {
+                rule.keys.iter().any(|it| &**key.get_ref() == *it) && !is_off(value)
+            });
             for (key, _) in set {
                 let message = format!("{} does nothing {}", key.get_ref(), rule.needs.missing());
                 let remedy = format!("{}, or remove {}", rule.needs.remedy(), key.get_ref());
@@ -69,8 +83,17 @@ pub(crate) fn check(source: &Source) -> Result<(), ConfigErrors> {
     errors.or(())
 }
 
-/// Returns the tables of that name: one, or all of a list.
+fn is_off(value: &Spanned<DeValue<'_>>) -> bool {
+    value.get_ref().as_bool() == Some(false)
+}
+
+/// Returns the tables of that name: one, or all of a list; with a dot in the name, those in each of
+/// them.
 fn sections<'t, 'i>(file: &'t DeTable<'i>, name: &str) -> Vec<&'t DeTable<'i>> {
+    if let Some((outer, inner)) = name.split_once('.') {
+        let outer = sections(file, outer).into_iter();
+        return outer.flat_map(|section| sections(section, inner)).collect();
+    }
     fn of<'t, 'i>(value: &'t Spanned<DeValue<'i>>) -> Option<&'t DeTable<'i>> {
         match value.get_ref() {
             DeValue::Table(table) => Some(table),
@@ -87,21 +110,30 @@ fn sections<'t, 'i>(file: &'t DeTable<'i>, name: &str) -> Vec<&'t DeTable<'i>> {
 impl Rule {
     /// Returns true if an environment variable may give what is missing in the file.
     fn is_from_outside(&self, source: &Source) -> bool {
-        let table = format!("SPILLWAY__{}__", self.table.to_ascii_uppercase());
-        source
-            .variables()
-            .iter()
-            .any(|variable| variable.name.to_ascii_uppercase().starts_with(&table))
+        let own = self.table.split('.').next();
+        let other = match self.needs {
+            Needs::Table(table) => Some(table),
+            _ => None,
+        };
+        own.into_iter().chain(other).any(|table| {
+            let begin = format!("SPILLWAY__{}__", table.to_ascii_uppercase());
+            let names = source.variables().iter().map(|it| it.name.to_ascii_uppercase());
+            names.into_iter().any(|name| name.starts_with(&begin))
+        })
     }
 }
 
 impl Needs {
-    fn is_in(&self, section: &DeTable<'_>) -> bool {
+    fn is_in(&self, file: &DeTable<'_>, section: &DeTable<'_>) -> bool {
+        let is = |key: &str, value: &str| {
+            section.get(key).and_then(|it| it.get_ref().as_str()) == Some(value)
+        };
         match self {
             Self::Key(key) => section.contains_key(*key),
-            Self::Value(key, value) => {
-                section.get(*key).and_then(|it| it.get_ref().as_str()) == Some(*value)
-            }
+            Self::Value(key, value) => is(key, value),
+            Self::Without(key) => !section.contains_key(*key),
+            Self::Bodies => !section.contains_key("path_prefix") || is("protocol", "openai"),
+            Self::Table(table) => file.contains_key(*table),
         }
     }
 
@@ -109,6 +141,9 @@ impl Needs {
         match self {
             Self::Key(key) => format!("without {key}"),
             Self::Value(key, value) => format!("unless {key} is {value:?}"),
+            Self::Without(key) => format!("beside {key}"),
+            Self::Bodies => "in a route whose bodies are not read".to_owned(),
+            Self::Table(table) => format!("without [{table}]"),
         }
     }
 
@@ -116,6 +151,9 @@ impl Needs {
         match self {
             Self::Key(key) => format!("add {key}"),
             Self::Value(key, value) => format!("set {key} = {value:?}"),
+            Self::Without(key) => format!("remove {key}"),
+            Self::Bodies => "set protocol = \"openai\" if requests have its form".to_owned(),
+            Self::Table(table) => format!("add [{table}]"),
         }
     }
 }
@@ -141,7 +179,47 @@ mod tests {
             (route("model = \"tiny\""), "model", "add path_prefix"),
             (route("continuations_max = 2"), "continuations_max", "add continue_streams"),
             (route("prequal = { probes = 2 }"), "prequal", "set policy = \"prequal\""),
+            (route("path_prefix = \"/x\"\ninject_usage = true"), "inject_usage", "\"openai\""),
+            (
+                route("path_prefix = \"/x\"\nprotocol = \"v2\"\ncontinue_streams = true"),
+                "continue_streams",
+                "\"openai\"",
+            ),
+            (
+                route("path_prefix = \"/x\"\npolicy = \"prefix_aware\"\nprefix_aware = {}"),
+                "prefix_aware",
+                "\"openai\"",
+            ),
             ("notice_ms = 5\n".to_owned(), "notice_ms", "add notice_url"),
+            (
+                "weight = 2\nclass = \"big\"\n[classes]\nbig = 4\n".to_owned(),
+                "class does nothing beside weight",
+                "remove weight",
+            ),
+            (
+                "[[discovery]]\nfile = \"f\"\nreplica = { weight = 2, class = \"big\" }\n\
+                 [classes]\nbig = 4\n"
+                    .to_owned(),
+                "class does nothing beside weight",
+                "remove weight",
+            ),
+            (
+                "[[split]]\nmodel = \"s\"\nsticky_max_age_s = 5\n\
+                 arms = [{ name = \"a\", model = \"tiny\", weight = 1 }]\n"
+                    .to_owned(),
+                "sticky_max_age_s",
+                "add sticky_cookie",
+            ),
+            (
+                "[access_log]\nrequests = \"errors\"\nshare_percent = 5\n".to_owned(),
+                "share_percent",
+                "set requests = \"all\"",
+            ),
+            (
+                "[spill]\nguests_percent_max = 5\n".to_owned(),
+                "guests_percent_max does nothing without [cluster]",
+                "add [cluster]",
+            ),
             (
                 "[geo]\nunknown_clients = \"no_rule\"\n".to_owned(),
                 "unknown_clients",
@@ -167,6 +245,11 @@ mod tests {
         for text in [
             route("path_prefix = \"/x\"\nprotocol = \"openai\"\nreplace_prefix = \"/y\""),
             route("continue_streams = true\ncontinuations_max = 2"),
+            route("inject_usage = true\npolicy = \"prefix_aware\"\nprefix_aware = {}"),
+            route("path_prefix = \"/x\"\nprotocol = \"openai\"\ninject_usage = true"),
+            route("path_prefix = \"/x\"\ninject_usage = false"),
+            "class = \"big\"\n[classes]\nbig = 4\n".to_owned(),
+            "[access_log]\nrequests = \"all\"\nshare_percent = 5\n".to_owned(),
             route("policy = \"prequal\"\nprequal = { probes = 2 }"),
             "notice_ms = 5\nnotice_url = \"http://h:1/n\"\n".to_owned(),
             "kind = \"vllm\"\nkv_events_port = 5557\n".to_owned(),

@@ -16,9 +16,9 @@ use crate::split_section::check_cookie_name;
 
 /// Default duration of a session in seconds.
 const SESSION_S: u32 = 3600;
-/// Default number of sessions remembered at a time: about 10 MB.
+/// Default number of sessions remembered at a time: about 20 MB.
 const SESSIONS: u32 = 100_000;
-/// Maximum number of sessions remembered at a time: about 1 GB.
+/// Maximum number of sessions remembered at a time: about 2 GB.
 const SESSIONS_MAX: u32 = 10_000_000;
 
 /// Method by which a route knows the sessions of its clients: exactly one of `cookie` and `header`.
@@ -40,7 +40,8 @@ pub(crate) struct SessionSection {
     /// Time after which a session without requests is forgotten; 3,600 s by default.
     #[serde(default)]
     pub(crate) idle_s: Option<NonZero<u32>>,
-    /// Maximum number of sessions remembered at a time; beyond it the least used are forgotten.
+    /// Maximum number of sessions remembered at a time; beyond it the tenant with most loses those
+    /// that it used longest ago.
     /// 100,000 by default.
     #[serde(default)]
     pub(crate) sessions_max: Option<NonZero<u32>>,

@@ -11,6 +11,7 @@ use crate::error::ConfigError;
 use crate::file::ConfigFile;
 use crate::source::Source;
 use crate::suggestion::{listed, nearest};
+use crate::unused_terms::unused_terms;
 use crate::usage_warnings::inexact_usage;
 
 /// Returns the warnings about a file.
@@ -23,6 +24,7 @@ pub(crate) fn warnings(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
     found.extend(unknown_models(source, file));
     found.extend(default_names(source, file));
     found.extend(inexact_usage(source, file));
+    found.extend(unused_terms(source, file));
     found.extend(expired_certificates(source, file));
     found.into_iter().map(ConfigError::into_warning).collect()
 }

@@ -397,7 +397,7 @@ token_file = "t"
 names = ["n"]
 tls = { certificate = "certificate.pem", key = "key.pem" }
 [access_log]
-requests = "errors"
+requests = "all"
 share_percent = 10.0
 file = "access.log"
 [traces]
@@ -621,7 +621,6 @@ protocol = "http2"
 connections_max = 1
 concurrency = "adaptive"
 idle_ms = 1
-class = "h100"
 kind = "vllm"
 kv_events_port = 5557
 grpc_url = "https://h:2"
@@ -641,6 +640,7 @@ name = "o"
 url = "https://h:1/v1"
 models = ["tiny"]
 role = "overflow"
+class = "h100"
 price = { prompt_per_million = 1, cached_per_million = 0.5, completion_per_million = 2 }
 overflow = { after_ms = 1, share_percent_max = 1, budget_per_day = 1, budget_per_month = 9.5, country = "US" }
 [[route]]
@@ -657,13 +657,9 @@ session = { cookie = "c", max_age_s = 1 }
 regions = ["r"]
 countries = ["DE"]
 predicted_latency = { goal = "total", push = "always", kappa = 1.0, crowding = 1.0, output_tokens = 1, session_ms = 1.0, doubt_ms = 1.0, tie_ms = 1.0 }
-inject_usage = true
 forward_authorization = true
 overflow = true
 allow_engine_fields = ["priority"]
-continue_streams = true
-continue_bytes_max = 1
-continuations_max = 1
 queue_max = 1
 queue_bytes_max = 1
 queue_ms = 1
@@ -683,6 +679,10 @@ name = "a"
 path_prefix = "/a"
 protocol = "openai"
 policy = "prefix_aware"
+inject_usage = true
+continue_streams = true
+continue_bytes_max = 1
+continuations_max = 1
 prefix_aware = { match_permille_min = 1, imbalance_min = 1.0, imbalance_ratio_min = 1.0 }
 [[route]]
 name = "q"
