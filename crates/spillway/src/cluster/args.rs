@@ -234,7 +234,7 @@ pub(crate) struct CreateKeyArgs {
     #[arg(long, conflicts_with = "dry_run", requires = "tenant")]
     pub(crate) offline: bool,
     /// When it ends, e.g. 2027-01-31T00:00:00Z.
-    #[arg(long, requires = "offline")]
+    #[arg(long, conflicts_with = "days")]
     pub(crate) expires: Option<String>,
     /// Shows what would change, and makes nothing.
     #[arg(long)]

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Result, anyhow, bail};
 use http::Method;
 use serde_json::{Value, json};
+use spillway_config::moment_ms;
 use spillway_types::{Percent, unix_ms};
 
 use super::args::{
@@ -87,7 +88,7 @@ pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
             let client = AdminClient::new(&args.connect)?;
             let how =
                 ChangeArgs { dry_run: args.dry_run, create: args.create, ..ChangeArgs::default() };
-            create(&client, "/v1/keys", &new_key(args), &how).await
+            create(&client, "/v1/keys", &new_key(args)?, &how).await
         }
         ClusterKeysCommand::Set(args) => {
             let fields = args.flags.fields();
@@ -108,16 +109,22 @@ async fn change_key(args: &OneKeyArgs, method: Method, action: &str) -> Result<(
     change(&AdminClient::new(&args.connect)?, method, &path, None, &args.change).await
 }
 
-fn new_key(args: &CreateKeyArgs) -> Value {
+fn new_key(args: &CreateKeyArgs) -> Result<Value> {
     let now_ms = unix_ms(SystemTime::now());
-    let expires_ms = args.days.map(|days| now_ms + u64::from(days) * 24 * 3_600_000);
-    json!({
+    let end_ms = args.expires.as_deref().map(|expires| {
+        moment_ms(expires).with_context(|| {
+            format!("{expires:?} is no moment: write day, time and offset, as 2027-01-31T00:00:00Z")
+        })
+    });
+    let days_ms = args.days.map(|days| now_ms + u64::from(days) * 24 * 3_600_000);
+    let expires_ms = end_ms.transpose()?.or(days_ms);
+    Ok(json!({
         "key": args.name,
         "record": {
             "role": args.role, "tenant": args.tenant, "models": args.models,
             "regions": args.regions, "priority": args.priority, "expires_ms": expires_ms,
         },
-    })
+    }))
 }
 
 async fn join_token(args: &JoinTokenArgs) -> Result<()> {
@@ -207,6 +214,8 @@ fn target_path(target: &str, action: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     #[test]
@@ -226,5 +235,24 @@ mod tests {
         let slip = read("500").unwrap_err().to_string();
         assert!(slip.contains("500 percent") && slip.contains("500%"), "{slip}");
         assert!(read("half").unwrap_err().to_string().contains("one decimal"));
+    }
+
+    #[test]
+    fn a_key_ends_at_a_moment_or_after_so_many_days() {
+        #[derive(Debug, clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: CreateKeyArgs,
+        }
+        let of = |words: &[&str]| Line::try_parse_from([&["create"], words].concat());
+        let made = |words: &[&str]| new_key(&of(words).unwrap().args);
+        let moment = made(&["--expires", "2027-01-31T01:00:00+01:00"]).unwrap();
+        assert_eq!(moment["record"]["expires_ms"], 1_801_353_600_000_u64);
+        let wrong = made(&["--expires", "2027-01-31"]).unwrap_err().to_string();
+        assert!(wrong.contains("is no moment"), "{wrong}");
+        let days = made(&["--days", "1"]).unwrap()["record"]["expires_ms"].as_u64();
+        assert!(days.is_some_and(|at| at > unix_ms(SystemTime::now())));
+        let both = of(&["--days", "1", "--expires", "2027-01-31T00:00:00Z"]).unwrap_err();
+        assert!(both.to_string().contains("cannot be used with"), "{both}");
     }
 }
