@@ -1,6 +1,7 @@
 //! Entry point of the admin API.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
@@ -85,6 +86,15 @@ impl Admin {
             if let Some(control_plane) = control_plane {
                 orders.write(control_plane).await;
             }
+        }
+    }
+
+    /// Waits until the orders so far are in the audit trail, for as long as `limit`. Call it before the
+    /// node's part in the cluster ends. Returns the number of orders that are in the node's log alone.
+    pub async fn finish_orders(&self, limit: Duration) -> usize {
+        match self.control_plane {
+            Some(_) => self.orders.written(limit).await,
+            None => 0,
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use spillway_cluster_state::{Actor, Command, Outcome, RefusalCode, RequestId};
 use spillway_control_plane::ControlPlane;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::secrets::random;
 
@@ -65,13 +65,16 @@ struct Shared {
     /// Taken by the task that writes.
     waiting: Mutex<Option<mpsc::Receiver<Order>>>,
     rates: Mutex<Rates>,
+    /// Number of orders that are neither written nor given up.
+    unwritten: watch::Sender<usize>,
 }
 
 impl Default for Orders {
     fn default() -> Self {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         let waiting = Mutex::new(Some(waiting));
-        Self(Arc::new(Shared { queue, waiting, rates: Mutex::default() }))
+        let (rates, unwritten) = (Mutex::default(), watch::Sender::new(0));
+        Self(Arc::new(Shared { queue, waiting, rates, unwritten }))
     }
 }
 
@@ -112,7 +115,10 @@ impl Orders {
         let Order { caller, what, refused } = &order;
         // The node's log has it even without a cluster or a leader.
         tracing::info!(%caller, %what, refused = refused.as_deref(), "an order to this node");
+        // Before the writer can have it.
+        self.0.unwritten.send_modify(|count| *count += 1);
         if self.0.queue.try_send(order).is_err() {
+            self.0.settle();
             tracing::warn!("too many orders wait for the audit trail: one is in this log alone");
         }
     }
@@ -125,7 +131,23 @@ impl Orders {
             if !write(&control_plane, &order).await {
                 tracing::warn!(?order, "an order is not in the audit trail");
             }
+            self.0.settle();
         }
+    }
+
+    /// Waits until all orders are written, for as long as `limit`. Returns the number of those that
+    /// are not.
+    pub(crate) async fn written(&self, limit: Duration) -> usize {
+        let mut unwritten = self.0.unwritten.subscribe();
+        let done = tokio::time::timeout(limit, unwritten.wait_for(|count| *count == 0)).await;
+        if done.is_ok() { 0 } else { *self.0.unwritten.borrow() }
+    }
+}
+
+impl Shared {
+    /// Counts an order as written, or as given up.
+    fn settle(&self) {
+        self.unwritten.send_modify(|count| *count -= 1);
     }
 }
 
@@ -262,6 +284,32 @@ mod tests {
         }
         assert_eq!(callers.len(), 1 + STRANGERS.burst as usize);
         assert_eq!(callers.last().map(String::as_str), Some("ada"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_waits_for_orders_that_are_not_written_and_not_for_ever() {
+        let orders = Orders::default();
+        assert_eq!(orders.written(Duration::ZERO).await, 0, "there is none");
+        for _ in 0..2 {
+            orders.done("ada", "drain replica r".to_owned(), Recorded::EachTime);
+        }
+        let begun = tokio::time::Instant::now();
+        assert_eq!(orders.written(Duration::from_secs(3)).await, 2);
+        assert_eq!(begun.elapsed(), Duration::from_secs(3));
+        // Without a control plane the writer gives them up.
+        let (left, ()) = tokio::join!(orders.written(Duration::from_secs(3)), async {
+            drop(tokio::time::timeout(Duration::from_secs(1), orders.write(Weak::new())).await);
+        });
+        assert_eq!(left, 0);
+    }
+
+    #[test]
+    fn an_order_beyond_the_queue_holds_the_end_up_no_longer() {
+        let orders = Orders::default();
+        for _ in 0..QUEUE_MAX + 9 {
+            orders.done("ada", "drain replica r".to_owned(), Recorded::EachTime);
+        }
+        assert_eq!(*orders.0.unwritten.borrow(), QUEUE_MAX);
     }
 
     #[test]

@@ -135,6 +135,8 @@ pub struct Node {
     /// Time for which the node serves on after it was told to stop; `None` if it is measured.
     drain_notice: Option<Duration>,
     drain: Duration,
+    /// Orders for the audit trail, which are written before the node ends.
+    audit: Option<spillway_admin::Admin>,
 }
 
 impl Node {
@@ -234,7 +236,7 @@ impl Node {
             .start_threads(serving, &mut bound, name_server.zip(dns), learning)
             .map_err(StartError::Thread)?;
 
-        let node = Self {
+        let mut node = Self {
             name: config.node,
             addresses: bound.iter().map(|bound| bound.address).collect(),
             dns_address,
@@ -254,9 +256,10 @@ impl Node {
             division,
             drain_notice: config.drain_notice,
             drain: config.drain,
+            audit: None,
         };
         let file = config.path.map(|path| (path, config.text, config.files, config.at_start));
-        node.start_tasks(admin.zip(config.admin), file, bound, config.steering);
+        node.audit = node.start_tasks(admin.zip(config.admin), file, bound, config.steering);
         Ok(node)
     }
 
@@ -339,13 +342,14 @@ impl Node {
         }
     }
 
+    /// Starts the tasks beside the data path. Returns the admin API, if there is one.
     fn start_tasks(
         &self,
         admin: Option<(AdminSocket, AdminListener)>,
         file: Option<ConfigText>,
         bound: Vec<Bound>,
         steering: SteeringConfig,
-    ) {
+    ) -> Option<spillway_admin::Admin> {
         let stop = || self.tasks.stop.clone();
         self.tasks.spawn_vital("steering", steer(Arc::clone(&self.gateway), steering, stop()));
         self.tasks.spawn_vital("outcomes", Arc::clone(&self.feedback).run(stop()));
@@ -388,6 +392,7 @@ impl Node {
             let serving = serve_admin(socket, shown, stop(), self.tasks.tracker.clone());
             self.tasks.spawn_vital("admin listener", serving);
         }
+        let audit = running.as_ref().map(|running| running.api.clone());
         if let Some((path, text, files, at_start)) = file {
             let reloader = Reloader {
                 path,
@@ -407,6 +412,7 @@ impl Node {
             };
             self.tasks.spawn_vital("config", reloader.run(stop()));
         }
+        audit
     }
 
     /// Follows what the cluster says of keys and tenants, budgets and prices.

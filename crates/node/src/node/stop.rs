@@ -12,6 +12,9 @@ const LOG_PATIENCE: Duration = Duration::from_secs(1);
 /// Longest wait for tasks, threads and the last writes at the end: a disk may hang.
 const END_LIMIT: Duration = Duration::from_secs(15);
 
+/// Longest wait for orders that are not in the audit trail yet: there may be no leader.
+const ORDERS_PATIENCE: Duration = Duration::from_secs(3);
+
 /// Result of a node's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
@@ -49,6 +52,15 @@ impl Node {
         // Before this node's part in the cluster ends: leases are given back through the log.
         if let Some(division) = &self.division {
             division.leave().await;
+        }
+        if let Some(audit) = self.audit.take() {
+            let left = audit.finish_orders(ORDERS_PATIENCE).await;
+            if left > 0 {
+                tracing::warn!(
+                    left,
+                    "orders to this node are in its log alone: there is no leader"
+                );
+            }
         }
         if let Some(agreed) = &self.agreed {
             agreed.shutdown().await;
