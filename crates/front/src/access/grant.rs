@@ -97,20 +97,20 @@ impl Grant {
     }
 
     /// Returns the error for a request that no region may serve, and counts it. `asked` are the
-    /// rules of `route` and of this credential together.
+    /// rules of `route` and of this credential together. The message names no region beside those of
+    /// the rules: where a client's request arrived, and which regions there are, is in the log alone.
     pub fn refuse_region(
         &self,
         (route, asked): (&RouteSpec, &Residency),
         (own, country): (&str, Option<Country>),
     ) -> GatewayError {
         self.count(AccessResult::Region);
-        tracing::debug!(key = ?self.key, tenant = ?self.tenant, %asked, "region not allowed");
+        tracing::debug!(
+            key = ?self.key, tenant = ?self.tenant, %asked, own, ?country, "region not allowed"
+        );
         let whose = self.whose(route);
-        let country =
-            country.map_or_else(|| "of unknown country".to_owned(), |it| format!("in {it}"));
         let message = format!(
-            "the request may be served {asked}, by {whose}: not by this region, {own} {country}, nor by \
-             any other that could serve it"
+            "the request may be served {asked}, by {whose}: no region that could serve it is allowed"
         );
         GatewayError::new(ErrorKind::RegionNotAllowed, message)
     }

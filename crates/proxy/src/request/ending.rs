@@ -68,12 +68,16 @@ impl Dispatch<'_> {
         let gateway = &self.worker.gateway;
         gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
         let (own, asked) = (&gateway.config.region, &self.prepared.inquiry.residency);
+        tracing::debug!(own, %asked, ?denial, "region not allowed");
+        // The client may know its own rules, and not which region its request came to.
         let message = match denial {
             ResidencyDenial::NeverGiven => {
-                format!("the request may be served {asked}, which {own} is not")
+                format!("the request may be served {asked}: the region that could serve it is not")
             }
             ResidencyDenial::Withdrawn => {
-                format!("its tenant or its client's country does not allow {own} any more")
+                "its tenant or its client's country does not allow the region that could serve it any \
+                 more"
+                .to_owned()
             }
         };
         GatewayError::new(ErrorKind::RegionNotAllowed, message)
