@@ -169,7 +169,7 @@ impl Surroundings<'_> {
         let tenant = self.grant.tenant.as_ref();
         let told = remote.find_response(id, tenant).await?;
         // An id that another tenant has here stays with it.
-        self.gateway.responses.keep(id, told, wake::now()).ok()?;
+        self.gateway.responses.hear(id, told, wake::now()).ok()?;
         self.gateway
             .responses
             .find(id, wake::now())

@@ -11,6 +11,7 @@ use crate::surroundings::Surroundings;
 use spillway_upstream::names::{AskedName, Unresolved};
 use spillway_upstream::pending_guests::PendingGuest;
 use spillway_upstream::remote::{Destination, GuestTerms};
+use spillway_upstream::session_homes::SessionKey;
 use spillway_upstream::split::{ArmSources, ChosenArm};
 use spillway_upstream::versions::{NoVersion, Pin, VersionTelling};
 use spillway_upstream::view::{Route, View};
@@ -29,7 +30,7 @@ pub struct Target {
     /// Other region that the request's session belongs to.
     pub session_region: Option<RegionName>,
     /// Key of a session by header that has no home yet.
-    pub new_session: Option<u64>,
+    pub new_session: Option<SessionKey>,
     /// View in which the model was found, if the request began with an older one.
     pub newer_view: Option<Arc<View>>,
     /// Share of a guest in the count of guests without a place.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use spillway_types::{RegionName, RouteName};
 use tokio::sync::Notify;
 
-use crate::session_homes::SessionHome;
+use crate::session_homes::{SessionHome, SessionKey};
 use crate::stored_responses::StoredResponse;
 
 /// Most news that wait to be taken. They are taken within milliseconds, so that only a node whose
@@ -28,7 +28,7 @@ pub enum HomeNews {
         /// Route of the session.
         route: RouteName,
         /// Key of the session, equal at all nodes.
-        key: u64,
+        key: SessionKey,
         /// Home of the session as this node knows it.
         home: SessionHome,
     },

@@ -13,6 +13,7 @@ pub mod continuations;
 pub mod control_age;
 pub mod conversations;
 pub mod executor;
+mod fair_table;
 pub mod frame_budget;
 pub mod group_memory;
 pub mod hedging;

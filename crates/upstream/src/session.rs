@@ -9,7 +9,8 @@ use spillway_protocol::cookie;
 use spillway_route::Candidate;
 use spillway_types::{ModelName, RegionName, ReplicaName, TenantName};
 
-use crate::session_homes::{SessionHome, SessionHomes};
+use crate::session_homes::{SessionHome, SessionHomes, SessionKey};
+use crate::wake;
 
 /// Most places in one cookie: a client of several models may have sessions at several replicas, and
 /// a replica of another region also takes a place for that region.
@@ -34,7 +35,8 @@ pub enum SessionSpec {
         name: HeaderName,
         /// Time without a request after which a session is forgotten.
         idle: Duration,
-        /// Most sessions remembered; beyond that the least used are forgotten.
+        /// Most sessions remembered; beyond that the tenant with the most loses those that it used
+        /// longest ago.
         sessions_max: u64,
     },
 }
@@ -61,7 +63,7 @@ enum Token {
     /// Identities of replicas and regions, the last that replied first.
     Cookie(Vec<u64>),
     /// Key of the remembered replica; `None` if the request belongs to no session.
-    Header(Option<u64>),
+    Header(Option<SessionKey>),
 }
 
 /// Place that replied to a request of a session, by its identity.
@@ -79,7 +81,7 @@ pub enum SessionChange<'s> {
     /// The client is to keep another cookie.
     Cookie(NewCookie<'s>),
     /// The other nodes are to keep the home of the session with this key.
-    Home(u64, SessionHome),
+    Home(SessionKey, SessionHome),
 }
 
 /// Cookie to set at the client.
@@ -126,14 +128,14 @@ impl Sessions {
             SessionSpec::Header { name, .. } => {
                 let value = headers.get(name).filter(|value| !value.is_empty());
                 let key = value.map(|value| key(value.as_bytes(), model, tenant, hasher));
-                let place = key.and_then(|key| self.homes.find(key)?.place());
+                let place = key.and_then(|key| self.homes.find(key, wake::now())?.place());
                 Session { place, token: Token::Header(key) }
             }
         }
     }
 
     /// Returns the key of a session by header that has no home yet.
-    pub fn new_key(&self, session: &Session) -> Option<u64> {
+    pub fn new_key(&self, session: &Session) -> Option<SessionKey> {
         match session.token {
             Token::Header(key) if session.place.is_none() => key,
             _ => None,
@@ -142,8 +144,8 @@ impl Sessions {
 
     /// Notes that a replica is asked for the first request of the session with this key. Returns the
     /// home if other nodes are to keep it: they may get the next request as soon as the reply ends.
-    pub fn begun(&self, key: u64, replica: u64, now: Instant) -> Option<SessionHome> {
-        match self.homes.find(key).and_then(|home| home.place()) {
+    pub fn begun(&self, key: SessionKey, replica: u64, now: Instant) -> Option<SessionHome> {
+        match self.homes.find(key, now).and_then(|home| home.place()) {
             // Another request of the session was faster.
             Some(_) => None,
             None => self.homes.served(key, (None, Some(replica)), now),
@@ -183,7 +185,7 @@ impl Sessions {
 
     /// Takes in the home of a session that another node tells. Returns the home that this node gives
     /// up for it, if both had chosen one at once.
-    pub fn hear(&self, key: u64, home: SessionHome, now: Instant) -> Option<SessionHome> {
+    pub fn hear(&self, key: SessionKey, home: SessionHome, now: Instant) -> Option<SessionHome> {
         match self.spec {
             SessionSpec::Header { .. } => self.homes.hear(key, home, now),
             SessionSpec::Cookie { .. } => None,
@@ -191,8 +193,8 @@ impl Sessions {
     }
 
     /// Returns up to `count` homes of sessions by header, each with its key.
-    pub fn some_homes(&self, count: usize) -> Vec<(u64, SessionHome)> {
-        self.homes.some(count)
+    pub fn some_homes(&self, count: usize) -> Vec<(SessionKey, SessionHome)> {
+        self.homes.some(count, wake::now())
     }
 
     /// Returns true if a session continues at `place` though it belonged elsewhere. A cookie with
@@ -261,7 +263,7 @@ fn key(
     model: Option<&ModelName>,
     tenant: Option<&TenantName>,
     hasher: &PrefixHasher,
-) -> u64 {
+) -> SessionKey {
     let model = model.map(ModelName::as_str).unwrap_or_default();
     let tenant = tenant.map(TenantName::as_str).unwrap_or_default();
     let mut bytes = Vec::with_capacity(16 + model.len() + tenant.len() + value.len());
@@ -271,7 +273,8 @@ fn key(
         bytes.extend_from_slice(name.as_bytes());
     }
     bytes.extend_from_slice(value);
-    hasher.hash_request_key(&bytes)
+    let session = hasher.hash_request_key(&bytes);
+    SessionKey { session, tenant: hasher.hash_request_key(tenant.as_bytes()) }
 }
 
 /// Returns the places in a cookie's value; `None` if the gateway did not write it.

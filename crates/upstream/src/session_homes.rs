@@ -1,13 +1,30 @@
 //! Homes of sessions by header. Nodes tell each other of theirs, and agree without a clock: a move
 //! raises a home's version, and between homes of one version a hash decides.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use moka::sync::Cache;
+use crate::fair_table::{Bounds, FairTable};
 
 /// Part of a session's idle time after which a node in use tells the others of it again, so that
 /// they do not forget it.
 const TELL_AGAIN: u32 = 4;
+
+/// Longest time within which further requests of a session do not change the order in which sessions
+/// are forgotten.
+const USE_PERIOD_MAX: Duration = Duration::from_secs(1);
+/// Part of a session's idle time within which they do not.
+const USE_PERIOD_PART: u32 = 16;
+
+/// Key of a session, equal at all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionKey {
+    /// Keyed hash of model, tenant and header.
+    pub session: u64,
+    /// Keyed hash of the tenant, whose share of the table the session takes; 0 for one that an older
+    /// node tells of.
+    pub tenant: u64,
+}
 
 /// Home of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +37,21 @@ pub struct SessionHome {
     pub version: u32,
 }
 
-/// Homes of a route's sessions.
+type Homes = FairTable<u64, u64, KnownHome>;
+
+/// Homes of a route's sessions. Beyond its size the tenant with the most sessions loses those that
+/// it used longest ago. A short lock guards the table.
 #[derive(Debug)]
 pub(crate) struct SessionHomes {
-    homes: Cache<u64, KnownHome>,
+    homes: Mutex<Homes>,
     idle: Duration,
 }
 
 /// Home with the time at which this node told it last, or heard of it.
 #[derive(Clone, Copy, Debug)]
 struct KnownHome {
+    /// Tenant's part of the key.
+    tenant: u64,
     home: SessionHome,
     told_at: Instant,
 }
@@ -55,72 +77,99 @@ impl SessionHome {
 impl SessionHomes {
     /// Returns an empty table that forgets a session after the time `idle`, and keeps `count_max`.
     pub(crate) fn new(idle: Duration, count_max: u64) -> Self {
-        let homes = Cache::builder().max_capacity(count_max).time_to_idle(idle).build();
-        Self { homes, idle }
+        let bounds = Bounds {
+            size_max: usize::try_from(count_max).unwrap_or(usize::MAX),
+            idle,
+            use_period: (idle / USE_PERIOD_PART).min(USE_PERIOD_MAX),
+        };
+        Self { homes: Mutex::new(FairTable::new(bounds)), idle }
     }
 
-    pub(crate) fn find(&self, key: u64) -> Option<SessionHome> {
-        self.homes.get(&key).map(|known| known.home)
+    pub(crate) fn find(&self, key: SessionKey, now: Instant) -> Option<SessionHome> {
+        self.locked(|homes| homes.find(&key.session, now).map(|known| known.home))
     }
 
     /// Notes that a request of a session is served at `region` and `replica`. Returns the home if
     /// the other nodes are to be told of it.
     pub(crate) fn served(
         &self,
-        key: u64,
+        key: SessionKey,
         (region, replica): (Option<u64>, Option<u64>),
         now: Instant,
     ) -> Option<SessionHome> {
-        let known = self.homes.get(&key);
-        let version = match known {
-            None => 1,
-            Some(KnownHome { home, told_at }) => {
-                let is_same_region = home.region == region;
-                if is_same_region && (replica.is_none() || home.replica == replica) {
-                    let is_due = now.saturating_duration_since(told_at) > self.idle / TELL_AGAIN;
-                    if !is_due || replica.is_none() {
-                        return None;
+        self.locked(|homes| {
+            let known = homes.find(&key.session, now).copied();
+            let version = match known {
+                None => 1,
+                Some(KnownHome { home, told_at, .. }) => {
+                    let is_same_region = home.region == region;
+                    if is_same_region && (replica.is_none() || home.replica == replica) {
+                        let silent = now.saturating_duration_since(told_at);
+                        if silent <= self.idle / TELL_AGAIN || replica.is_none() {
+                            return None;
+                        }
+                        home.version
+                    } else if is_same_region && home.replica.is_none() {
+                        home.version
+                    } else {
+                        home.version.saturating_add(1)
                     }
-                    home.version
-                } else if is_same_region && home.replica.is_none() {
-                    home.version
-                } else {
-                    home.version.saturating_add(1)
                 }
-            }
-        };
-        let home = SessionHome { region, replica, version };
-        self.homes.insert(key, KnownHome { home, told_at: now });
-        // The region that serves a new session tells of it. A move is told by both, since the other
-        // region may not know that it is one.
-        (replica.is_some() || version > 1).then_some(home)
+            };
+            let home = SessionHome { region, replica, version };
+            put(homes, key, home, now);
+            // The region that serves a new session tells of it. A move is told by both, since the
+            // other region may not know that it is one.
+            (replica.is_some() || version > 1).then_some(home)
+        })
     }
 
     /// Takes in a home that another node tells. Returns the home that this node gives up for it:
     /// both began or moved the session at once.
-    pub(crate) fn hear(&self, key: u64, told: SessionHome, now: Instant) -> Option<SessionHome> {
-        let known = self.homes.get(&key).map(|known| known.home);
-        let is_same = known.is_some_and(|home| {
-            let is_open = home.replica.is_none() || home.replica == told.replica;
-            home.region == told.region && home.version == told.version && is_open
-        });
-        if !is_same && known.is_some_and(|home| !told.precedes(&home, key)) {
-            return None;
-        }
-        self.homes.insert(key, KnownHome { home: told, told_at: now });
-        known.filter(|home| !is_same && home.version == told.version)
+    pub(crate) fn hear(
+        &self,
+        key: SessionKey,
+        told: SessionHome,
+        now: Instant,
+    ) -> Option<SessionHome> {
+        self.locked(|homes| {
+            let known = homes.look(&key.session, now).copied();
+            // An older node does not tell whose session it is.
+            let tenant = known.filter(|_| key.tenant == 0).map_or(key.tenant, |known| known.tenant);
+            let known = known.map(|known| known.home);
+            let is_same = known.is_some_and(|home| {
+                let is_open = home.replica.is_none() || home.replica == told.replica;
+                home.region == told.region && home.version == told.version && is_open
+            });
+            if !is_same && known.is_some_and(|home| !told.precedes(&home, key.session)) {
+                return None;
+            }
+            put(homes, SessionKey { tenant, ..key }, told, now);
+            known.filter(|home| !is_same && home.version == told.version)
+        })
     }
 
-    /// Returns up to `count` homes by key.
-    pub(crate) fn some(&self, count: usize) -> Vec<(u64, SessionHome)> {
-        self.homes.iter().take(count).map(|(key, known)| (*key, known.home)).collect()
+    /// Returns up to `count` homes by key. Sorting them would hold requests up.
+    pub(crate) fn some(&self, count: usize, now: Instant) -> Vec<(SessionKey, SessionHome)> {
+        let home = |(session, known): (&u64, &KnownHome)| {
+            (SessionKey { session: *session, tenant: known.tenant }, known.home)
+        };
+        self.locked(|homes| homes.iter(now).take(count).map(home).collect())
+    }
+
+    fn locked<T>(&self, act: impl FnOnce(&mut Homes) -> T) -> T {
+        act(&mut self.homes.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     #[cfg(test)]
-    pub(crate) fn len(&self) -> u64 {
-        self.homes.run_pending_tasks();
-        self.homes.entry_count()
+    pub(crate) fn len(&self) -> usize {
+        self.locked(|homes| homes.len())
     }
+}
+
+fn put(homes: &mut Homes, key: SessionKey, home: SessionHome, now: Instant) {
+    let SessionKey { session, tenant } = key;
+    homes.put((tenant, session), KnownHome { tenant, home, told_at: now }, 1, now);
 }
 
 /// Spreads every bit over all others.
@@ -140,6 +189,10 @@ mod tests {
         SessionHomes::new(IDLE, 100)
     }
 
+    fn of(session: u64) -> SessionKey {
+        SessionKey { session, tenant: 5 }
+    }
+
     fn home(region: Option<u64>, replica: u64, version: u32) -> SessionHome {
         SessionHome { region, replica: Some(replica), version }
     }
@@ -147,21 +200,21 @@ mod tests {
     #[test]
     fn the_others_are_told_of_a_session_when_it_begins_moves_or_lasts() {
         let (homes, now) = (homes(), Instant::now());
-        assert_eq!(homes.served(1, (None, Some(7)), now), Some(home(None, 7, 1)));
-        assert_eq!(homes.served(1, (None, Some(7)), now), None, "they know");
+        assert_eq!(homes.served(of(1), (None, Some(7)), now), Some(home(None, 7, 1)));
+        assert_eq!(homes.served(of(1), (None, Some(7)), now), None, "they know");
         let later = now + IDLE / 3;
-        assert_eq!(homes.served(1, (None, Some(7)), later), Some(home(None, 7, 1)), "it lasts");
-        assert_eq!(homes.served(1, (None, Some(8)), later), Some(home(None, 8, 2)));
+        assert_eq!(homes.served(of(1), (None, Some(7)), later), Some(home(None, 7, 1)), "it lasts");
+        assert_eq!(homes.served(of(1), (None, Some(8)), later), Some(home(None, 8, 2)));
         // In another region, which tells of its replica itself.
         let moved = SessionHome { region: EU, replica: None, version: 3 };
-        assert_eq!(homes.served(1, (EU, None), later), Some(moved));
-        assert_eq!(homes.hear(1, home(EU, 9, 1), later), None, "from before it moved");
-        assert_eq!(homes.find(1), Some(moved));
-        assert_eq!(homes.hear(1, home(EU, 9, 3), later), None);
-        assert_eq!(homes.find(1), Some(home(EU, 9, 3)));
-        assert_eq!(homes.served(1, (EU, None), later), None, "where it is known to be");
-        assert_eq!(homes.find(1), Some(home(EU, 9, 3)));
-        assert_eq!(homes.served(2, (EU, None), later), None, "its region tells of it");
+        assert_eq!(homes.served(of(1), (EU, None), later), Some(moved));
+        assert_eq!(homes.hear(of(1), home(EU, 9, 1), later), None, "from before it moved");
+        assert_eq!(homes.find(of(1), now), Some(moved));
+        assert_eq!(homes.hear(of(1), home(EU, 9, 3), later), None);
+        assert_eq!(homes.find(of(1), now), Some(home(EU, 9, 3)));
+        assert_eq!(homes.served(of(1), (EU, None), later), None, "where it is known to be");
+        assert_eq!(homes.find(of(1), now), Some(home(EU, 9, 3)));
+        assert_eq!(homes.served(of(2), (EU, None), later), None, "its region tells of it");
     }
 
     #[test]
@@ -170,9 +223,9 @@ mod tests {
         for order in [[1, 2], [2, 1]] {
             let homes = homes();
             for version in order {
-                assert_eq!(homes.hear(1, home(None, u64::from(version), version), now), None);
+                assert_eq!(homes.hear(of(1), home(None, u64::from(version), version), now), None);
             }
-            assert_eq!(homes.find(1), Some(home(None, 2, 2)));
+            assert_eq!(homes.find(of(1), now), Some(home(None, 2, 2)));
         }
     }
 
@@ -182,13 +235,45 @@ mod tests {
         let mut wins = [0, 0];
         for key in 0..100 {
             let (one, other) = (homes(), homes());
-            let mine = one.served(key, (None, Some(7)), now).unwrap();
-            let theirs = other.served(key, (None, Some(8)), now).unwrap();
-            let lost = [one.hear(key, theirs, now), other.hear(key, mine, now)];
-            assert_eq!(one.find(key), other.find(key), "{key}");
+            let mine = one.served(of(key), (None, Some(7)), now).unwrap();
+            let theirs = other.served(of(key), (None, Some(8)), now).unwrap();
+            let lost = [one.hear(of(key), theirs, now), other.hear(of(key), mine, now)];
+            assert_eq!(one.find(of(key), now), other.find(of(key), now), "{key}");
             assert_eq!(lost.iter().flatten().count(), 1, "{key}");
-            wins[usize::from(one.find(key) == Some(theirs))] += 1;
+            wins[usize::from(one.find(of(key), now) == Some(theirs))] += 1;
         }
         assert!(wins.iter().all(|wins| *wins > 20), "{wins:?}");
+    }
+
+    #[test]
+    fn a_tenant_with_many_sessions_displaces_its_own_alone() {
+        let (homes, now) = (homes(), Instant::now());
+        let mine = |session| SessionKey { session, tenant: 7 };
+        for session in 0..10 {
+            homes.served(mine(session), (None, Some(1)), now);
+        }
+        for session in 100..1_000 {
+            homes.served(of(session), (None, Some(1)), now);
+        }
+        assert_eq!(homes.len(), 100);
+        assert!((0..10).all(|session| homes.find(mine(session), now).is_some()));
+        assert!(homes.find(of(909), now).is_none() && homes.find(of(910), now).is_some());
+    }
+
+    #[test]
+    fn a_session_stays_its_tenant_s_when_an_older_node_tells_of_it() {
+        let (homes, now) = (homes(), Instant::now());
+        homes.served(of(1), (None, Some(7)), now);
+        homes.hear(SessionKey { session: 1, tenant: 0 }, home(None, 8, 2), now);
+        assert_eq!(homes.some(9, now), [(of(1), home(None, 8, 2))]);
+    }
+
+    #[test]
+    fn an_idle_session_is_forgotten() {
+        let (homes, now) = (homes(), Instant::now());
+        homes.served(of(1), (None, Some(7)), now);
+        assert!(homes.find(of(1), now + IDLE).is_some(), "which is a use");
+        assert!(homes.find(of(1), now + 2 * IDLE).is_some());
+        assert_eq!(homes.find(of(1), now + 3 * IDLE + USE_PERIOD_MAX), None);
     }
 }

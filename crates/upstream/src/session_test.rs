@@ -178,16 +178,6 @@ fn only_so_many_sessions_are_remembered() {
 }
 
 #[test]
-fn an_idle_session_is_forgotten() {
-    let sessions = by_header(Duration::from_millis(1), 10);
-    let line = ("x-session", "s-1");
-    replied(&sessions, &find(&sessions, line, &[]), 1, &[]);
-    // wait: for the session's own idle time, which moka takes from the real clock.
-    std::thread::sleep(Duration::from_millis(5));
-    assert_eq!(find(&sessions, line, &[]).place, None);
-}
-
-#[test]
 fn the_home_of_a_new_session_is_known_before_the_reply() {
     let (sessions, now) = (by_header(MAX_AGE, 10), Instant::now());
     let line = ("x-session", "s-1");

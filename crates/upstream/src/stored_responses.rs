@@ -1,13 +1,13 @@
 //! Table of stored responses, with their replicas and tenants. Each id belongs to the tenant that
 //! made it. Nodes tell each other of their responses, so that each of them finds all.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName, TenantName};
+
+use crate::fair_table::{Bounds, FairTable};
 
 /// Longest id that is kept, in bytes: engines use about 40.
 const ID_BYTES_MAX: usize = 128;
@@ -97,19 +97,22 @@ impl StoredResponses {
         self.is_learning.load(Ordering::Relaxed)
     }
 
-    /// Keeps the id of a reply, or of one that another node tells of; or counts it as not kept.
+    /// Keeps the id of a reply of this node; or counts it as not kept.
     ///
     /// # Errors
     /// Returns an error if the id is too long, or belongs to another tenant or model.
     pub fn keep(&self, id: &str, response: StoredResponse, now: Instant) -> Result<(), NotKept> {
-        let kept = self.locked(|table| table.keep(id, response, now, BYTES_MAX));
-        let (counter, why) = match kept {
-            Ok(()) => return Ok(()),
-            Err(NotKept::LongId) => (&self.long_ids, NotKept::LongId),
-            Err(NotKept::Taken) => (&self.taken_ids, NotKept::Taken),
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        Err(why)
+        self.counted(self.locked(|table| table.keep(id, response, now)))
+    }
+
+    /// Keeps the id of a reply that another node tells of; or counts it as not kept. An id that
+    /// replicas gave to several tenants leads none of them anywhere: so all nodes agree, whichever
+    /// of the replies they heard of first.
+    ///
+    /// # Errors
+    /// Returns an error if the id is too long, or belongs to another tenant or model.
+    pub fn hear(&self, id: &str, response: StoredResponse, now: Instant) -> Result<(), NotKept> {
+        self.counted(self.locked(|table| table.hear(id, response, now)))
     }
 
     /// Finds the response with this id; `None` if it is unknown or expired.
@@ -119,7 +122,7 @@ impl StoredResponses {
 
     /// Returns true if a response with this id is known, without a use of it.
     pub fn knows(&self, id: &str) -> bool {
-        self.locked(|table| table.entries.contains_key(id))
+        self.locked(|table| table.0.contains(id))
     }
 
     /// Returns up to `count` responses, the last used ones.
@@ -133,133 +136,101 @@ impl StoredResponses {
         vec![("id_too_long", total(&self.long_ids)), ("id_taken", total(&self.taken_ids))]
     }
 
+    fn counted(&self, kept: Result<(), NotKept>) -> Result<(), NotKept> {
+        kept.inspect_err(|why| {
+            let counter = match why {
+                NotKept::LongId => &self.long_ids,
+                NotKept::Taken => &self.taken_ids,
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
     fn locked<T>(&self, act: impl FnOnce(&mut ResponseTable) -> T) -> T {
         act(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
+/// Owner of a response.
 type Owner = Option<TenantName>;
 
-/// Entries by id, and by owner in the order of their last use.
-#[derive(Debug, Default)]
-struct ResponseTable {
-    entries: HashMap<Arc<str>, ResponseEntry>,
-    shelves: HashMap<Owner, Shelf>,
-    /// Owners by the bytes of their entries, to find the largest.
-    sizes: BTreeSet<(usize, Owner)>,
-    bytes: usize,
-    uses: u64,
-}
+/// Responses by id.
+#[derive(Debug)]
+struct ResponseTable(FairTable<Owner, Arc<str>, KeptResponse>);
 
 #[derive(Debug)]
-struct ResponseEntry {
+struct KeptResponse {
     response: StoredResponse,
-    used_at: Instant,
-    /// Position in the owner's order of use.
-    use_number: u64,
+    /// True if nodes have told of responses of several tenants by this id. A replica that gave the
+    /// id out twice may have replaced either response, so neither tenant gets the other's: the id
+    /// leads nowhere, at all nodes alike.
+    is_contested: bool,
 }
 
-/// Entries of one owner.
-#[derive(Debug, Default)]
-struct Shelf {
-    by_use: BTreeMap<u64, Arc<str>>,
-    bytes: usize,
-}
-
-impl ResponseEntry {
+impl StoredResponse {
     fn bytes(&self, id: &str) -> usize {
-        ENTRY_BYTES + id.len() + self.response.home.bytes() + self.response.model.as_str().len()
-    }
-
-    fn is_expired(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.used_at) > IDLE_MAX
+        ENTRY_BYTES + id.len() + self.home.bytes() + self.model.as_str().len()
     }
 }
 
 impl ResponseTable {
+    fn new(bytes_max: usize) -> Self {
+        let bounds = Bounds { size_max: bytes_max, idle: IDLE_MAX, use_period: Duration::ZERO };
+        Self(FairTable::new(bounds))
+    }
+
     fn keep(
         &mut self,
         id: &str,
         mut response: StoredResponse,
         now: Instant,
-        bytes_max: usize,
     ) -> Result<(), NotKept> {
         if id.len() > ID_BYTES_MAX {
             return Err(NotKept::LongId);
         }
-        if let Some(known) = self.entries.get(id).filter(|entry| !entry.is_expired(now)) {
-            let known = &known.response;
-            if known.tenant != response.tenant || known.model != response.model {
+        if let Some(kept) = self.0.look(id, now) {
+            let known = &kept.response;
+            let is_other = known.tenant != response.tenant || known.model != response.model;
+            if is_other || kept.is_contested {
                 return Err(NotKept::Taken);
             }
             if known.home.is_exact() && !response.home.is_exact() {
                 response.home = known.home.clone();
             }
         }
-        // Added again, so that it counts as used last.
-        self.remove(id);
-        self.add(id.into(), response, now);
-        while self.bytes > bytes_max && self.evict() {}
+        let (bytes, owner) = (response.bytes(id), response.tenant.clone());
+        let kept = KeptResponse { response, is_contested: false };
+        self.0.put((owner, id.into()), kept, bytes, now);
         Ok(())
     }
 
+    /// Keeps what another node tells. An id of two tenants is one of neither from then on.
+    fn hear(&mut self, id: &str, response: StoredResponse, now: Instant) -> Result<(), NotKept> {
+        let tenant = response.tenant.clone();
+        let heard = self.keep(id, response, now);
+        if heard == Err(NotKept::Taken)
+            && let Some(kept) = self.0.find(id, now)
+            && kept.response.tenant != tenant
+        {
+            kept.is_contested = true;
+        }
+        heard
+    }
+
     fn find(&mut self, id: &str, now: Instant) -> Option<StoredResponse> {
-        // Added again, so that it counts as used last.
-        let entry = self.remove(id).filter(|entry| !entry.is_expired(now))?;
-        self.add(id.into(), entry.response.clone(), now);
-        Some(entry.response)
+        let kept = self.0.find(id, now)?;
+        (!kept.is_contested).then(|| kept.response.clone())
     }
 
     fn latest(&self, count: usize) -> Vec<(Arc<str>, StoredResponse)> {
-        let order = |(_, entry): &(&Arc<str>, &ResponseEntry)| Reverse(entry.use_number);
-        let mut latest: Vec<_> = self.entries.iter().collect();
-        // Sorted only as far as needed, since requests may wait for the table.
-        if count < latest.len() {
-            latest.select_nth_unstable_by_key(count, order);
-            latest.truncate(count);
-        }
-        latest.sort_unstable_by_key(order);
-        let latest = latest.into_iter();
-        latest.map(|(id, entry)| (Arc::clone(id), entry.response.clone())).collect()
+        let latest = self.0.latest(count).into_iter().filter(|(_, kept)| !kept.is_contested);
+        latest.map(|(id, kept)| (Arc::clone(id), kept.response.clone())).collect()
     }
+}
 
-    fn add(&mut self, id: Arc<str>, response: StoredResponse, now: Instant) {
-        self.uses += 1;
-        let entry = ResponseEntry { response, used_at: now, use_number: self.uses };
-        let (owner, bytes) = (entry.response.tenant.clone(), entry.bytes(&id));
-        let shelf = self.shelves.entry(owner.clone()).or_default();
-        // The size is part of the set's order, so it can't be changed in place.
-        self.sizes.remove(&(shelf.bytes, owner.clone()));
-        shelf.bytes += bytes;
-        shelf.by_use.insert(self.uses, Arc::clone(&id));
-        self.sizes.insert((shelf.bytes, owner));
-        self.bytes += bytes;
-        self.entries.insert(id, entry);
-    }
-
-    fn remove(&mut self, id: &str) -> Option<ResponseEntry> {
-        let entry = self.entries.remove(id)?;
-        let (owner, bytes) = (entry.response.tenant.clone(), entry.bytes(id));
-        self.bytes -= bytes;
-        if let Some(shelf) = self.shelves.get_mut(&owner) {
-            self.sizes.remove(&(shelf.bytes, owner.clone()));
-            shelf.bytes -= bytes;
-            shelf.by_use.remove(&entry.use_number);
-            if shelf.by_use.is_empty() {
-                self.shelves.remove(&owner);
-            } else {
-                self.sizes.insert((shelf.bytes, owner));
-            }
-        }
-        Some(entry)
-    }
-
-    /// Removes the least recently used entry of the owner with the most bytes: a large owner cannot
-    /// displace the entries of smaller ones. Returns `false` if the table is empty.
-    fn evict(&mut self) -> bool {
-        let largest = self.sizes.last().and_then(|(_, owner)| self.shelves.get(owner));
-        let oldest = largest.and_then(|shelf| shelf.by_use.values().next().cloned());
-        oldest.is_some_and(|id| self.remove(&id).is_some())
+impl Default for ResponseTable {
+    fn default() -> Self {
+        Self::new(BYTES_MAX)
     }
 }
 

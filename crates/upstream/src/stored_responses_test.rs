@@ -9,7 +9,7 @@ fn of(tenant: &str, model: &str) -> StoredResponse {
 }
 
 fn keep(table: &mut ResponseTable, id: &str, tenant: &str) -> Result<(), NotKept> {
-    table.keep(id, of(tenant, "m"), Instant::now(), BYTES_MAX)
+    table.keep(id, of(tenant, "m"), Instant::now())
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn an_id_stays_with_the_tenant_and_model_that_made_it() {
     let (mut table, now) = (ResponseTable::default(), Instant::now());
     assert_eq!(keep(&mut table, "resp_1", "acme"), Ok(()));
     assert_eq!(keep(&mut table, "resp_1", "evil"), Err(NotKept::Taken));
-    let other_model = table.keep("resp_1", of("acme", "other"), now, BYTES_MAX);
+    let other_model = table.keep("resp_1", of("acme", "other"), now);
     assert_eq!(other_model, Err(NotKept::Taken));
     assert_eq!(keep(&mut table, "resp_1", "acme"), Ok(()), "again by the same");
     assert_eq!(table.find("resp_1", now), Some(of("acme", "m")));
@@ -27,14 +27,14 @@ fn an_id_stays_with_the_tenant_and_model_that_made_it() {
 #[test]
 fn an_id_is_forgotten_a_day_after_its_last_use() {
     let (mut table, start) = (ResponseTable::default(), Instant::now());
-    table.keep("resp_1", of("acme", "m"), start, BYTES_MAX).unwrap();
+    table.keep("resp_1", of("acme", "m"), start).unwrap();
     let later = start + IDLE_MAX;
     assert!(table.find("resp_1", later).is_some(), "which is a use");
     assert!(table.find("resp_1", later + IDLE_MAX).is_some());
     let end = later + IDLE_MAX + IDLE_MAX + Duration::from_secs(1);
-    table.keep("resp_2", of("acme", "m"), later + IDLE_MAX, BYTES_MAX).unwrap();
+    table.keep("resp_2", of("acme", "m"), later + IDLE_MAX).unwrap();
     assert_eq!(table.find("resp_2", end), None);
-    assert_eq!(table.keep("resp_1", of("evil", "m"), end, BYTES_MAX), Ok(()));
+    assert_eq!(table.keep("resp_1", of("evil", "m"), end), Ok(()));
     assert_eq!(table.find("resp_1", end), Some(of("evil", "m")));
 }
 
@@ -43,29 +43,53 @@ fn long_ids_are_not_kept() {
     let mut table = ResponseTable::default();
     assert_eq!(keep(&mut table, &"r".repeat(ID_BYTES_MAX + 1), "acme"), Err(NotKept::LongId));
     assert_eq!(keep(&mut table, &"r".repeat(ID_BYTES_MAX), "acme"), Ok(()));
-    assert_eq!(table.entries.len(), 1);
+    assert_eq!(table.0.len(), 1);
 }
 
 #[test]
 fn memory_is_bounded_and_the_tenant_with_most_loses_what_it_used_longest_ago() {
-    let (mut table, now) = (ResponseTable::default(), Instant::now());
-    let bytes_max = 20 * (ENTRY_BYTES + 16);
+    let (mut table, now) = (ResponseTable::new(20 * (ENTRY_BYTES + 16)), Instant::now());
     for number in 0..5 {
-        table.keep(&format!("resp_a{number}"), of("acme", "m"), now, bytes_max).unwrap();
+        table.keep(&format!("resp_a{number}"), of("acme", "m"), now).unwrap();
     }
     for number in 0..1_000 {
-        table.keep(&format!("resp_e{number}"), of("evil", "m"), now, bytes_max).unwrap();
-        assert!(table.bytes <= bytes_max, "{}", table.bytes);
+        table.keep(&format!("resp_e{number}"), of("evil", "m"), now).unwrap();
+        assert!(table.0.len() <= 20, "{}", table.0.len());
     }
     for number in 0..5 {
         assert!(table.find(&format!("resp_a{number}"), now).is_some(), "{number}");
     }
     assert!(table.find("resp_e0", now).is_none());
     assert!(table.find("resp_e999", now).is_some());
-    let held: usize = table.entries.iter().map(|(id, entry)| entry.bytes(id)).sum();
-    let shelved: usize = table.shelves.values().map(|shelf| shelf.bytes).sum();
-    assert_eq!((held, shelved), (table.bytes, table.bytes));
-    assert_eq!(table.sizes.len(), 2);
+}
+
+#[test]
+fn an_id_of_two_tenants_is_of_neither_at_all_nodes() {
+    let now = Instant::now();
+    let latest = |table: &ResponseTable| table.latest(9).len();
+    let told = [of("acme", "m"), of("evil", "m")];
+    for order in [[0, 1], [1, 0]] {
+        // One node gave the first answer, another one has heard of both.
+        let (mut node, mut other) = (ResponseTable::default(), ResponseTable::default());
+        node.keep("resp_1", told[order[0]].clone(), now).unwrap();
+        other.hear("resp_1", told[order[0]].clone(), now).unwrap();
+        for table in [&mut node, &mut other] {
+            let second = told[order[1]].clone();
+            assert_eq!(table.hear("resp_1", second, now), Err(NotKept::Taken));
+            assert_eq!((table.find("resp_1", now), latest(table)), (None, 0));
+            assert_eq!(table.hear("resp_1", told[0].clone(), now), Err(NotKept::Taken));
+            assert_eq!(table.keep("resp_1", told[1].clone(), now), Err(NotKept::Taken));
+            assert_eq!(table.find("resp_1", now), None);
+        }
+    }
+    // A reply of this node for a known id changes nothing: no tenant takes the id from another.
+    let mut table = ResponseTable::default();
+    table.keep("resp_1", told[0].clone(), now).unwrap();
+    assert_eq!(table.keep("resp_1", told[1].clone(), now), Err(NotKept::Taken));
+    assert_eq!(table.find("resp_1", now), Some(told[0].clone()));
+    // Nor does another model of the same tenant.
+    assert_eq!(table.hear("resp_1", of("acme", "other"), now), Err(NotKept::Taken));
+    assert_eq!(table.find("resp_1", now), Some(told[0].clone()));
 }
 
 fn elsewhere(replica: Option<&str>) -> Home {
@@ -81,7 +105,7 @@ fn a_replica_that_is_known_stays_known() {
     for order in [[Some("a"), None], [None, Some("a")]] {
         let mut table = ResponseTable::default();
         for replica in order {
-            assert_eq!(table.keep("resp_1", of(replica), now, BYTES_MAX), Ok(()));
+            assert_eq!(table.keep("resp_1", of(replica), now), Ok(()));
         }
         assert_eq!(table.find("resp_1", now), Some(of(Some("a"))));
     }

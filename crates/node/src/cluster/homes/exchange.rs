@@ -1,6 +1,6 @@
 //! Task that tells the other nodes of new homes, and asks them when this node starts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Method, StatusCode, Uri};
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use spillway_link::{ForwardAnswer, ForwardHead, Link, PeerRoom, PeerStatus};
-use spillway_types::NodeName;
+use spillway_types::{NodeName, RegionName};
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
@@ -18,8 +18,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 use crate::node_tasks::NodeTasks;
 
 use super::backlog::Backlog;
+use super::bounded::BoundedHomes;
 use super::wire::Homes;
-use super::{ALL_PATH, KnownHomes, NEWS_PATH, encode, kept};
+use super::{ALL_BYTES_MAX, ALL_PATH, KnownHomes, NEWS_BYTES_MAX, NEWS_PATH, encode, kept};
 
 /// Shortest time between two rounds of messages: the first news go at once, and what comes meanwhile
 /// goes together.
@@ -30,8 +31,6 @@ const LOOK: Duration = Duration::from_millis(200);
 const SEND_LIMIT: Duration = Duration::from_secs(2);
 /// Time limit of an answer to a node that starts.
 const ALL_LIMIT: Duration = Duration::from_secs(10);
-/// Largest such answer in bytes.
-const ALL_BYTES_MAX: usize = 16 << 20;
 /// Most nodes that a node asks when it starts: the first may have just started, too.
 const ASKED_MAX: usize = 3;
 /// Longest time after its start for which a node takes what it does not know for something that it has
@@ -63,6 +62,14 @@ pub(crate) struct Exchange {
     /// News that found no room, as last reported.
     dropped: u64,
     results: (mpsc::Sender<ExchangeResult>, mpsc::Receiver<ExchangeResult>),
+}
+
+/// Message of news.
+#[derive(Clone)]
+struct NewsMessage {
+    text: Bytes,
+    /// Number behind the last news in it.
+    behind: u64,
 }
 
 /// Result of a message or a question.
@@ -174,29 +181,32 @@ impl Exchange {
             tracing::warn!(count, "homes came faster than the other nodes can be told of them");
             self.dropped = dropped;
         }
-        let mut encoded: Option<(Range<u64>, Bytes)> = None;
+        let mut encoded: Option<(Range<u64>, NewsMessage)> = None;
         let peers: Vec<NodeName> = self.backlog.peers().cloned().collect();
         for node in peers.into_iter().filter(|node| self.link.is_heard(node)) {
             let Some(numbers) = self.backlog.next(&node, now) else { continue };
             // Most nodes lack the same.
             let message = match &encoded {
                 Some((known, message)) if *known == numbers => message.clone(),
-                _ => {
-                    let mut homes = Homes::default();
-                    let side = self.known.side(&others);
-                    self.backlog.news(numbers.clone()).for_each(|news| homes.add(news, side));
-                    encode(&homes)
-                }
+                _ => self.message(numbers.clone(), &others),
             };
-            encoded = Some((numbers.clone(), message.clone()));
+            encoded = Some((numbers, message.clone()));
             let (link, results) = (Arc::clone(&self.link), self.results.0.clone());
             self.spawn(async move {
-                let has_arrived = send(&link, &node, message).await;
-                let result = ExchangeResult::Sent(node, has_arrived.then_some(numbers.end));
+                let has_arrived = send(&link, &node, message.text).await;
+                let result = ExchangeResult::Sent(node, has_arrived.then_some(message.behind));
                 // Sending fails only after the task has ended.
                 drop(results.send(result).await);
             });
         }
+    }
+
+    /// Makes a message of the first of these news.
+    fn message(&self, numbers: Range<u64>, others: &BTreeMap<u64, RegionName>) -> NewsMessage {
+        let (first, side) = (numbers.start, self.known.side(others));
+        let news = self.backlog.news(numbers);
+        let (homes, taken) = BoundedHomes::of(news, side, NEWS_BYTES_MAX);
+        NewsMessage { text: encode(&homes), behind: first + taken }
     }
 
     /// Runs a message or a question until the node stops.

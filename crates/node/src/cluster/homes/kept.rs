@@ -5,12 +5,11 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use super::ALL_BYTES_MAX;
 use super::wire::Homes;
 
 /// Name of the file in the folder of the cluster's state.
 const FILE: &str = "homes";
-/// Largest file that is read: as large as an answer to a node that starts.
-const BYTES_MAX: u64 = 16 << 20;
 
 /// Returns the file in a folder.
 pub(super) fn path(folder: &Path) -> PathBuf {
@@ -30,7 +29,7 @@ pub(super) fn load(path: &Path) -> Homes {
 
 fn read(path: &Path) -> io::Result<Homes> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    File::open(path)?.take(ALL_BYTES_MAX as u64).read_to_end(&mut bytes)?;
     Ok(serde_json::from_slice(&bytes)?)
 }
 

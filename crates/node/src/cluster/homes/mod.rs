@@ -3,6 +3,7 @@
 //! starts asks for what they know, and a request for an unknown response asks them once.
 
 mod backlog;
+mod bounded;
 mod exchange;
 mod kept;
 mod question;
@@ -31,6 +32,7 @@ pub(super) use question::{ResponseQuestions, ask};
 #[cfg(any(test, fuzzing))]
 pub(super) use wire::check_message;
 
+use bounded::BoundedHomes;
 use wire::{Homes, KnownResponse, KnownSession, ResponseQuestion, Side};
 
 /// Path of news. No client reaches it: only nodes forward requests.
@@ -42,6 +44,8 @@ pub(super) const RESPONSE_PATH: &str = "/.spillway/homes/response";
 
 /// Largest message of news in bytes.
 const NEWS_BYTES_MAX: usize = 1 << 20;
+/// Largest answer to a node that starts, and largest file for the next process, in bytes.
+const ALL_BYTES_MAX: usize = 16 << 20;
 /// Most responses, sessions and conversations in an answer to a node that starts: the latest
 /// responses, and of the others those that come first.
 const ALL_RESPONSES_MAX: usize = 16_384;
@@ -83,12 +87,12 @@ impl KnownHomes {
         let now = Instant::now();
         for known in homes.responses {
             let (id, response) = known.at(&self.node, &self.region);
-            match self.gateway.responses.keep(&id, response, now) {
+            match self.gateway.responses.hear(&id, response, now) {
                 Ok(()) | Err(NotKept::LongId) => {}
                 Err(NotKept::Taken) => {
                     tracing::warn!(
                         id,
-                        "another node knows the response of another tenant by this id"
+                        "another node knows another response by this id: if tenants differ, it leads none of them anywhere"
                     );
                 }
             }
@@ -96,7 +100,7 @@ impl KnownHomes {
         let view = self.gateway.view();
         for known in &homes.sessions {
             for sessions in sessions_of(&view, known) {
-                let lost = sessions.hear(known.key, known.at(&self.region), now);
+                let lost = sessions.hear(known.key(), known.at(&self.region), now);
                 if let Some(lost) = lost {
                     let is_here = lost.region.is_none() && known.at(&self.region).region.is_none();
                     self.gateway.counters.affinity_moves.count(match is_here {
@@ -115,20 +119,28 @@ impl KnownHomes {
     fn all(&self) -> Homes {
         let others = self.others();
         let side = self.side(&others);
-        let mut homes = Homes::default();
-        let responses = self.gateway.responses.latest(ALL_RESPONSES_MAX);
-        let known = responses.iter().map(|(id, response)| KnownResponse::of(id, response, side));
-        homes.responses.extend(known);
+        let mut homes = BoundedHomes::new(ALL_BYTES_MAX);
+        let mut room = ALL_SESSIONS_MAX;
         for (route, sessions) in self.gateway.view().sessions() {
-            let room = ALL_SESSIONS_MAX.saturating_sub(homes.sessions.len());
-            let some = sessions.some_homes(room).into_iter();
-            let known = some.filter_map(|(key, home)| KnownSession::of((route, key), home, side));
-            homes.sessions.extend(known);
+            let some = sessions.some_homes(room);
+            room -= some.len();
+            for (key, home) in some {
+                if let Some(known) = KnownSession::of((route, key), home, side) {
+                    homes.session(known);
+                }
+            }
         }
         for (block, region) in self.gateway.conversations.some(ALL_CONVERSATIONS_MAX) {
-            homes.conversations.entry(region).or_default().push(block);
+            homes.conversation(block, &region);
         }
-        homes
+        // Last, since they alone can be more than there is room for: those used longest ago are left
+        // out.
+        for (id, response) in self.gateway.responses.latest(ALL_RESPONSES_MAX) {
+            if !homes.response(KnownResponse::of(&id, &response, side)) {
+                break;
+            }
+        }
+        homes.finish()
     }
 
     /// Returns the response that is asked for, if this node knows it as the tenant's.

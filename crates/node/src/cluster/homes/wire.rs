@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName, RouteName, TenantName};
-use spillway_upstream::home_news::HomeNews;
 use spillway_upstream::session::region_identity;
-use spillway_upstream::session_homes::SessionHome;
+use spillway_upstream::session_homes::{SessionHome, SessionKey};
 use spillway_upstream::stored_responses::{Home, StoredResponse};
 
 /// Homes that a node tells another one.
@@ -36,7 +35,10 @@ pub(super) struct KnownResponse {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KnownSession {
     pub(super) route: RouteName,
-    pub(super) key: u64,
+    key: u64,
+    /// Hash of the tenant; 0 from older nodes.
+    #[serde(default)]
+    tenant: u64,
     region: RegionName,
     replica: Option<u64>,
     version: u32,
@@ -57,24 +59,6 @@ pub(super) struct Side<'a> {
     pub(super) region: &'a RegionName,
     /// Names of the other regions, behind their identities.
     pub(super) others: &'a BTreeMap<u64, RegionName>,
-}
-
-impl Homes {
-    /// Adds news of the node on this side.
-    pub(super) fn add(&mut self, news: &HomeNews, side: Side<'_>) {
-        match news {
-            HomeNews::Response { id, response } => {
-                self.responses.push(KnownResponse::of(id, response, side));
-            }
-            HomeNews::Session { route, key, home } => {
-                self.sessions.extend(KnownSession::of((route, *key), *home, side));
-            }
-            HomeNews::Conversation { block, region } => {
-                let region = region.as_ref().unwrap_or(side.region);
-                self.conversations.entry(region.clone()).or_default().push(*block);
-            }
-        }
-    }
 }
 
 impl KnownResponse {
@@ -103,7 +87,7 @@ impl KnownResponse {
 impl KnownSession {
     /// Returns `None` for a session in a region that is gone.
     pub(super) fn of(
-        (route, key): (&RouteName, u64),
+        (route, key): (&RouteName, SessionKey),
         home: SessionHome,
         side: Side<'_>,
     ) -> Option<Self> {
@@ -112,7 +96,12 @@ impl KnownSession {
             None => side.region.clone(),
             Some(identity) => side.others.get(&identity)?.clone(),
         };
-        Some(Self { route: route.clone(), key, region, replica, version })
+        let SessionKey { session: key, tenant } = key;
+        Some(Self { route: route.clone(), key, tenant, region, replica, version })
+    }
+
+    pub(super) fn key(&self) -> SessionKey {
+        SessionKey { session: self.key, tenant: self.tenant }
     }
 
     /// Returns the home as a node of the region `own` keeps it.
@@ -131,7 +120,7 @@ pub(in crate::cluster) fn check_message(input: &[u8]) {
     let others = regions.map(|region| (region_identity(region), region.clone())).collect();
     let side = Side { node: &node, region: &region, others: &others };
     for known in &homes.sessions {
-        let again = KnownSession::of((&known.route, known.key), known.at(&region), side);
+        let again = KnownSession::of((&known.route, known.key()), known.at(&region), side);
         assert_eq!(again.as_ref(), Some(known));
     }
     for known in homes.responses {
@@ -144,6 +133,9 @@ pub(in crate::cluster) fn check_message(input: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use spillway_upstream::home_news::HomeNews;
+
+    use super::super::bounded::BoundedHomes;
     use super::*;
 
     #[test]
@@ -156,16 +148,24 @@ mod tests {
             tenant: Some("acme".into()),
             model: "chat".into(),
         };
-        let mut homes = Homes::default();
-        homes.add(&HomeNews::Response { id: "resp_1".into(), response: response.clone() }, side);
         let home = SessionHome { region: None, replica: Some(7), version: 1 };
-        homes.add(&HomeNews::Session { route: "llm".into(), key: 5, home }, side);
         let there = SessionHome { region: Some(region_identity(&eu)), ..home };
-        homes.add(&HomeNews::Session { route: "llm".into(), key: 6, home: there }, side);
         let gone = SessionHome { region: Some(1), ..home };
-        homes.add(&HomeNews::Session { route: "llm".into(), key: 7, home: gone }, side);
-        homes.add(&HomeNews::Conversation { block: 9, region: None }, side);
-        homes.add(&HomeNews::Conversation { block: 8, region: Some(eu.clone()) }, side);
+        let session = |session, home| HomeNews::Session {
+            route: "llm".into(),
+            key: SessionKey { session, tenant: 3 },
+            home,
+        };
+        let news = [
+            HomeNews::Response { id: "resp_1".into(), response: response.clone() },
+            session(5, home),
+            session(6, there),
+            session(7, gone),
+            HomeNews::Conversation { block: 9, region: None },
+            HomeNews::Conversation { block: 8, region: Some(eu.clone()) },
+        ];
+        let (homes, taken) = BoundedHomes::of(news.iter(), side, 1 << 20);
+        assert_eq!(taken, 6);
         let text = serde_json::to_vec(&homes).expect("a text");
         let heard: Homes = serde_json::from_slice(&text).expect("homes");
         assert_eq!(heard, homes);
@@ -191,5 +191,12 @@ mod tests {
         let at_eu = SessionHome { region: Some(region_identity(&us)), ..home };
         assert_eq!(heard.sessions[0].at(&eu), at_eu);
         assert_eq!(heard.sessions[1].at(&eu), home, "a replica of its own");
+    }
+
+    #[test]
+    fn a_session_that_an_older_node_tells_of_has_no_tenant() {
+        let text = r#"{"route":"llm","key":5,"region":"us","replica":7,"version":1}"#;
+        let known: KnownSession = serde_json::from_str(text).expect("a session");
+        assert_eq!(known.key(), SessionKey { session: 5, tenant: 0 });
     }
 }
