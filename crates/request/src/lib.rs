@@ -32,3 +32,4 @@ pub mod surroundings;
 pub mod target;
 mod unknown_model;
 mod unnamed;
+pub mod via;

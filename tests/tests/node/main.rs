@@ -43,6 +43,7 @@ mod life;
 mod limits;
 mod load;
 mod loaded_models;
+mod loops;
 mod metrics;
 mod missing_models;
 mod names;
