@@ -157,7 +157,7 @@ mod tests {
     fn no_cell_makes_up_rows() {
         let cells = vec!["a\nb  serving".to_owned(), "\u{202e}down".to_owned()];
         let text = Table::new(&["name", "state"], [cells]).text(usize::MAX);
-        assert_eq!(text, "name                state\na\\u000ab  serving  \\u202edown");
+        assert_eq!(text, "name               state\na\\u000ab  serving  \\u202edown");
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn a_bad_list_hides_no_good_one() {
     let good = [revoke(&authority, "1"), revoke(&authority, "2")];
     let first = good[0].as_str();
     let (half, certificate) = (&first[..first.len() / 2], authority.certificate_pem());
-    let damaged = first.replacen("MII", "M!I", 1);
+    let damaged = first.replacen("MI", "M!", 1);
     let marked = ["\u{feff}".to_owned(), good.concat()].concat();
     assert_eq!(revocation_lists(marked.as_bytes(), &certificates).0.len(), 2, "a byte order mark");
     for bad in [half, &damaged, "-----BEGIN X509 CRL-----\n", "-----BEGIN X509 CRL-----junk\n"] {
