@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn disks_of_nodes_that_are_gone_make_room_for_new_ones() {
         let mut disks = Disks::default();
-        let members: BTreeSet<DiskId> = (0..3).map(|it| DiskId(it)).collect();
+        let members: BTreeSet<DiskId> = (0..3).map(DiskId).collect();
         for disk in 0..DISKS_MAX as u128 {
             disks.see(DiskId(disk), count(1, 0, 9), secs(disk as u64));
         }
