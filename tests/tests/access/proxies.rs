@@ -113,7 +113,7 @@ async fn a_proxy_is_believed_of_connections_that_it_says_are_its_own_alone() {
         let mut wire = Wire::connect(node.addresses()[0]).await;
         wire.send(&header).await;
         wire.send(
-            "POST /v1/completions HTTP/1.1\r\nhost: h\r\nx-spillway-tenant: acme\r\n\
+            "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\nx-spillway-tenant: acme\r\n\
              x-forwarded-for: 203.0.113.5\r\ncontent-length: 16\r\n\r\n{\"model\":\"tiny\"}",
         )
         .await;

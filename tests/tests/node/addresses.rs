@@ -7,8 +7,7 @@ use spillway_tests::{
 };
 
 const REQUIRED: &str = "proxy_protocol = \"required\"\ntrusted_proxies = [\"127.0.0.0/8\"]";
-const REQUEST: &str =
-    "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 16\r\n\r\n{\"model\":\"tiny\"}";
+const REQUEST: &str = "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: 16\r\n\r\n{\"model\":\"tiny\"}";
 
 #[tokio::test]
 async fn forwarding_headers_are_believed_from_trusted_proxies_only() {

@@ -404,7 +404,9 @@ async fn a_refused_client_that_goes_on_sending_knows_what_becomes_of_its_connect
     let node = Setup::new().set("auth.mode = \"keys\"").start().await;
     let address = node.addresses()[0];
     let head = |length: usize| {
-        format!("POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n")
+        format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        )
     };
     // What is sent soon and is not too long is taken, and the connection goes on.
     let mut wire = Wire::connect(address).await;

@@ -77,7 +77,7 @@ async fn trailers_of_a_reply_are_passed_on() {
     let mut wire = Wire::connect(node.addresses()[0]).await;
     let body = r#"{"model":"tiny"}"#;
     let head = format!(
-        "POST /v1/completions HTTP/1.1\r\nhost: x\r\nte: trailers\r\ncontent-length: {}\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nte: trailers\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     wire.send(head + body).await;
@@ -94,7 +94,7 @@ async fn a_client_that_asks_first_is_told_to_go_on_or_why_not() {
     let mut wire = Wire::connect(node.addresses()[0]).await;
     let head = |length: usize| {
         format!(
-            "POST /v1/completions HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\n\
+            "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n\
              content-length: {length}\r\n\r\n"
         )
     };

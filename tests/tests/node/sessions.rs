@@ -126,7 +126,7 @@ async fn the_cookie_is_secure_when_the_client_s_connection_is() {
     let request = b"GET /v1/models/tiny HTTP/1.1\r\nhost: h\r\n\r\n";
     let answered = exchange(&mut tls, request).await;
     assert!(!answered.contains("set-cookie"), "the node's own answers have no replica: {answered}");
-    let request = b"POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 16\r\n\r\n{\"model\":\"tiny\"}";
+    let request = b"POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: 16\r\n\r\n{\"model\":\"tiny\"}";
     let answered = exchange(&mut tls, request).await;
     assert!(answered.contains("SameSite=Lax; Secure\r\n"), "{answered}");
 

@@ -170,7 +170,7 @@ async fn clients_choose_their_version_in_the_handshake() {
         let mut tls = tls.expect("a handshake");
         let body = r#"{"model":"tiny"}"#;
         let head = format!(
-            "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         tls.write_all(head.as_bytes()).await.expect("takes it");
@@ -204,7 +204,7 @@ async fn a_tls_client_that_leaves_is_noticed() {
     let mut tls = certificates.connect(tcp, "localhost", &[]).await.expect("a handshake");
     let body = r#"{"model":"tiny"}"#;
     let head = format!(
-        "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     tls.write_all(head.as_bytes()).await.expect("takes it");

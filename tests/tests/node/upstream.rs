@@ -211,7 +211,7 @@ async fn what_came_before_a_cut_reaches_the_client() {
         let length = body.len();
         client
             .send(format!(
-                "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}"
+                "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
             ))
             .await;
         let (mut wire, _) = replica.request().await;

@@ -125,6 +125,13 @@ impl ApiError {
         Self::of_vllm(StatusCode::BAD_REQUEST, "BadRequestError", &message)
     }
 
+    /// Returns the error 400 of a body that its content type does not call JSON, in vLLM's words.
+    pub(crate) fn no_json() -> Self {
+        let message = "1 validation error:\n  Unsupported Media Type: Only 'application/json' is \
+                       allowed";
+        Self::of_vllm(StatusCode::BAD_REQUEST, "Bad Request", message)
+    }
+
     /// Returns the body in the form of `/v1` endpoints.
     pub(crate) fn openai_body(&self) -> Value {
         let error = json!({

@@ -54,6 +54,21 @@ use error::ApiError;
 use reply::{Reply, event_stream, json, with_type};
 pub(crate) use response_store::ResponseStore;
 
+/// Paths that take JSON alone, as vLLM checks it by the content type.
+const JSON_PATHS: [&str; 11] = [
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/responses",
+    "/v1/responses/input_tokens",
+    messages::PATH,
+    messages::COUNT_TOKENS,
+    "/v1/embeddings",
+    "/v1/rerank",
+    "/rerank",
+    "/tokenize",
+    "/detokenize",
+];
+
 /// Answers one request.
 pub(crate) async fn serve(
     replica: Arc<EmulatedReplica>,
@@ -149,6 +164,12 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
+/// Returns true if the client says that its body is JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
 async fn answer(call: &mut ApiCall, body: Incoming) -> Reply {
     if is_grpc(call) {
         return grpc::answer(call, body).await;
@@ -157,6 +178,9 @@ async fn answer(call: &mut ApiCall, body: Incoming) -> Reply {
     let path = call.path.clone();
     if let Some(rest) = path.strip_prefix("/v2") {
         return v2::answer(call, rest).await;
+    }
+    if call.method == Method::POST && JSON_PATHS.contains(&&*path) && !is_json(&call.headers) {
+        return Err(ApiError::no_json());
     }
     match (call.method.as_str(), path.as_str()) {
         ("POST", "/v1/chat/completions") => chat::answer(call).await,

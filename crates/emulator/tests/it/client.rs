@@ -85,6 +85,9 @@ pub(crate) fn request(
 ) -> Request<Full<Bytes>> {
     let mut request = Request::builder().method(method).uri(format!("http://emulator{path}"));
     request = request.header("host", "emulator");
+    if !headers.iter().any(|(name, _)| *name == "content-type") {
+        request = request.header("content-type", "application/json");
+    }
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

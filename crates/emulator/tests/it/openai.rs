@@ -31,6 +31,27 @@ async fn a_chat_completion_has_every_field_that_clients_need() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_not_called_json_is_refused_as_vllm_refuses_it() {
+    let emulator = fast(1).await;
+    let replica = emulator.replica(0);
+    let body = chat("hello", 2, false).to_string();
+    // The first is what curl says of `-d` by itself.
+    for kind in ["application/x-www-form-urlencoded", "text/plain", ""] {
+        let reply = call(replica, "POST", CHAT, &[("content-type", kind)], body.clone()).await;
+        assert_eq!(reply.status, 400, "{kind}");
+        let error = &reply.json()["error"];
+        assert_eq!((&error["type"], &error["code"]), (&json!("Bad Request"), &json!(400)));
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("Unsupported Media Type: Only 'application/json'"), "{message}");
+    }
+    for kind in ["application/json; charset=utf-8", "Application/JSON"] {
+        let reply = call(replica, "POST", CHAT, &[("content-type", kind)], body.clone()).await;
+        assert_eq!(reply.status, 200, "{kind}");
+    }
+    emulator.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_stream_says_the_same_as_the_whole_reply_one_token_an_event() {
     let emulator = fast(1).await;
     let replica = emulator.replica(0);
