@@ -80,7 +80,14 @@ fn hash(token: &str) -> Result<Hidden, Wrong> {
         return read.map_err(wrong);
     }
     if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
-        let cause = format!("a token of {} bytes is too short or too long", token.len());
+        let (bytes, bound) = (
+            token.len(),
+            match token.len() {
+                ..TOKEN_BYTES_MIN => format!("short: it has {TOKEN_BYTES_MIN} at least"),
+                _ => format!("long: it has {TOKEN_BYTES_MAX} at most"),
+            },
+        );
+        let cause = format!("a token of {bytes} bytes is too {bound}");
         return Err((cause, "use 32 random bytes, e.g. of `openssl rand -hex 32`"));
     }
     Ok(key_hash(&[], token.as_bytes()))

@@ -9,7 +9,7 @@ use crate::error::ConfigErrors;
 use crate::source::{Source, Variable};
 
 /// Prefix of every override; two underscores separate path elements, too.
-const PREFIX: &str = "SPILLWAY__";
+pub(crate) const PREFIX: &str = "SPILLWAY__";
 
 /// Returns the overrides among environment variables, sorted.
 pub(crate) fn overrides(

@@ -4,7 +4,8 @@
 use toml::de::{DeTable, DeValue};
 
 use crate::error::ConfigError;
-use crate::numbers::{AT_LEAST_ONE, unit_of};
+use crate::numbers::{AT_LEAST_ONE, plain_number, unit_of};
+use crate::replica_section::bracketed;
 use crate::schema_node::Node;
 use crate::source::Source;
 use crate::suggestion::{listed, nearest};
@@ -87,6 +88,12 @@ impl Finding<'_> {
                 Fix::Rename(meant.to_owned()),
             );
         }
+        let is_of_a_key = parent.first() == Some(&Step::Key("key".to_owned()));
+        if is_of_a_key && ["key", "secret", "token"].contains(&key) {
+            let remedy = "remove it, and write salt and hash: `spillway keys create --offline` makes \
+                          a key and prints its whole block";
+            return (self.fault(message, remedy.to_owned()), Fix::Ignore);
+        }
         if let Some(section) = self.section_with(key).filter(|_| !is_section) {
             let remedy = format!("move it to {section}, which has a key of this name");
             return (self.fault(message, remedy), Fix::Ignore);
@@ -166,7 +173,10 @@ impl Finding<'_> {
                 Ok(number) if number.is_finite() => {
                     (write(text.trim()), Fix::Value(text.trim().to_owned()))
                 }
-                _ => (None, Fix::Remove),
+                _ => match plain_number(text, unit_of(&key)) {
+                    Some(number) => (write(&number), Fix::Value(number)),
+                    None => (None, Fix::Remove),
+                },
             },
             DeValue::String(text) if node.is_bool() => match text.as_ref() {
                 truth @ ("true" | "false") => (write(truth), Fix::Value(truth.to_owned())),
@@ -214,7 +224,12 @@ impl Finding<'_> {
                 );
                 (remedy, Fix::Value(format!("\"127.0.0.1:{port}\"")))
             }
-            _ => (format!("write it like {key} = \"127.0.0.1:8080\""), Fix::Remove),
+            _ => match bracketed(given) {
+                Some(meant) => {
+                    (format!("write {key} = {meant:?}"), Fix::Value(format!("{meant:?}")))
+                }
+                None => (format!("write it like {key} = \"127.0.0.1:8080\""), Fix::Remove),
+            },
         };
         (self.fault(message, remedy), fix)
     }

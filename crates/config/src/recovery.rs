@@ -14,6 +14,7 @@ use crate::error::{ConfigError, ConfigErrors};
 use crate::explanation::{Finding, Fix};
 use crate::schema_node::Node;
 use crate::source::Source;
+use crate::syntax;
 use crate::tree::{self, Step, Wanted};
 
 /// Maximum number of errors that are told: who made more has made one of another kind.
@@ -72,7 +73,7 @@ pub(crate) fn read<T: DeserializeOwned + JsonSchema>(source: &Source) -> Recover
     let (mut table, wrong) = DeTable::parse_recoverable(source.text());
     if !wrong.is_empty() {
         // Nothing else is told: where a bracket is missing, any text may mean something else.
-        let errors = wrong.iter().map(|error| syntax_error(source, error)).collect::<Vec<_>>();
+        let errors = syntax::explain(source, &wrong);
         return Recovered { content: None, errors: errors.into(), lost: Lost::default() };
     }
     let mut errors = ConfigErrors::default();
@@ -80,11 +81,6 @@ pub(crate) fn read<T: DeserializeOwned + JsonSchema>(source: &Source) -> Recover
     let mut reading = Reading { source, table, errors, lost: Lost::default(), fixes: Vec::new() };
     let content = reading.read();
     Recovered { content, errors: reading.errors, lost: reading.lost }
-}
-
-fn syntax_error(source: &Source, error: &toml::de::Error) -> ConfigError {
-    let remedy = "correct the syntax: strings stand in quotes, lists in [ ], tables in { }";
-    source.fault(error.span().unwrap_or(0..0), error.message(), remedy)
 }
 
 /// State of reading one document.

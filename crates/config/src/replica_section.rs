@@ -433,6 +433,18 @@ fn lower_grpc_target(url: &Spanned<String>, source: &Source) -> Result<Target, C
     Err(source.fault(url.span(), message, remedy))
 }
 
+/// Returns a URL or address whose IPv6 address lacks its brackets with them; None for others.
+pub(crate) fn bracketed(given: &str) -> Option<String> {
+    let (scheme, rest) = match given.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), given),
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let (host, port) = authority.rsplit_once(':')?;
+    let is_bare = port.parse::<u16>().is_ok() && host.parse::<std::net::Ipv6Addr>().is_ok();
+    is_bare.then(|| format!("{scheme}[{host}]:{port}{path}"))
+}
+
 /// Reads a base URL.
 ///
 /// # Errors
@@ -446,7 +458,20 @@ fn lower_target(url: &Spanned<String>, source: &Source) -> Result<Target, Config
     let has_scheme = given.contains("://");
     let uri: Uri = match given.parse() {
         Ok(uri) if has_scheme => uri,
-        Err(error) if has_scheme => return Err(fault(format!("not a URL: {error}"))),
+        Err(error) if has_scheme => {
+            let message = format!("not a URL: {error}");
+            return Err(match bracketed(given) {
+                Some(meant) => source.fault(
+                    url.span(),
+                    message,
+                    format!(
+                        "write {meant:?}: an IPv6 address \
+                        stands in brackets"
+                    ),
+                ),
+                None => fault(message),
+            });
+        }
         _ => {
             let remedy = format!("write \"http://{given}\", or https:// if the server has TLS");
             return Err(source.fault(url.span(), "the URL has no scheme", remedy));
