@@ -95,6 +95,21 @@ impl ApiError {
         self.status == StatusCode::NOT_FOUND && self.body.code == "not_found"
     }
 
+    /// Says by `remedy` which names there are, in place of where they are listed.
+    pub(crate) fn with_names(mut self, remedy: String) -> Self {
+        if self.body.remedy.starts_with("list what") {
+            self.body.remedy = remedy;
+        }
+        self
+    }
+
+    /// Says the same failure in words that fit the request better.
+    pub(crate) fn in_words(mut self, cause: String, remedy: &str) -> Self {
+        self.body.cause = cause;
+        remedy.clone_into(&mut self.body.remedy);
+        self
+    }
+
     /// Names what was most likely meant, unless the remedy does so already.
     pub(crate) fn with_meant(mut self, meant: &str) -> Self {
         if !self.body.remedy.contains("is meant") {

@@ -142,6 +142,45 @@ fn names_in(value: &Value) -> Vec<String> {
     }
 }
 
+/// Names that an error lists.
+const LISTED_MAX: usize = 8;
+
+/// Returns the remedy for a name that nothing of that kind has: the names that there are, or what it
+/// is instead. None for kinds whose names not everybody reads, and those with too long ones.
+pub(crate) fn there_are(state: &State, resource: Resource, name: &str) -> Option<String> {
+    match resource {
+        Resource::Keys | Resource::JoinTokens | Resource::RevokedCertificates => return None,
+        Resource::Limits if !is_scope(name) => {
+            return Some("name it global, tenant:NAME, model:NAME or key:ID".to_owned());
+        }
+        _ => {}
+    }
+    if resource == Resource::Regions
+        && let Some(replica) = replica_named(state, name)
+    {
+        return Some(format!("{name} is a replica: write {replica:?}"));
+    }
+    let known = known_names(state, resource);
+    let shown: Vec<&str> = known.iter().take(LISTED_MAX).map(String::as_str).collect();
+    Some(match known.len().saturating_sub(shown.len()) {
+        _ if shown.is_empty() => format!("there is nothing in {} yet", resource.name()),
+        0 => format!("name one of: {}", shown.join(", ")),
+        more => format!("name one of: {} and {more} more", shown.join(", ")),
+    })
+}
+
+/// Returns true for the name of a limit, as far as its form goes.
+fn is_scope(name: &str) -> bool {
+    let kind = name.split_once(':').map(|(kind, _)| kind);
+    name == "global" || kind.is_some_and(|kind| matches!(kind, "tenant" | "model" | "key"))
+}
+
+/// Returns a replica of that name, with its region.
+fn replica_named(state: &State, name: &str) -> Option<String> {
+    let all = known_names(state, Resource::Replicas);
+    all.into_iter().find(|replica| replica.split_once('/').is_some_and(|(_, own)| own == name))
+}
+
 /// Returns the name that was most likely meant by one that nothing has.
 pub(crate) fn meant(state: &State, resource: Resource, name: &str) -> Option<String> {
     let known = known_names(state, resource);

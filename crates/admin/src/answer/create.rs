@@ -164,11 +164,17 @@ async fn create(
     (key, secret): (String, Option<String>),
 ) -> Result<Reply, ApiError> {
     let command = Command::Put { item, expect: Expect::Absent };
+    let exists = |error: ApiError| match error.is_conflict() {
+        true => {
+            error.in_words(format!("{about} exists"), "choose another name (`spillway`: --name)")
+        }
+        false => error,
+    };
     // A dry run stores nothing, so there is no secret to show.
     if call.query.is_dry_run {
-        return write(cluster, call, &about, command).await;
+        return write(cluster, call, &about, command).await.map_err(exists);
     }
-    let written = carry_out(cluster, call, &about, command).await?;
+    let written = carry_out(cluster, call, &about, command).await.map_err(exists)?;
     // A version is the index of the entry that wrote the record.
     let version = written.version.unwrap_or(written.index);
     let secret = Secret { key, secret, index: written.index, version };

@@ -27,7 +27,7 @@ mod write;
 use crate::call::AdminCall;
 use crate::endpoint::Operation;
 use crate::error::ApiError;
-use crate::known_names::meant;
+use crate::known_names::{meant, there_are};
 use crate::reply::Reply;
 
 pub(crate) use audit::AuditPage;
@@ -48,12 +48,17 @@ pub(crate) use usage::usage;
 pub(crate) use watch::{Event, Lost};
 pub(crate) use write::Written;
 
-/// Carries a request out. Of a name that nothing has, the error says which one is near.
+/// Carries a request out. Of a name that nothing has, the error says which names there are, and which
+/// one is near.
 pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     carry_out(cluster, call).await.map_err(|error| match command::resource_of(call) {
         Some(resource) if error.is_missing() => {
-            let state = cluster.control_plane.published();
-            match meant(&state, resource, &call.path.join("/")) {
+            let (state, name) = (cluster.control_plane.published(), call.path.join("/"));
+            let error = match there_are(&state, resource, &name) {
+                Some(remedy) => error.with_names(remedy),
+                None => error,
+            };
+            match meant(&state, resource, &name) {
                 Some(meant) => error.with_meant(&meant),
                 None => error,
             }
