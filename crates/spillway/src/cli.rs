@@ -9,7 +9,8 @@ use spillway_emulator::Profile;
 use crate::anycast::AnycastArgs;
 use crate::certs::CertsCommand;
 use crate::cluster::{
-    ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, ExplainArgs, TailArgs, TrieArgs,
+    BEHIND_OWN, ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, ExplainArgs, TailArgs,
+    TrieArgs,
 };
 use crate::emulate::ReplyArgs;
 use crate::health::HealthArgs;
@@ -26,10 +27,10 @@ pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("S
     Example: spillway demo")]
 pub(crate) struct Cli {
     /// What to log, e.g. `info,spillway_proxy=debug`. [default: info, with `demo` warn]
-    #[arg(long, global = true, env = "SPILLWAY_LOG")]
+    #[arg(long, global = true, env = "SPILLWAY_LOG", display_order = BEHIND_OWN)]
     log: Option<String>,
     /// Logs JSON, one object a line.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = BEHIND_OWN)]
     pub(crate) log_json: bool,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
@@ -123,7 +124,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Where the pages go. It has to exist.
+    /// Where the pages go; made if it does not exist.
     pub(crate) folder: PathBuf,
 }
 
@@ -212,9 +213,9 @@ impl From<&CreateKeyArgs> for KeysMakeArgs {
     SIGHUP or a changed file reloads replicas, routes, aliases and certificates.\n\
     SIGTERM or SIGINT stops accepting, lets requests finish and ends.")]
 pub(crate) struct RunArgs {
-    /// The config file.
+    /// The config file; ./spillway.toml, else /etc/spillway/spillway.toml, if left out.
     #[arg(long, short, env = "SPILLWAY_CONFIG")]
-    pub(crate) config: PathBuf,
+    pub(crate) config: Option<PathBuf>,
     /// Prints the addresses as one JSON object once the node serves.
     #[arg(long)]
     pub(crate) json: bool,
@@ -271,8 +272,9 @@ fn parse_json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway config check spillway.toml")]
 pub(crate) struct CheckArgs {
-    /// The config file.
-    pub(crate) file: PathBuf,
+    /// The config file; ./spillway.toml, else /etc/spillway/spillway.toml, if left out.
+    #[arg(env = "SPILLWAY_CONFIG")]
+    pub(crate) file: Option<PathBuf>,
     /// Prints the result as one JSON object.
     #[arg(long)]
     pub(crate) json: bool,

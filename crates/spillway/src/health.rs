@@ -4,35 +4,41 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
+use serde_json::json;
 use spillway_node::OWN_AGENT;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::admin_stream;
-use crate::cluster::{AdminUrl, Connect, parse_admin};
+use crate::cluster::{AdminUrl, Connect, HEADING, parse_admin};
 use crate::output;
+use crate::screen::duration;
 
 /// Longest answer that is shown, in bytes: it is a sentence.
 const ANSWER_BYTES_MAX: usize = 4 << 10;
+/// Pause between two questions of `--wait`.
+const PERIOD: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway health\n\
+    Example: spillway health --wait 30 || tail node.log\n\
     Example: spillway health --url https://127.0.0.1:9900 --ca ca.pem --for clients\n\n\
-    Exits with 0 if the answer is 200, with 1 if it is another or none.")]
+    Exits with 0 if the answer is 200, with 1 if it is another or none. With --wait it exits with 0 as \
+    soon as the answer is 200, and with 1 and the last reason after that time.")]
 pub(crate) struct HealthArgs {
     /// The node's admin listener.
     #[arg(long, env = "SPILLWAY_ADMIN", default_value = "http://127.0.0.1:9900")]
-    #[arg(value_parser = parse_admin)]
+    #[arg(value_parser = parse_admin, help_heading = HEADING)]
     url: AdminUrl,
     /// The CA that the listener's certificate is of, as PEM; those of this machine, if left out.
-    #[arg(long, env = "SPILLWAY_CA")]
+    #[arg(long, env = "SPILLWAY_CA", help_heading = HEADING)]
     ca: Option<PathBuf>,
     /// What is asked.
     #[arg(long = "for", value_enum, default_value_t = Purpose::Node)]
@@ -40,6 +46,12 @@ pub(crate) struct HealthArgs {
     /// How long the answer may take.
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     timeout_ms: u64,
+    /// Asks again until the node is ready, for this time at most. Without it, asks once.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    wait: Option<u64>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    json: bool,
 }
 
 /// Purpose of the question.
@@ -66,16 +78,49 @@ impl Purpose {
 /// Returns an error if there is no answer in time, or its status is not 200.
 pub(crate) fn run(args: &HealthArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let limit = Duration::from_millis(args.timeout_ms);
-        let answered = timeout(limit, ask(args)).await;
-        let (status, said) = answered.with_context(|| format!("no answer from {}", args.url))??;
-        if status != StatusCode::OK {
-            bail!("{} of {} says {status}: {said}", args.purpose.path(), args.url);
+    let healthy = runtime.block_on(async {
+        match args.wait {
+            Some(seconds) => wait(args, Duration::from_secs(seconds)).await,
+            None => once(args).await,
         }
+    });
+    if args.json {
+        let cause = healthy.as_ref().err().map(|error| format!("{error:#}"));
+        output::line(&json!({ "ok": cause.is_none(), "cause": cause }).to_string())?;
+    } else if healthy.is_ok() {
         output::line("ok")?;
-        Ok(())
-    })
+    }
+    healthy
+}
+
+/// Asks until the node is ready, and returns the last reason if it is not in time.
+async fn wait(args: &HealthArgs, limit: Duration) -> Result<()> {
+    let mut last = None;
+    let ready = async {
+        loop {
+            match once(args).await {
+                Ok(()) => return,
+                Err(error) => last = Some(error),
+            }
+            sleep(PERIOD).await;
+        }
+    };
+    if timeout(limit, ready).await.is_ok() {
+        return Ok(());
+    }
+    let late = format!("not ready after {}", duration(limit.as_secs()));
+    Err(last.unwrap_or_else(|| anyhow!("no answer from {}", args.url)).context(late))
+}
+
+/// Asks once.
+async fn once(args: &HealthArgs) -> Result<()> {
+    let limit = Duration::from_millis(args.timeout_ms);
+    let answered = timeout(limit, ask(args)).await;
+    let (status, said) = answered.with_context(|| format!("no answer from {}", args.url))??;
+    if status != StatusCode::OK {
+        bail!("{} of {} says {status}: {said}", args.purpose.path(), args.url);
+    }
+    Ok(())
 }
 
 async fn ask(args: &HealthArgs) -> Result<(StatusCode, String)> {

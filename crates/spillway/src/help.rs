@@ -72,19 +72,7 @@ fn about(command: Option<&Command>) -> String {
 
 /// Formats one command: its name, and behind it in lines of that width what it does.
 fn entry(name: &str, about: &str, width: usize) -> String {
-    let mut lines = vec![String::new()];
-    for word in about.split_whitespace() {
-        let line = lines.last().map(String::len).unwrap_or_default();
-        if line > 0 && INDENT + line + 1 + word.len() > width {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
+    let lines = screen::wrapped(about, width.saturating_sub(INDENT));
     let begin = format!("  {name}");
     let mut text = format!("{begin:<INDENT$}{}\n", lines[0]);
     for line in &lines[1..] {
@@ -109,6 +97,8 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
 /// Returns an error if a page can't be written.
 pub(crate) fn man(args: &ManArgs) -> Result<()> {
     let folder = &args.folder;
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("the folder {} can't be made", folder.display()))?;
     clap_mangen::generate_to(Cli::command(), folder)
         .with_context(|| format!("manual pages can't be written into {}", folder.display()))?;
     Ok(output::line(&format!("manual pages are in {}", folder.display()))?)
@@ -147,7 +137,9 @@ fn commands() -> String {
 fn section(text: &mut String, command: &Command, parent: &str) {
     let name = format!("{parent} {}", command.get_name());
     let shown = |arg: &&Arg| !arg.is_hide_set() && !is_everywhere(arg);
-    let arguments: Vec<&Arg> = command.get_arguments().filter(shown).collect();
+    let mut arguments: Vec<&Arg> = command.get_arguments().filter(shown).collect();
+    // As in the help: the command's own first.
+    arguments.sort_by_key(|argument| argument.get_help_heading().is_some());
     let about = about(Some(command));
     let _: std::fmt::Result = write!(text, "\n### `{name}`\n\n{about}\n");
     if !arguments.is_empty() {

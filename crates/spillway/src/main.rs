@@ -8,9 +8,11 @@ mod certs;
 mod check;
 mod cli;
 mod cluster;
+mod config_file;
 mod demo;
 mod diagnostics;
 mod emulate;
+mod exit_code;
 mod full_screen;
 mod geo;
 mod groups;
@@ -22,26 +24,23 @@ mod replicas;
 mod run;
 mod screen;
 mod service;
+mod variables;
 
 use std::process::ExitCode;
 
 use cli::{Cli, CliCommand, ConfigCommand};
 use spillway_config::ConfigErrors;
-use spillway_node::StartError;
 use spillway_telemetry::logs;
 
 /// Global allocator; the workspace manifest has the reason for this one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Exit code EX_USAGE of sysexits.h: the config is wrong, and another try won't help.
-const EXIT_CONFIG: u8 = 64;
-
 fn main() -> ExitCode {
     let cli = help::parse();
     if let Err(error) = install_log(&cli) {
         output::error(&error);
-        return ExitCode::from(EXIT_CONFIG);
+        return ExitCode::from(exit_code::CONFIG);
     }
     let result = match cli.command {
         CliCommand::Run(args) => run::run(&args),
@@ -74,7 +73,7 @@ fn main() -> ExitCode {
                 Some(errors) => diagnostics::show(errors),
                 None => output::error(&error),
             }
-            ExitCode::from(if is_of_config(&error) { EXIT_CONFIG } else { 1 })
+            exit_code::of(&error)
         }
     }
 }
@@ -90,10 +89,4 @@ fn install_log(cli: &Cli) -> anyhow::Result<()> {
         None => logs::install(cli.log(), format)?,
     }
     Ok(())
-}
-
-/// Returns true if the error is in the config or in a file that it names.
-fn is_of_config(error: &anyhow::Error) -> bool {
-    let is_geo = |error: &StartError| matches!(error, StartError::Geo(_));
-    error.is::<ConfigErrors>() || error.downcast_ref().is_some_and(is_geo)
 }

@@ -64,6 +64,11 @@ pub(crate) struct ReaderGone;
 #[error("see the output")]
 pub(crate) struct Silent;
 
+/// Error of a command line that is wrong by more than its definitions tell.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct WrongUsage(pub(crate) &'static str);
+
 /// Returns true if the command ended because nobody reads its output any more.
 pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
     let source = error.downcast_ref::<Error>().and_then(Error::get_ref);

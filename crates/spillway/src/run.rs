@@ -12,7 +12,7 @@ use spillway_node::{Node, Stopped, preflight};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{RunArgs, VERSION};
-use crate::{diagnostics, output, service};
+use crate::{config_file, diagnostics, output, service, variables};
 
 /// Longest time that the process takes to end after the second signal, or once all is done: writing the
 /// last lines may hang.
@@ -86,8 +86,11 @@ fn end_soon() {
 }
 
 /// Reads the config and starts a node. Files may hang, so they are read on another thread.
-async fn start(path: PathBuf) -> Result<Node> {
-    let config = tokio::task::spawn_blocking(move || checked_config(&path)).await??;
+async fn start(named: Option<PathBuf>) -> Result<Node> {
+    let config = tokio::task::spawn_blocking(move || {
+        checked_config(&config_file::chosen(named.as_deref(), Path::exists)?)
+    });
+    let config = config.await??;
     Node::start(config).await.context("can't start")
 }
 
@@ -95,6 +98,7 @@ fn checked_config(path: &Path) -> Result<Config> {
     let mut config = Config::load(path)?;
     VERSION.clone_into(&mut config.version);
     tell_start(&config, path);
+    diagnostics::log(&variables::ignored(path));
     diagnostics::log(&config.warnings);
     let mut found = preflight(&config);
     // A port that is taken is found when it is opened: its holder may be about to end.

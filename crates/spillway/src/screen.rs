@@ -100,16 +100,38 @@ fn cut(mut widths: Vec<usize>, width: usize) -> Vec<usize> {
 
 fn lines(rows: &[Vec<&str>], widths: &[usize]) -> String {
     let lines = rows.iter().map(|row| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| {
-            if cell.chars().count() <= *width {
-                return format!("{cell:<width$}");
-            }
-            let begin: String = cell.chars().take(width.saturating_sub(1)).collect();
-            format!("{begin}…")
-        });
+        let cells = row.iter().zip(widths).map(|(cell, width)| fitted(cell, *width));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns a cell with exactly `width` characters: filled up, or cut.
+pub(crate) fn fitted(cell: &str, width: usize) -> String {
+    if cell.chars().count() <= width {
+        return format!("{cell:<width$}");
+    }
+    let begin: String = cell.chars().take(width.saturating_sub(1)).collect();
+    format!("{begin}…")
+}
+
+/// Breaks a text between words into lines of at most `width` characters. A longer word has a line of
+/// its own.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let length = lines.last().map_or(0, |line| line.chars().count());
+        if length > 0 && length.saturating_add(1 + word.chars().count()) > width {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
 }
 
 /// Returns a duration as people say it, e.g. `12 s`, `3 h 5 min`.
@@ -158,6 +180,15 @@ mod tests {
         let cells = vec!["a\nb  serving".to_owned(), "\u{202e}down".to_owned()];
         let text = Table::new(&["name", "state"], [cells]).text(usize::MAX);
         assert_eq!(text, "name               state\na\\u000ab  serving  \\u202edown");
+    }
+
+    #[test]
+    fn a_text_is_broken_between_words() {
+        let text = "degraded: serves 2 of 3 replicas";
+        assert_eq!(wrapped(text, 20), ["degraded: serves 2", "of 3 replicas"]);
+        assert_eq!(wrapped(text, usize::MAX), [text]);
+        assert_eq!(wrapped("", 10), [""]);
+        assert_eq!(wrapped("unbreakable a", 4), ["unbreakable", "a"]);
     }
 
     #[test]

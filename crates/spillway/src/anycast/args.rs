@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use spillway_health::AnnouncementConfig;
 
-use crate::cluster::{AdminUrl, Connect, parse_admin};
+use crate::cluster::{AdminUrl, Connect, HEADING, parse_admin};
 
 #[derive(Debug, Args)]
 #[command(
@@ -38,10 +38,10 @@ pub(crate) struct AnycastArgs {
     pub(crate) attributes: String,
     /// A listener of the node: of its clients, or its admin listener.
     #[arg(long, env = "SPILLWAY_ADMIN", default_value = "http://127.0.0.1:9900")]
-    #[arg(value_parser = parse_admin)]
+    #[arg(value_parser = parse_admin, help_heading = HEADING)]
     pub(crate) node: AdminUrl,
     /// The CA that the listener's certificate is of, as PEM; those of this machine, if left out.
-    #[arg(long, env = "SPILLWAY_CA")]
+    #[arg(long, env = "SPILLWAY_CA", help_heading = HEADING)]
     pub(crate) ca: Option<PathBuf>,
     /// Milliseconds between two questions.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(50..=60_000))]

@@ -19,9 +19,12 @@ use crate::output;
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     connect: Connect,
-    /// A file in TOML or JSON, or - for standard input; several times for several.
-    #[arg(long = "file", short, required = true)]
+    /// Files in TOML or JSON, or - for standard input.
+    #[arg(required_unless_present = "more")]
     files: Vec<String>,
+    /// One more of them; several times for several.
+    #[arg(id = "more", long = "file", short = 'f', value_name = "FILE")]
+    more: Vec<String>,
     /// Shows what would change, and changes nothing.
     #[arg(long)]
     dry_run: bool,
@@ -57,7 +60,7 @@ enum Outcome {
 /// before are written then.
 pub(super) async fn run(args: &ApplyArgs) -> Result<()> {
     let mut records = Records::default();
-    for file in &args.files {
+    for file in args.files.iter().chain(&args.more) {
         let (text, place) = record::read_text(file)?;
         records.read(&text, place)?;
     }

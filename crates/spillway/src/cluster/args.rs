@@ -96,7 +96,7 @@ pub(crate) enum ClusterCommand {
         meanwhile is not overwritten.")]
     Edit(EditArgs),
     /// Writes all records of files, so that the cluster is as they say.
-    #[command(after_help = "Example: spillway apply -f tenants.toml --dry-run\n\n\
+    #[command(after_help = "Example: spillway apply tenants.toml --dry-run\n\n\
         A file is TOML or JSON: kinds of records, their names, their fields.\n\n\
         [tenants.acme]\n\
         title = \"Acme\"\n\n\

@@ -55,7 +55,8 @@ fn picture(answer: &Value, width: usize) -> String {
     if rows.is_empty() {
         return "nothing was done yet".to_owned();
     }
-    Table::new(&["UTC", "who", "by node", "what", "outcome"], rows).text(width)
+    let table = Table::new(&["UTC", "who", "by node", "what", "outcome"], rows);
+    table.dropping(&["by node", "who"]).text(width)
 }
 
 #[cfg(test)]

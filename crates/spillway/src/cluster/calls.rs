@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::client::{AdminClient, escaped};
 use super::connect::Connect;
 use super::resource_args::{ChangeArgs, Fields, ResourceCommand, flags_of};
+use super::served::note_unserved;
 use super::text::{self, Column};
 use crate::output;
 use crate::screen::width;
@@ -51,7 +52,10 @@ pub(super) async fn carry_out<F: Fields>(
             if fields.is_empty() {
                 bail!("say what to set: {}", flags_of::<F>());
             }
-            set(client, &path(name), fields, &how.creating(*create)).await
+            let models = fields.clone();
+            set(client, &path(name), fields, &how.creating(*create)).await?;
+            note_unserved(client, &models).await;
+            Ok(())
         }
         Some(ResourceCommand::Remove { name, change: how }) => {
             change(client, Method::DELETE, &path(name), None, how).await

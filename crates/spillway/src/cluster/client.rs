@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::connect::Connect;
+use super::refusal;
 use super::resource_args::ChangeArgs;
 use crate::admin_stream;
 use crate::output;
@@ -127,7 +128,7 @@ impl AdminClient {
             return Ok(Ok(answer));
         }
         let code = answer["error"]["code"].as_str().unwrap_or(status.as_str()).to_owned();
-        Ok(Err(Refusal { text: text_of(status, &answer), code }))
+        Ok(Err(Refusal { text: self.text_of(status, &answer), code }))
     }
 
     /// Returns all records of a kind: `items` of all pages, and the other fields of the last page.
@@ -152,7 +153,7 @@ impl AdminClient {
     }
 
     /// Sends a change to `path`. A change of unknown outcome is repeated under one idempotency key, and
-    /// one that met no leader is for some seconds.
+    /// one that met no leader, or a cluster that is not formed, is for some seconds.
     ///
     /// # Errors
     /// Returns an error if the node can't be reached or refuses.
@@ -187,15 +188,24 @@ impl AdminClient {
         let query = query.collect::<Vec<_>>().join("&");
         let path = if query.is_empty() { path } else { &format!("{path}?{query}") };
         let body = body.map(|body| body.to_string().into()).unwrap_or_default();
-        let ask = AdminAsk { method, path, body, headers };
+        let mut ask = AdminAsk { method, path, body, headers };
         let (mut repeats, mut elections) = (0, 0);
         loop {
             let (status, answer) = self.ask(&ask).await?;
             match answer["error"]["code"].as_str() {
                 Some("unknown_outcome") if repeats < REPEATS_MAX => repeats += 1,
-                Some("no_quorum") if elections < ELECTIONS_MAX => {
+                // A new cluster has neither leader nor records in its first second.
+                Some(code @ ("no_quorum" | "not_formed")) if elections < ELECTIONS_MAX => {
                     if elections == 0 {
-                        output::note("no leader can be reached; trying again for some seconds");
+                        let why = match code {
+                            "not_formed" => "the cluster is not formed yet",
+                            _ => "no leader can be reached",
+                        };
+                        output::note(&format!("{why}; trying again for some seconds"));
+                    }
+                    if code == "not_formed" {
+                        // Under its first name the request would get its first answer again.
+                        ask.headers[0].1 = request_name()?;
                     }
                     elections += 1;
                     sleep(ELECTION).await;
@@ -234,7 +244,8 @@ impl AdminClient {
     pub(super) async fn silent_bytes(&self, path: &str) -> Result<Bytes> {
         let (status, bytes) = self.exchange(&get(path)).await?;
         if !status.is_success() {
-            bail!("{}", text_of(status, &serde_json::from_slice(&bytes).unwrap_or_default()));
+            let answer = serde_json::from_slice(&bytes).unwrap_or_default();
+            bail!("{}", self.text_of(status, &answer));
         }
         Ok(bytes)
     }
@@ -288,7 +299,11 @@ impl AdminClient {
         if self.as_json {
             output::line(&answer.to_string())?;
         }
-        bail!("{}", text_of(status, &answer))
+        bail!("{}", self.text_of(status, &answer))
+    }
+
+    fn text_of(&self, status: StatusCode, answer: &Value) -> String {
+        refusal::text_of(&self.connect.admin, self.token.is_some(), status, answer)
     }
 
     async fn ask(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Value)> {
@@ -331,18 +346,6 @@ impl AdminClient {
         let bytes = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
         Ok((status, bytes.to_bytes()))
     }
-}
-
-/// Returns the text of an error of the API.
-fn text_of(status: StatusCode, answer: &Value) -> String {
-    let error = &answer["error"];
-    let text = |name: &str| error[name].as_str().unwrap_or_default();
-    let code = error["code"].as_str().unwrap_or(status.as_str());
-    let mut message = format!("{} ({code}): {}", text("cause"), text("remedy"));
-    if let Some(node) = error["leader"]["node"].as_str() {
-        message.push_str(&format!("; the leader may be {node}"));
-    }
-    message
 }
 
 fn get(path: &str) -> AdminAsk<'_> {

@@ -4,16 +4,16 @@ use super::text::Column;
 
 pub(super) const NODES: &[Column] = &[
     ("node", "/key"),
-    ("number", "/info/id"),
     ("region", "/info/region"),
     ("address", "/info/address"),
     ("votes", "/record/role"),
-    ("wire", "/info/wire_newest"),
-    ("orders", "/info/operators"),
+    ("may order", "/info/operators"),
+    ("wire version", "/info/wire_newest"),
+    ("id", "/info/id"),
 ];
 pub(super) const REMOVED_NODES: &[Column] = &[
     ("node", "/key"),
-    ("number", "/info/id"),
+    ("id", "/info/id"),
     ("region", "/info/region"),
     ("certificate", "/info/fingerprint"),
     ("removed at", "/version"),
@@ -89,6 +89,7 @@ pub(super) const KEYS: &[Column] = &[
     ("models", "/record/models"),
     ("regions", "/record/regions"),
     ("priority", "/record/priority"),
+    ("ends (UTC)", "/record/expires_ms"),
     ("revoked", "/info/is_revoked"),
     ("version", "/version"),
 ];
@@ -96,6 +97,6 @@ pub(super) const JOIN_TOKENS: &[Column] = &[
     ("token", "/key"),
     ("region", "/record/region"),
     ("uses left", "/record/uses_left"),
-    ("orders", "/record/operators"),
-    ("ends at ms", "/record/expires_ms"),
+    ("may order", "/record/operators"),
+    ("ends (UTC)", "/record/expires_ms"),
 ];

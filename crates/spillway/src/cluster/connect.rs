@@ -7,21 +7,26 @@ use anyhow::{Context, Result};
 use clap::Args;
 use http::HeaderValue;
 
+/// Heading of these options in the help, below those of the command itself.
+pub(crate) const HEADING: &str = "Connection";
+/// Place in the help of options that many commands have, behind the command's own.
+pub(crate) const BEHIND_OWN: usize = 900;
+
 /// Where the admin API is.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Connect {
     /// The admin listener of any node of the cluster.
     #[arg(long, global = true, env = "SPILLWAY_ADMIN", default_value = "http://127.0.0.1:9900")]
-    #[arg(value_parser = parse_admin)]
+    #[arg(value_parser = parse_admin, help_heading = HEADING)]
     pub(crate) admin: AdminUrl,
     /// The CA that the listener's certificate is of, as PEM; those of this machine, if left out.
-    #[arg(long, global = true, env = "SPILLWAY_CA")]
+    #[arg(long, global = true, env = "SPILLWAY_CA", help_heading = HEADING)]
     pub(crate) ca: Option<PathBuf>,
     /// The file with the token, if the listener wants one.
-    #[arg(long, global = true, env = "SPILLWAY_TOKEN_FILE")]
+    #[arg(long, global = true, env = "SPILLWAY_TOKEN_FILE", help_heading = HEADING)]
     pub(crate) token_file: Option<PathBuf>,
     /// Prints JSON.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = BEHIND_OWN)]
     pub(crate) json: bool,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
@@ -15,6 +15,7 @@ use super::client::{AdminClient, escaped};
 use super::connect::Connect;
 use super::explanation::picture;
 use super::request;
+use crate::output::WrongUsage;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway explain 4bf92f3577b34da6a3ce929d0e0e4736\n\
@@ -29,7 +30,7 @@ pub(crate) struct ExplainArgs {
     #[arg(conflicts_with_all = ["model", "prompt", "body", "path", "headers", "tenant", "client"])]
     request: Option<String>,
     /// The model that is asked for.
-    #[arg(long, required_unless_present_any = ["body", "request"])]
+    #[arg(long)]
     model: Option<String>,
     /// What the user says, in a chat of one message.
     #[arg(long, default_value = "Hello")]
@@ -67,6 +68,12 @@ struct ExplainOrder<'a> {
 /// # Errors
 /// Returns an error if the node can't be reached or refuses, or the file can't be read.
 pub(super) async fn run(args: &ExplainArgs) -> Result<()> {
+    if args.request.is_none() && args.model.is_none() && args.body.is_none() {
+        bail!(WrongUsage(
+            "say what to explain: `spillway explain ID` a request that ended, `spillway explain \
+             --model MODEL` or `--body FILE` one that would come now"
+        ));
+    }
     let client = AdminClient::new(&args.connect)?;
     if let Some(id) = &args.request {
         return ended(&client, id).await;

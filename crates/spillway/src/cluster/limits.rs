@@ -9,6 +9,7 @@ use super::columns::LIMITS;
 use super::field_args::LimitFields;
 use super::resource_args::ResourceArgs;
 use super::text::{self, Column};
+use crate::screen::width;
 
 const SHARES: &[Column] = &[
     ("limit", "/limit"),
@@ -39,11 +40,16 @@ async fn list(client: &AdminClient) -> Result<()> {
     let answer = client.list("limits").await?;
     let items = &answer["items"];
     let shares = shares(items);
-    let mut shown = text::table(LIMITS, &listed(&answer));
-    if shares.as_array().is_some_and(|rows| !rows.is_empty()) {
-        shown = format!("{shown}\n\n{}", text::table(SHARES, &shares));
+    show(client, &answer, &picture(&listed(&answer), &shares, width()))
+}
+
+/// Formats limits, and shares of them if there are some, in lines of at most `width` characters.
+fn picture(limits: &Value, shares: &Value, width: usize) -> String {
+    let shown = text::records(LIMITS, limits).text(width);
+    match shares.as_array().is_some_and(|rows| !rows.is_empty()) {
+        true => format!("{shown}\n\n{}", text::records(SHARES, shares).text(width)),
+        false => shown,
     }
-    show(client, &answer, &shown)
 }
 
 /// Returns the limits of the cluster and of the node's config file, with the origin of each.
@@ -100,6 +106,8 @@ mod tests {
         assert_eq!(lines[1], ["global", "-", "-", "-", "9", "cluster", "7"]);
         assert_eq!(lines[2][..6], ["global", "-", "-", "-", "2", "file"]);
         assert_eq!(lines[3], ["key:a", "-", "-", "-", "2", "file", "-"], "{shown}");
+        let narrow = picture(&listed(&answer), &shares(&answer["items"]), 80);
+        assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
     }
 
     #[test]

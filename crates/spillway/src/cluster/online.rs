@@ -2,15 +2,14 @@
 
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use http::Method;
 use serde_json::{Value, json};
 use spillway_config::moment_ms;
-use spillway_types::{Percent, unix_ms};
+use spillway_types::unix_ms;
 
 use super::args::{
-    ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs, JoinTokenArgs, JoinTokenCommand,
-    OneKeyArgs, WeightArgs,
+    ClusterCommand, ClusterKeysCommand, CreateKeyArgs, JoinTokenArgs, JoinTokenCommand, OneKeyArgs,
 };
 use super::calls::{carry_out, change, list, records, set, show};
 use super::client::{AdminClient, escaped};
@@ -18,9 +17,10 @@ use super::columns::{JOIN_TOKENS, KEYS, MODELS, REPLICAS, ROUTES, TENANTS};
 use super::connect::Connect;
 use super::field_args::RegionFields;
 use super::resource_args::{ChangeArgs, Fields, ResourceArgs, ResourceCommand};
+use super::served::note_unserved;
 use super::{
     apply, audit, backup, debug, edit, import, leader, limits, members, regions, settings, splits,
-    status, text, top, usage, watch,
+    status, target, text, top, usage, watch,
 };
 use crate::output;
 
@@ -44,12 +44,9 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
         ClusterCommand::Edit(args) => edit::run(args).await,
         ClusterCommand::Apply(args) => apply::run(args).await,
         ClusterCommand::Import(args) => import::run(args).await,
-        ClusterCommand::Drain(args) => drain(args).await,
-        ClusterCommand::Undrain(args) => {
-            let path = target_path(&args.target, "undrain");
-            change(&AdminClient::new(&args.connect)?, Method::POST, &path, None, &args.change).await
-        }
-        ClusterCommand::Weight(args) => weight(args).await,
+        ClusterCommand::Drain(args) => target::drain(args).await,
+        ClusterCommand::Undrain(args) => target::undrain(args).await,
+        ClusterCommand::Weight(args) => target::weight(args).await,
         ClusterCommand::JoinToken(args) => join_token(args).await,
         ClusterCommand::Backup(args) => backup::backup(args).await,
         // `super::run` has carried these out already.
@@ -88,7 +85,12 @@ pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
             let client = AdminClient::new(&args.connect)?;
             let how =
                 ChangeArgs { dry_run: args.dry_run, create: args.create, ..ChangeArgs::default() };
-            create(&client, "/v1/keys", &new_key(args)?, &how).await
+            let key = new_key(args)?;
+            create(&client, "/v1/keys", &key, &how).await?;
+            if let Some(record) = key["record"].as_object() {
+                note_unserved(&client, record).await;
+            }
+            Ok(())
         }
         ClusterKeysCommand::Set(args) => {
             let fields = args.flags.fields();
@@ -168,74 +170,11 @@ async fn create(client: &AdminClient, path: &str, body: &Value, how: &ChangeArgs
     show(client, &answer, secret)
 }
 
-async fn drain(args: &DrainArgs) -> Result<()> {
-    if args.evacuate && args.target.contains('/') {
-        bail!("only a region can be evacuated: drain the replica, or leave out --evacuate");
-    }
-    let path = target_path(&args.target, if args.evacuate { "evacuate" } else { "drain" });
-    change(&AdminClient::new(&args.connect)?, Method::POST, &path, None, &args.change).await
-}
-
-async fn weight(args: &WeightArgs) -> Result<()> {
-    let is_replica = args.target.contains('/');
-    let body = match (is_replica, args.weight.as_str()) {
-        (true, "own") => json!({ "weight": null }),
-        (true, weight) => json!({ "weight": whole(weight)? }),
-        (false, weight) => json!({ "weight_percent": percent(weight)? }),
-    };
-    let path = target_path(&args.target, "weight");
-    change(&AdminClient::new(&args.connect)?, Method::POST, &path, Some(&body), &args.change).await
-}
-
-/// Parses a region's weight. A weight above the usual is rare, and more often a slip such as a figure
-/// in thousandths, so it needs its unit.
-fn percent(text: &str) -> Result<Percent> {
-    let percent: Percent =
-        text.parse().map_err(|error| anyhow!("{text:?} is no weight: {error}"))?;
-    if percent > Percent::ALL && !text.ends_with('%') {
-        bail!("{text} is {percent} percent of the usual: write {percent}% if that is meant");
-    }
-    Ok(percent)
-}
-
-fn whole(text: &str) -> Result<u32> {
-    text.parse().with_context(|| format!("{text:?} is no weight: give a whole number"))
-}
-
-/// Returns the path of an action on a region, or on a replica as `REGION/REPLICA`.
-fn target_path(target: &str, action: &str) -> String {
-    match target.split_once('/') {
-        Some((region, replica)) => {
-            format!("/v1/replicas/{}/{}/{action}", escaped(region), escaped(replica))
-        }
-        None => format!("/v1/regions/{}/{action}", escaped(target)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
 
     use super::*;
-
-    #[test]
-    fn a_target_with_a_slash_is_a_replica() {
-        assert_eq!(target_path("eu", "drain"), "/v1/regions/eu/drain");
-        assert_eq!(target_path("eu/a b", "weight"), "/v1/replicas/eu/a%20b/weight");
-    }
-
-    #[test]
-    fn a_region_has_a_weight_in_percent_and_more_than_all_is_no_slip() {
-        let read = |text| percent(text).map(|percent| json!(percent).to_string());
-        for (text, percent) in
-            [("0", "0"), ("50", "50"), ("12.5", "12.5"), ("100%", "100"), ("150%", "150")]
-        {
-            assert_eq!(read(text).unwrap(), percent);
-        }
-        let slip = read("500").unwrap_err().to_string();
-        assert!(slip.contains("500 percent") && slip.contains("500%"), "{slip}");
-        assert!(read("half").unwrap_err().to_string().contains("one decimal"));
-    }
 
     #[test]
     fn a_key_ends_at_a_moment_or_after_so_many_days() {

@@ -122,6 +122,9 @@ fn facts(entry: &Value) -> String {
 pub(super) const HEADING: [&str; 9] =
     ["UTC", "status", "first", "total", "tokens", "model", "who", "where", "why"];
 
+/// Columns in the order in which a narrow terminal is spared them.
+pub(super) const DROPPED: [&str; 4] = ["model", "who", "total", "tokens"];
+
 /// Returns a request as a row of a table.
 pub(super) fn row(entry: &Value) -> Vec<String> {
     let text = |name: &str| entry[name].as_str().filter(|text| !text.is_empty());

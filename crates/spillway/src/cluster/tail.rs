@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::client::{AdminClient, escaped};
 use super::connect::Connect;
 use super::request;
-use crate::{output, screen};
+use crate::output;
+use crate::screen::{cells as cells_of, fitted, width};
 
 /// Pause between two looks.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -55,7 +56,7 @@ pub(crate) struct TailArgs {
     #[arg(long)]
     reason: Option<String>,
     /// Only requests with this status, or a class such as `5xx`.
-    #[arg(long)]
+    #[arg(long, value_parser = parse_status)]
     status: Option<String>,
 }
 
@@ -87,7 +88,7 @@ impl TailArgs {
 pub(super) async fn run(args: &TailArgs) -> Result<()> {
     let client = AdminClient::new(&args.connect)?;
     let filters = args.filters();
-    let mut table = Table::default();
+    let mut table = Table::new(width());
     let mut limit = usize::from(args.last);
     let mut after = None;
     loop {
@@ -114,30 +115,69 @@ pub(super) async fn run(args: &TailArgs) -> Result<()> {
     }
 }
 
-/// Table whose rows come one by one: columns grow with what they have to hold.
-#[derive(Debug, Default)]
+/// Parses a status, or a class of them.
+fn parse_status(text: &str) -> Result<String, String> {
+    let lower = text.to_ascii_lowercase();
+    let (first, rest) = lower.split_at_checked(1).unwrap_or_default();
+    let is_class = matches!(first, "1" | "2" | "3" | "4" | "5") && rest == "xx";
+    let is_one = lower.len() == 3 && lower.parse().is_ok_and(|status| (100..600).contains(&status));
+    match is_class || is_one {
+        true => Ok(lower),
+        false => Err("give a status from 100 to 599, or a class from 1xx to 5xx".to_owned()),
+    }
+}
+
+/// Characters that the columns of [`request::HEADING`] begin with.
+const WIDTHS: [usize; 9] = [12, 6, 6, 6, 14, 12, 8, 16, 12];
+
+/// Table whose rows come one by one: columns grow with what they have to hold, as far as the terminal
+/// has room. A narrow one is spared some of them.
+#[derive(Debug)]
 struct Table {
-    widths: Vec<usize>,
+    /// Places of the shown columns in a row, and their characters.
+    columns: Vec<(usize, usize)>,
+    width: usize,
+    has_heading: bool,
 }
 
 impl Table {
-    fn show(&mut self, entry: &Value) -> Result<()> {
-        if self.widths.is_empty() {
-            self.widths = vec![12, 6, 6, 6, 14, 12, 8, 16, 0];
-            self.line(&request::HEADING.map(str::to_owned))?;
+    fn new(width: usize) -> Self {
+        let mut columns: Vec<(usize, usize)> = WIDTHS.into_iter().enumerate().collect();
+        for dropped in request::DROPPED {
+            if total(&columns) <= width {
+                break;
+            }
+            columns.retain(|(place, _)| request::HEADING[*place] != dropped);
         }
-        self.line(&request::row(entry))
+        Self { columns, width, has_heading: false }
     }
 
-    fn line(&mut self, cells: &[String]) -> Result<()> {
-        let cells = screen::cells(cells.to_vec());
-        for (width, cell) in self.widths.iter_mut().zip(&cells) {
-            *width = (*width).max(cell.chars().count());
+    fn show(&mut self, entry: &Value) -> Result<()> {
+        if !self.has_heading {
+            self.has_heading = true;
+            output::line(&self.line(&request::HEADING.map(str::to_owned)))?;
         }
-        let cells = cells.iter().zip(&self.widths);
-        let padded: Vec<String> = cells.map(|(cell, width)| format!("{cell:<width$}")).collect();
-        Ok(output::line(padded.join("  ").trim_end())?)
+        let line = self.line(&request::row(entry));
+        Ok(output::line(&line)?)
     }
+
+    fn line(&mut self, cells: &[String]) -> String {
+        let cells = cells_of(cells.to_vec());
+        let mut room = self.width.saturating_sub(total(&self.columns));
+        let padded = self.columns.iter_mut().map(|(place, width)| {
+            let cell = &cells[*place];
+            let more = cell.chars().count().saturating_sub(*width).min(room);
+            room -= more;
+            *width += more;
+            fitted(cell, *width)
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    }
+}
+
+/// Returns the characters of a line with these columns.
+fn total(columns: &[(usize, usize)]) -> usize {
+    columns.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2)
 }
 
 #[cfg(test)]
@@ -150,6 +190,32 @@ mod tests {
     struct Line {
         #[command(flatten)]
         args: TailArgs,
+    }
+
+    #[test]
+    fn a_status_is_one_that_replies_have_or_a_class() {
+        for (given, taken) in [("503", "503"), ("5xx", "5xx"), ("4XX", "4xx")] {
+            assert_eq!(parse_status(given), Ok(taken.to_owned()));
+        }
+        for wrong in ["9xx", "0xx", "5x", "99", "600", "abc", "", "+50", "5xxx"] {
+            assert!(parse_status(wrong).unwrap_err().contains("1xx to 5xx"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rows_fit_the_terminal_and_keep_where_and_why() {
+        let row = ["16:21:55.229", "200", "85 ms", "1.2 s", "~1024(512)+128", "llama-3.1-8b"];
+        let row = [&row[..], &["acme-1", "us-east-1/us-gpu-b", "lighter_of_two"]].concat();
+        let row: Vec<String> = row.into_iter().map(str::to_owned).collect();
+        let mut narrow = Table::new(80);
+        let line = narrow.line(&row);
+        assert!(line.chars().count() <= 80, "{line}");
+        assert!(line.contains("us-east-1/us-gpu-b") && line.ends_with("lighter_of_two"), "{line}");
+        assert!(!line.contains("acme-1"), "{line}");
+        let mut wide = Table::new(usize::MAX);
+        assert!(row.iter().all(|cell| wide.line(&row).contains(cell)));
+        let mut tiny = Table::new(40);
+        assert!(tiny.line(&row).starts_with("16:21:55.229  200"));
     }
 
     #[test]

@@ -20,11 +20,27 @@ pub(super) fn table(columns: &[Column], items: &Value) -> String {
 pub(super) fn records(columns: &[Column], items: &Value) -> Table {
     let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
     let cells = |item: &Value| {
-        let cell = |(_, pointer): &Column| item.pointer(pointer).map_or_else(absent, value);
+        let cell = |(_, pointer): &Column| {
+            item.pointer(pointer).map_or_else(absent, |it| cell(pointer, it))
+        };
         columns.iter().map(cell).collect()
     };
     let items = items.as_array().into_iter().flatten();
     Table::new(&headings, items.map(cells)).dropping(&["version", "title"])
+}
+
+/// Returns a value of a table in words: moments as date and time, roles of nodes as when they vote.
+fn cell(pointer: &str, found: &Value) -> String {
+    match (pointer, found) {
+        (_, Value::Bool(true)) => "yes".to_owned(),
+        (_, Value::Bool(false)) => "no".to_owned(),
+        (_, Value::Number(at)) if pointer.ends_with("/expires_ms") => {
+            at.as_u64().map_or_else(|| value(found), moment)
+        }
+        ("/record/role", Value::String(role)) if role == "any" => "if needed".to_owned(),
+        ("/record/role", Value::String(role)) if role == "learner" => "never".to_owned(),
+        _ => value(found),
+    }
 }
 
 /// Formats one line per row, with aligned columns. All rows have as many cells as the first.
@@ -149,6 +165,23 @@ mod tests {
             table(&columns, &items),
             "name    models  none\na       m,n     -\nlonger  -       -"
         );
+    }
+
+    #[test]
+    fn tables_say_moments_rights_and_votes_in_words() {
+        let items = json!([{ "key": "a", "info": { "operators": true, "is_revoked": false },
+            "record": { "role": "any", "expires_ms": 1_795_732_541_049_u64 } }]);
+        let columns = [
+            ("node", "/key"),
+            ("votes", "/record/role"),
+            ("may order", "/info/operators"),
+            ("revoked", "/info/is_revoked"),
+            ("ends (UTC)", "/record/expires_ms"),
+        ];
+        let shown = table(&columns, &items);
+        let row = shown.lines().nth(1).unwrap();
+        let cells: Vec<&str> = row.split("  ").filter(|it| !it.is_empty()).map(str::trim).collect();
+        assert_eq!(cells, ["a", "if needed", "yes", "no", "26 Nov 2026 22:35:41"]);
     }
 
     #[test]

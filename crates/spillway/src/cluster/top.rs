@@ -18,6 +18,7 @@ use super::connect::Connect;
 use super::text::{self, Column};
 use super::{regions, request};
 use crate::full_screen::FullScreen;
+use crate::screen::Table;
 use crate::{output, replicas, screen};
 
 /// Time between two pictures.
@@ -183,7 +184,8 @@ impl Look {
     }
 
     fn picture(&self, width: usize) -> Picture {
-        let mut lines = vec![self.node["summary"].as_str().unwrap_or("-").to_owned()];
+        let mut lines = screen::wrapped(self.node["summary"].as_str().unwrap_or("-"), width);
+        let verdict = lines.len();
         let (rate, sheds) = self.rates();
         let p95 = self.p95_ms().map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"));
         let mut now = format!("{rate:.0} requests/s, first token p95 {p95}");
@@ -199,7 +201,7 @@ impl Look {
                 number("applied_index")
             ));
         }
-        lines.push(now);
+        lines.extend(screen::wrapped(&now, width));
         let mut titles = Vec::new();
         let mut part = |title: &str, text: String| {
             titles.push(lines.len() + 1);
@@ -209,14 +211,13 @@ impl Look {
         part("REGIONS", regions::table(&self.regions).text(width));
         part("REPLICAS", replicas::table(&self.replicas, width));
         if !self.ended.is_empty() {
-            part("CLIENTS", text::table(CLIENT_COLUMNS, &self.clients()));
+            part("CLIENTS", text::records(CLIENT_COLUMNS, &self.clients()).text(width));
         }
         if !self.failed.is_empty() {
-            let heading = request::HEADING.map(str::to_owned).to_vec();
-            let rows = std::iter::once(heading).chain(self.failed.iter().map(request::row));
-            part("FAILED LAST", text::aligned(&rows.collect::<Vec<_>>()));
+            let table = Table::new(&request::HEADING, self.failed.iter().map(request::row));
+            part("FAILED LAST", table.dropping(&request::DROPPED).text(width));
         }
-        Picture { lines, titles }
+        Picture { lines, titles, verdict }
     }
 }
 
@@ -229,11 +230,12 @@ const CLIENT_COLUMNS: &[Column] = &[
     ("share %", "/share_percent"),
 ];
 
-/// Lines of text, and which of them are titles.
+/// Lines of text, which of them are titles, and how many the sentence about the node's health has.
 #[derive(Debug)]
 struct Picture {
     lines: Vec<String>,
     titles: Vec<usize>,
+    verdict: usize,
 }
 
 impl Widget for &Look {
@@ -247,7 +249,7 @@ impl Widget for &Look {
         let shown = picture.lines.iter().enumerate().zip(area.rows());
         for ((place, line), row) in shown {
             let style = match place {
-                0 => Style::new().fg(colour).bold(),
+                _ if place < picture.verdict => Style::new().fg(colour).bold(),
                 _ if picture.titles.contains(&place) => Style::new().bold(),
                 _ => Style::new(),
             };
@@ -296,6 +298,17 @@ mod tests {
         let titles: Vec<&str> = picture.titles.iter().map(|at| &*picture.lines[*at]).collect();
         assert_eq!(titles, ["REGIONS", "REPLICAS", "CLIENTS", "FAILED LAST"]);
         assert!(picture.lines.iter().any(|line| line.contains("gpu-a")));
+    }
+
+    #[test]
+    fn the_picture_fits_the_width_and_breaks_the_sentence_between_words() {
+        let summary = "degraded: serves 1 of 2 replicas (gpu-b is down); region eu-central-1 is \
+                       silent for 49 s; 2 of 3 voters";
+        let look = Look { node: json!({ "health": "degraded", "summary": summary }), ..look() };
+        let picture = look.picture(80);
+        assert!(picture.lines.iter().all(|line| line.chars().count() <= 80), "{picture:?}");
+        assert_eq!(picture.lines[..picture.verdict].join(" "), summary);
+        assert_eq!(picture.verdict, 2);
     }
 
     #[test]

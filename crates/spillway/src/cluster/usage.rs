@@ -45,6 +45,9 @@ pub(crate) struct UsageArgs {
     /// What sums are told apart by: day, tenant, key, model, or several of them.
     #[arg(long, value_delimiter = ',', value_parser = BY, default_value = "tenant,key,model")]
     by: Vec<String>,
+    /// Currency of the prices in the configs, to be shown with the cost, e.g. EUR.
+    #[arg(long, value_name = "LABEL")]
+    currency: Option<String>,
 }
 
 impl UsageArgs {
@@ -74,15 +77,16 @@ pub(super) async fn run(args: &UsageArgs) -> Result<()> {
     for missing in missing(&answer) {
         output::note(&missing);
     }
-    show(&client, &answer, &shown(&answer, width()))
+    show(&client, &answer, &shown(&answer, args.currency.as_deref(), width()))
 }
 
 /// Formats the sums as a table, with the sum of all of them below.
-fn shown(answer: &Value, width: usize) -> String {
+fn shown(answer: &Value, currency: Option<&str>, width: usize) -> String {
     let is_by =
         |name: &&str| answer["by"].as_array().is_some_and(|by| by.iter().any(|it| it == name));
     let by: Vec<&str> = BY.into_iter().filter(is_by).collect();
-    let sums = ["requests", "errors", "prompt", "cached", "completion", "estimated", "cost"];
+    let cost = currency.map_or_else(|| "cost".to_owned(), |label| format!("cost {label}"));
+    let sums = ["requests", "errors", "prompt", "cached", "completion", "estimated", &*cost];
     let headings: Vec<&str> = by.iter().copied().chain(sums).collect();
     let rows = answer["usage"].as_array().into_iter().flatten().map(|row| {
         let names =
@@ -97,7 +101,7 @@ fn shown(answer: &Value, width: usize) -> String {
     let days = |name: &str| answer[name].as_str().unwrap_or_default().to_owned();
     let shown = format!("{} to {}, days of UTC\n\n{table}", days("since"), days("until"));
     match answer["budgets"].as_array().is_some_and(|budgets| !budgets.is_empty()) {
-        true => format!("{shown}\n\n{}", text::table(BUDGETS, &answer["budgets"])),
+        true => format!("{shown}\n\n{}", text::records(BUDGETS, &answer["budgets"]).text(width)),
         false => shown,
     }
 }
@@ -112,7 +116,25 @@ fn numbers(sum: &Value) -> Vec<String> {
         "estimated_tokens",
     ];
     let counts = fields.iter().map(|name| sum[*name].to_string());
-    counts.chain([sum["cost"].as_str().unwrap_or("0").to_owned()]).collect()
+    counts.chain([rounded(sum["cost"].as_str().unwrap_or("0"))]).collect()
+}
+
+/// Rounds a cost to cents, or to four digits that count if it is less than 1. JSON has it whole.
+fn rounded(cost: &str) -> String {
+    let Ok(number) = cost.parse::<f64>() else { return cost.to_owned() };
+    if number == 0.0 {
+        return "0".to_owned();
+    }
+    let decimals = match number.abs() {
+        1.0.. => 2,
+        // The first digit of 0.00045 that counts is the fourth one.
+        size => (4 - 1 - size.log10().floor() as i32).clamp(2, 9) as usize,
+    };
+    let text = format!("{number:.decimals$}");
+    // Behind two decimals zeros say nothing.
+    let point = text.find('.').map_or(text.len(), |at| at + 3);
+    let (kept, rest) = text.split_at(point.min(text.len()));
+    format!("{kept}{}", rest.trim_end_matches('0'))
 }
 
 /// Returns a line for each node that could not be asked.
@@ -133,6 +155,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_cost_is_rounded_to_cents_or_to_four_digits() {
+        for (cost, text) in [
+            ("0", "0"),
+            ("12.3456789", "12.35"),
+            ("1234567", "1234567.00"),
+            ("0.9503832", "0.9504"),
+            ("0.25", "0.25"),
+            ("0.5", "0.50"),
+            ("0.00045", "0.00045"),
+            ("0.000123456", "0.0001235"),
+            ("much", "much"),
+        ] {
+            assert_eq!(rounded(cost), text, "{cost}");
+        }
+    }
+
+    #[test]
     fn budgets_are_shown_below_the_sums() {
         let answer = json!({
             "since": "2026-11-01", "until": "2026-11-27", "by": [], "usage": [], "total": {},
@@ -140,7 +179,7 @@ mod tests {
                           "spent_today": "10.5", "spent_this_month": "99",
                           "refused_until": "2026-11-28" }],
         });
-        let shown = shown(&answer, usize::MAX);
+        let shown = shown(&answer, None, usize::MAX);
         let cells: Vec<&str> = shown.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(cells, ["acme", "10", "10.5", "-", "99", "2026-11-28"], "{shown}");
     }
@@ -159,7 +198,9 @@ mod tests {
             "nodes": [{ "name": "a", "region": "eu", "fault": null },
                       { "name": "b", "region": "us", "fault": "there is no connection" }],
         });
-        let shown = shown(&answer, usize::MAX);
+        let in_euro = shown(&answer, Some("EUR"), usize::MAX);
+        assert!(in_euro.lines().nth(2).unwrap().ends_with("  cost EUR"), "{in_euro}");
+        let shown = shown(&answer, None, usize::MAX);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(
             lines,

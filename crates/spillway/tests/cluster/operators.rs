@@ -12,10 +12,13 @@ fn operators_see_and_change_what_the_cluster_agrees_on() {
     assert!(status.contains("a leads in term 1"), "{status}");
     assert_eq!(world.json(&["status"])["log"]["members"][0]["name"], "a");
     let nodes = world.text(&["nodes"]);
-    assert!(nodes.lines().nth(1).unwrap().starts_with("a     1       eu"), "{nodes}");
+    let row: Vec<&str> = nodes.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!((&row[..2], row[3..6].join(" ")), (&["a", "eu"][..], "if needed yes".to_owned()));
 
     let dry = world.text(&["drain", "eu", "--dry-run"]);
-    assert_eq!(dry, "~ regions eu\n  - record.state: active\n  + record.state: draining\n");
+    let diff = "~ regions eu\n  - record.state: active\n  + record.state: draining\n";
+    assert!(dry.starts_with(diff) && dry.contains("eu has 0 requests"), "{dry}");
+    assert!(dry.contains("no other region is up"), "{dry}");
     assert!(!world.text(&["regions"]).contains("draining"));
     assert!(world.text(&["drain", "eu"]).starts_with("done: version "));
     assert!(world.text(&["regions"]).contains("draining"));
@@ -37,6 +40,12 @@ fn operators_see_and_change_what_the_cluster_agrees_on() {
     assert!(world.text(&["replicas", "--cluster"]).starts_with("replica"));
     let unknown = world.fault(&["drain", "eu/none"]);
     assert!(unknown.contains("does not exist (not_found)"), "{unknown}");
+    let mars = world.fault(&["drain", "mars"]);
+    assert!(mars.contains("region mars does not exist (not_found): name one of: eu"), "{mars}");
+    let scope = world.fault(&["limits", "set", "tenat:acme", "--concurrency", "3"]);
+    assert!(scope.contains("name it global, tenant:NAME, model:NAME or key:ID"), "{scope}");
+    let share = world.fault(&["weight", "eu/gpu-a", "half"]);
+    assert!(share.contains("a share of its own weight such as 50%, or `own`"), "{share}");
     assert!(world.fault(&["drain", "eu/none", "--evacuate"]).contains("only a region"));
 }
 
@@ -55,6 +64,7 @@ fn usage_is_shown_of_all_nodes_and_names_those_that_could_not_be_asked() {
     let other = world.json(&["usage", "--tenant", "other", "--by", "model"]);
     assert_eq!((&other["usage"], &other["is_complete"]), (&serde_json::json!([]), &false.into()));
     assert!(world.fault(&["usage", "--since", "yesterday"]).contains("2026-11-27"));
+    assert!(world.text(&["usage", "--currency", "EUR"]).contains("  cost EUR\n"));
 }
 
 #[test]
@@ -72,7 +82,18 @@ fn secrets_are_printed_once_and_a_token_is_needed() {
     assert!(keys["items"][0]["record"]["expires_ms"].is_u64());
     world.text(&["keys", "revoke", key]);
     assert_eq!(world.json(&["keys", "list"])["items"][0]["info"]["is_revoked"], true);
+    let listed = world.text(&["keys", "list"]);
+    assert!(listed.contains("ends (UTC)") && listed.contains(":") && !listed.contains("true"));
+    world.text(&["keys", "create", "--tenant", "acme", "--name", "acme-1"]);
+    let again = world.fault(&["keys", "create", "--tenant", "acme", "--name", "acme-1"]);
+    assert!(again.contains("key acme-1 exists (conflict): choose another name"), "{again}");
+    assert!(again.contains("--name"), "{again}");
     let token = world.json(&["join-token", "create", "--region", "eu", "--hours", "2"]);
+    let tokens = world.text(&["join-token"]);
+    let id = token["key"].as_str().unwrap();
+    let row = tokens.lines().find(|line| line.starts_with(id)).unwrap();
+    // A moment is written with a clock, and milliseconds are not.
+    assert!(tokens.contains("ends (UTC)") && row.matches(':').count() == 2, "{tokens}");
     assert!(token["secret"].as_str().unwrap().starts_with("swj_"));
     let dry = world.text(&["join-token", "create", "--dry-run"]);
     assert!(dry.starts_with("+ join-tokens "), "{dry}");
@@ -81,6 +102,10 @@ fn secrets_are_printed_once_and_a_token_is_needed() {
     let address = world.address.to_string();
     let refused = fault(&run(&["status", "--admin", &address]));
     assert!(refused.contains("there is no token (unauthorized)"), "{refused}");
+    assert!(
+        refused.contains("--token-file") && refused.contains("SPILLWAY_TOKEN_FILE"),
+        "{refused}"
+    );
     let refused = run(&["status", "--admin", &address, "--json"]);
     let json: Value = serde_json::from_slice(&refused.stdout).unwrap();
     assert_eq!(json["error"]["code"], "unauthorized");
@@ -247,4 +272,35 @@ fn records_are_given_in_a_file_on_standard_input_in_place_or_in_flags() {
     std::fs::write(&file, "{\"title\": \"Acme\"}").unwrap();
     world.text(&["tenants", "put", "acme", file.to_str().unwrap()]);
     assert_eq!(world.json(&["tenants", "show", "acme"])["item"]["record"]["title"], "Acme");
+}
+
+#[test]
+fn wrong_usage_says_what_to_write() {
+    for (words, remedy) in [
+        (&["explain"][..], "spillway explain ID"),
+        (&["tail", "--status", "9xx", "--once"], "a class from 1xx to 5xx"),
+        (&["apply"], "<FILES>"),
+    ] {
+        let refused = run(words);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(told.contains(remedy), "{words:?}: {told}");
+    }
+}
+
+#[test]
+fn the_help_has_a_commands_own_options_first_and_the_connection_apart() {
+    for words in [&["drain"][..], &["limits"], &["keys", "create"], &["tail"], &["health"]] {
+        let help = printed(&run(&[words, &["--help"]].concat()));
+        let (own, connection) = help.split_once("\nConnection:\n").unwrap();
+        let (connection, _) = connection.split_once("\nExample").unwrap();
+        assert!(connection.contains("--ca ") && !own.contains("--ca "), "{words:?}: {help}");
+        assert!(!connection.contains("--json") && !connection.contains("--dry-run"), "{help}");
+    }
+    let drain = printed(&run(&["drain", "--help"]));
+    let place = |option: &str| drain.find(option).unwrap();
+    assert!(
+        place("--evacuate") < place("--json") && place("--dry-run") < place("--log"),
+        "{drain}"
+    );
 }

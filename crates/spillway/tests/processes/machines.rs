@@ -61,7 +61,7 @@ pub(crate) fn admin(node: usize) -> SocketAddr {
 /// Runs `spillway` with these words and no settings of the environment.
 pub(crate) fn spillway(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_spillway"));
-    for name in ["SPILLWAY_ADMIN", "SPILLWAY_TOKEN_FILE", "SPILLWAY_CA"] {
+    for name in ["SPILLWAY_ADMIN", "SPILLWAY_TOKEN_FILE", "SPILLWAY_CA", "SPILLWAY_CONFIG"] {
         command.env_remove(name);
     }
     command.args(words).output().unwrap()

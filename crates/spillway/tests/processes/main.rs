@@ -4,6 +4,7 @@
 mod caller;
 mod certificates;
 mod config;
+mod first_hour;
 #[cfg(target_os = "linux")]
 mod hostile_replicas;
 mod machines;

@@ -19,6 +19,8 @@ fn check(file: &Path) -> String {
         .args(["config", "check"])
         .arg(file.file_name().unwrap())
         .current_dir(file.parent().unwrap())
+        .env_remove("SPILLWAY_SLIPS_WRITE")
+        .env_remove("SPILLWAY_CONFIG")
         .envs(variables(&text))
         .output()
         .unwrap();
