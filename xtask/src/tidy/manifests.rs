@@ -1,5 +1,6 @@
 //! Rules of manifests: one place for versions, a reason for each dependency.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use toml::{Table, Value};
@@ -10,7 +11,13 @@ use super::tree::{TextFile, Tree};
 /// Tables of a manifest that name dependencies.
 const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// Checks the root manifest and the manifests of all crates.
+/// Most packages in `Cargo.lock`, our own among them: as many as there are. Each one more is code that
+/// every build compiles, that licences and advisories are checked for, and that an attacker may reach. A
+/// commit that adds packages raises the number and says why they are worth that; one that removes some
+/// lowers it.
+const LOCKED_MAX: usize = 492;
+
+/// Checks the root manifest, the manifests of all crates, and the number of packages.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let manifests: Vec<&TextFile> =
         tree.files.iter().filter(|file| file.name() == "Cargo.toml").collect();
@@ -33,7 +40,28 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     if let Some(file) = tree.file("Cargo.toml") {
         findings.extend(check_root(file, &used));
     }
+    if let Some(file) = tree.file("Cargo.lock") {
+        findings.extend(check_locked(file, LOCKED_MAX));
+    }
     findings
+}
+
+/// Checks that no more packages than `most` are locked, and that the limit is no higher than it has to be.
+fn check_locked(file: &TextFile, most: usize) -> Option<Finding> {
+    let locked = file.text.lines().filter(|line| *line == "[[package]]").count();
+    let message = match locked.cmp(&most) {
+        Ordering::Equal => return None,
+        Ordering::Greater => format!(
+            "{locked} packages, and {most} at most are wanted: do without the new ones, or raise \
+             LOCKED_MAX in xtask/src/tidy/manifests.rs and say in the commit why"
+        ),
+        Ordering::Less => format!(
+            "{locked} packages, fewer than the limit of {most}: lower LOCKED_MAX in \
+             xtask/src/tidy/manifests.rs"
+        ),
+    };
+    let finding = Finding::violation("locked-packages", &file.path, message);
+    Some(if locked > most { finding } else { finding.into_warning() })
 }
 
 fn check_member(
@@ -130,6 +158,7 @@ fn has_comment(entry: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::finding::Severity;
     use super::super::tree::testing::tree;
     use super::*;
 
@@ -176,6 +205,18 @@ mod tests {
     fn a_dependency_that_no_crate_uses_is_a_warning() {
         let found = rules(&[("Cargo.toml", "[workspace.dependencies]\nb = \"1\" # it parses\n")]);
         assert_eq!(found, [("unused-dependency", Some(2))]);
+    }
+
+    #[test]
+    fn more_packages_than_the_limit_are_found() {
+        let lock = |packages: usize| "[[package]]\nname = \"a\"\n".repeat(packages);
+        let of = |packages: usize| {
+            let tree = tree(&[("Cargo.lock", &lock(packages))]);
+            check_locked(tree.file("Cargo.lock").unwrap(), 3).map(|finding| finding.severity)
+        };
+        assert_eq!(of(3), None);
+        assert_eq!(of(4), Some(Severity::Violation));
+        assert_eq!(of(2), Some(Severity::Warning));
     }
 
     #[test]
