@@ -19,6 +19,7 @@ mod circuit_breaker;
 mod circuit_breakers;
 mod condition;
 mod config;
+mod ejection_log;
 mod first_tokens;
 mod fleet;
 mod input;
@@ -37,6 +38,8 @@ mod reason;
 mod region_circuit_breaker;
 mod region_load;
 mod report;
+mod request_history;
+mod slow_replicas;
 mod standby;
 mod steering;
 mod tally;
@@ -45,6 +48,7 @@ mod verdict;
 
 pub use announcement::{Announcement, AnnouncementConfig};
 pub use config::{CircuitBreakerConfig, FleetConfig, HealthConfig, StandbyConfig};
+pub use ejection_log::{EjectionLog, RecentEjections};
 pub use fleet::{Action, Fleet, UnknownReplicaError};
 pub use input::{Check, CheckError, CheckPeriods, DrainReason, Live, MemberSpec, Order};
 pub use latency::PeakEwma;
@@ -52,6 +56,11 @@ pub use queue_reports::QueueReports;
 pub use region_circuit_breaker::{RegionCircuitBreaker, RegionPass, RegionTally};
 pub use region_load::{RegionLoad, ReplicaNow, with_nodes};
 pub use report::{CheckReport, CircuitBreakerReport, FaultReport, MemberReport, MemberState};
+pub use request_history::{
+    BIN, ClientName, FailurePlace, HistoryPoint, LimitedClient, RequestCause, RequestFinding,
+    RequestHistory, RequestTrouble,
+};
+pub use slow_replicas::compare_first_tokens;
 pub use steering::{SteeringConfig, SteeringFacts, SteeringMachine, SteeringTally};
 pub use verdict::{PeerReports, Verdict, Vote, Votes, verdict};
 

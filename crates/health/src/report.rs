@@ -97,6 +97,9 @@ pub struct MemberReport {
     pub latency_ms: Option<f32>,
     /// 99th percentile of that time, in milliseconds.
     pub p99_ms: Option<f32>,
+    /// Median of that average of others that serve one of its models, if this replica is much slower;
+    /// `None` if it is not. [`crate::compare_first_tokens`] fills it in.
+    pub slower_than_ms: Option<f32>,
     /// Requests that wait at the replica, by its report.
     pub queued: Option<f32>,
     /// Results of the checks.

@@ -152,13 +152,28 @@ impl Outcome {
     /// `None` if it did not. What clients do wrong, or undo, is no failure of an arm.
     #[must_use]
     pub fn arm_error(&self) -> Option<&'static str> {
-        let is_of_server = self.status >= 500 || self.grpc_status.is_some_and(is_server_fault);
-        match self.end {
+        match self.shed {
             _ if self.fallback_for.is_some() => Some("fallback"),
-            _ if self.shed.is_some() => is_of_server.then_some("refused"),
-            End::Cut | End::Stalled | End::DeadlinePassed => Some(self.end.as_str()),
-            _ => is_of_server.then_some("status"),
+            Some(_) => self.is_of_server().then_some("refused"),
+            None => self.failure(),
         }
+    }
+
+    /// Returns the manner in which the request failed after it was admitted, one of `status`, `cut`,
+    /// `stalled` and `deadline_passed`. `None` if it did not fail, if the gateway refused it, and for
+    /// what clients do wrong or undo.
+    #[must_use]
+    pub fn failure(&self) -> Option<&'static str> {
+        match self.end {
+            _ if self.shed.is_some() => None,
+            End::Cut | End::Stalled | End::DeadlinePassed => Some(self.end.as_str()),
+            _ => self.is_of_server().then_some("status"),
+        }
+    }
+
+    /// Returns true if the status is the fault of the gateway or of a replica.
+    fn is_of_server(&self) -> bool {
+        self.status >= 500 || self.grpc_status.is_some_and(is_server_fault)
     }
 
     fn is_success(&self) -> bool {

@@ -133,6 +133,7 @@ impl Member {
             report_age_ms: self.load.at().map(|at| age_ms(now, at)),
             latency_ms: self.first_tokens.average_ms(now),
             p99_ms: self.first_tokens.p99_ms(now),
+            slower_than_ms: None,
             queued: signals.queued.is_known().then_some(signals.queued.value),
             checks: vec![
                 check_report("active", &checks.active, evidence.votes.active, now),
