@@ -37,6 +37,8 @@ pub struct UsageStore {
     days: Mutex<BTreeMap<Day, OpenDay>>,
     /// Held while files are read and written, so that an older state never replaces a newer one.
     saving: Mutex<()>,
+    /// Error of the last try to write; `None` if it succeeded.
+    fault: Mutex<Option<String>>,
 }
 
 /// Day whose usage is in memory.
@@ -59,7 +61,8 @@ impl UsageStore {
             tracing::error!(%error, "usage is kept in memory alone until its folder can be made");
         }
         let config = StoreConfig { folder, days_max: config.days_max.max(1) };
-        Self { config, days: Mutex::default(), saving: Mutex::default() }
+        let (days, saving, fault) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { config, days, saving, fault }
     }
 
     /// Counts a request of this node's own clients that ended at `at`, with its cost. Never waits for
@@ -109,20 +112,23 @@ impl UsageStore {
     pub fn save(&self, now: SystemTime) {
         let Some(folder) = &self.config.folder else { return };
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        if make(folder).is_err() {
+        if let Err(error) = make(folder) {
             // Logged at the start; what is counted stays in memory.
-            return;
+            return self.set_fault(Some(format!("{}: {error}", folder.display())));
         }
         self.complete();
+        let mut fault = None;
         for (day, saved) in self.changed() {
             if let Err(error) = save(&folder.join(day.to_string()), &saved) {
                 tracing::warn!(%error, %day, folder = %folder.display(),
                     "usage can't be written down");
+                fault = Some(format!("{}: {error}", folder.display()));
                 if let Some(open) = self.days().get_mut(&day) {
                     open.is_changed = true;
                 }
             }
         }
+        self.set_fault(fault);
         let today = Day::of_ms(unix_ms(now));
         self.days().retain(|day, open| open.is_changed || *day >= today);
         let oldest = today.before(self.config.days_max - 1);
@@ -134,6 +140,16 @@ impl UsageStore {
                 tracing::warn!(%error, %day, "old usage can't be removed");
             }
         }
+    }
+
+    /// Returns the error with which the newest usage could not be written; `None` if it was.
+    #[must_use]
+    pub fn fault(&self) -> Option<String> {
+        self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_fault(&self, fault: Option<String>) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 
     /// Returns what was known of the spending of all nodes when it was last saved.
@@ -154,6 +170,7 @@ impl UsageStore {
         let path = folder.join(SPENDING);
         if let Err(error) = save(&path, &SavedSpending::of(told)) {
             tracing::warn!(%error, path = %path.display(), "spending can't be written down");
+            self.set_fault(Some(format!("{}: {error}", path.display())));
         }
     }
 
@@ -326,6 +343,22 @@ mod tests {
         second.save(noon("2026-11-27"));
         assert_eq!(requests(&second, "2026-11-27", "2026-11-27"), 2);
         assert_eq!(requests(&store(folder.path(), 62), "2026-11-27", "2026-11-27"), 2);
+    }
+
+    #[test]
+    fn usage_that_can_not_be_written_is_a_fault_until_it_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(folder.path(), 62);
+        store.record(&outcome("a"), COST, noon("2026-11-27"));
+        // A file is in the way of the folder: the superuser writes where rights forbid it.
+        std::fs::remove_dir_all(folder.path().join("usage")).unwrap();
+        std::fs::write(folder.path().join("usage"), "").unwrap();
+        assert_eq!(store.fault(), None);
+        store.save(noon("2026-11-27"));
+        assert!(store.fault().is_some_and(|fault| fault.contains("usage: ")));
+        std::fs::remove_file(folder.path().join("usage")).unwrap();
+        store.save(noon("2026-11-27"));
+        assert_eq!(store.fault(), None);
     }
 
     #[test]
