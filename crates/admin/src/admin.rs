@@ -306,6 +306,7 @@ impl Admin {
             Operation::Steering => Some(answer::steering(self.steered.as_deref())),
             Operation::Node => Some(answer::node(overview, self.control_plane.as_deref()).await),
             Operation::World => Some(answer::world(overview)),
+            Operation::History => Some(answer::history(overview)),
             Operation::Usage => Some(answer::usage(overview, call).await),
             Operation::Requests => Some(answer::requests(self.requests.as_deref(), call)),
             // A node outside any cluster can still show the limits of its config file.

@@ -49,6 +49,7 @@ pub(crate) enum Operation {
     Steering,
     Node,
     World,
+    History,
     Usage,
     Requests,
     Trie,
@@ -233,6 +234,8 @@ fn of_node() -> Vec<Endpoint> {
         read("/v1/world", Operation::World, &[]).about(
             "Shows every region, as far as this node knows: load, requests there, distance.",
         ),
+        read("/v1/history", Operation::History, &[])
+            .about("Shows figures of this node's requests over the last ten minutes."),
         read("/v1/usage", Operation::Usage, USAGE)
             .about("Shows requests, tokens and cost by tenant, key and model, of all nodes."),
         read("/v1/requests", Operation::Requests, REQUESTS)

@@ -38,6 +38,7 @@ mod token_file;
 mod usage;
 
 pub use admin::Admin;
+pub use answer::{Health, HealthReport, Problem, ProblemKind, Urgency, health_report};
 pub use config::{AdminConfig, AdminRole, ConfigToken};
 pub use console::console;
 pub use explain::{Explain, ExplainError, ExplainRequest, Explaining};
@@ -45,9 +46,11 @@ pub use listener::{ListenerError, check_listener, connection_builder};
 pub use openapi::openapi;
 pub use orders::Recorded;
 pub use overview::{
-    CertificateEnd, DataRoom, DiscoveryOverview, LackingReplica, ListenerOverview, Listing,
-    Looking, NodeOverview, NodePhase, Overview, PeerOverview, RegionOverview, RegionPlace,
-    ReplicaOverview, ReplicaTally, Summing,
+    BusiestClient, CertificateEnd, DataRoom, DiscoveryOverview, HistoryPointOverview,
+    LackingReplica, LimitedClientOverview, ListenerOverview, Listing, Looking, NodeOverview,
+    NodePhase, NodeProblem, Overview, PeerOverview, RefusedConfig, RegionOverview, RegionPlace,
+    ReplicaOverview, ReplicaTally, RequestHistoryOverview, RequestTroubleOverview, Summing,
+    TroubleCause,
 };
 pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};

@@ -21,7 +21,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::access::{Caller, Credential};
-use crate::answer::{NodeAnswer, node_answer};
+use crate::answer::{NodeAnswer, judged};
 use crate::error::ApiError;
 use crate::overview::{NodePhase, Overview, RegionOverview, ReplicaOverview};
 use crate::reply::{Reply, reply};
@@ -207,11 +207,13 @@ impl LiveSource {
             return shot.clone();
         }
         let at = Instant::now();
+        let node = self.overview.node().await;
+        let (regions, replicas) = (self.overview.regions(), self.overview.replicas().await);
         let snapshot = LiveSnapshot {
             stamp_ms: now_ms(),
-            node: node_answer(&*self.overview, self.control_plane.as_deref()).await,
-            regions: self.overview.regions(),
-            replicas: self.overview.replicas().await,
+            node: judged(node, self.control_plane.as_deref(), &regions, &replicas),
+            regions,
+            replicas,
         };
         let is_leaving = snapshot.node.node.phase == NodePhase::Leaving;
         let text = event("snapshot", snapshot.stamp_ms, &snapshot);

@@ -20,6 +20,7 @@ use crate::forms::{
     TenantRecord,
 };
 use crate::live::{LiveBegin, LiveEnd, LiveSnapshot};
+use crate::overview::RequestHistoryOverview;
 use crate::patterns::of_parameter;
 use crate::query::PAGE_MAX;
 use crate::resource::Resource;
@@ -226,6 +227,7 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::Steering => generator.subschema_for::<SteeringAnswer>(),
         Operation::Node => generator.subschema_for::<NodeAnswer>(),
         Operation::World => generator.subschema_for::<WorldAnswer>(),
+        Operation::History => generator.subschema_for::<RequestHistoryOverview>(),
         Operation::Usage => generator.subschema_for::<ClusterUsage>(),
         Operation::Requests => generator.subschema_for::<RequestsAnswer>(),
         Operation::Trie => generator.subschema_for::<TrieAnswer>(),

@@ -19,6 +19,9 @@ pub trait Overview: Debug + Send + Sync {
     /// Returns every region, the node's own first.
     fn regions(&self) -> Vec<RegionOverview>;
 
+    /// Returns figures of this node's requests over the last ten minutes.
+    fn history(&self) -> RequestHistoryOverview;
+
     /// Returns the replicas of this node.
     fn replicas(&self) -> Listing<'_>;
 
@@ -70,6 +73,98 @@ pub struct NodeOverview {
     pub data: Option<DataRoom>,
     /// Certificate of its own that ends first; null if it has none.
     pub first_certificate: Option<CertificateEnd>,
+    /// What is wrong with its requests.
+    pub request_troubles: Vec<RequestTroubleOverview>,
+    /// Client with most of the requests of the last half minute; null without requests.
+    pub busiest_client: Option<BusiestClient>,
+    /// Clients that their own limits refuse at least once a second.
+    pub limited_clients: Vec<LimitedClientOverview>,
+    /// Config file that was refused, and with which the next start would fail; null if the one in use
+    /// is the newest.
+    pub refused_config: Option<RefusedConfig>,
+    /// Error with which the newest usage could not be written; null if it was.
+    pub usage_fault: Option<String>,
+}
+
+/// Requests that fail, or that the node refuses for lack of room.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestTroubleOverview {
+    /// `failing`: after they were admitted; or `refused`.
+    pub trouble: String,
+    /// Part of the node's requests, in percent.
+    pub percent: f64,
+    /// That part in the last hour, or in what there is of it; null if nothing was counted before.
+    pub usual_percent: Option<f64>,
+    /// Causes, the most frequent first.
+    pub causes: Vec<TroubleCause>,
+}
+
+/// Cause for which requests fail or are refused.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TroubleCause {
+    /// Cause in words, such as `500 from gpu-a`; of refused requests, the reason as in metrics.
+    pub cause: String,
+    /// Part of the requests that failed or were refused, in percent.
+    pub percent: f64,
+}
+
+/// Figures of the requests of a node over the last ten minutes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestHistoryOverview {
+    /// Length of a point in time, in milliseconds.
+    pub bin_ms: u64,
+    /// Points, the oldest first; fewer after a start.
+    pub points: Vec<HistoryPointOverview>,
+}
+
+/// Figures of the requests that ended in some seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HistoryPointOverview {
+    /// Requests per second.
+    pub requests_per_s: f64,
+    /// Those of them that failed after they were admitted.
+    pub failed_per_s: f64,
+    /// Those of them that the node refused.
+    pub refused_per_s: f64,
+    /// Those of them that another region served.
+    pub forwarded_per_s: f64,
+    /// Generated tokens per second.
+    pub tokens_per_s: f64,
+    /// Median time to first token of streams that went well, in milliseconds; null without any.
+    pub first_token_p50_ms: Option<f64>,
+    /// 95th percentile of that time.
+    pub first_token_p95_ms: Option<f64>,
+}
+
+/// Client with most of the requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BusiestClient {
+    /// The client: `key NAME`, `tenant NAME` or `clients without a key`.
+    pub client: String,
+    /// Part of the node's requests, in percent.
+    pub percent: f64,
+}
+
+/// A client that a limit of its own refuses.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitedClientOverview {
+    /// The client, as in [`BusiestClient`].
+    pub client: String,
+    /// Its tenant; null if it has none.
+    pub tenant: Option<String>,
+    /// Reason of the refusals, as in metrics.
+    pub reason: String,
+    /// Refusals per second.
+    pub refused_per_s: f64,
+}
+
+/// A config file that was refused when it was to be reloaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RefusedConfig {
+    /// Moment of the refusal, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// First error, with its line and what to do.
+    pub error: String,
 }
 
 /// State of a discovery.
@@ -149,15 +244,30 @@ pub struct ListenerOverview {
 pub struct ReplicaTally {
     /// Number of replicas.
     pub known: u32,
-    /// Number of those that take requests.
+    /// Number of those that take requests with their full share, or would.
     pub up: u32,
+    /// Number of those that begin with a growing share, after their start.
+    #[serde(default)]
+    pub ramping: u32,
+    /// Number of those that get a few requests, to see if they work again. They are among `lacking`,
+    /// too.
+    #[serde(default)]
+    pub on_trial: u32,
     /// Number of those that an operator drains.
     pub draining: u32,
     /// The others: neither up nor drained.
     pub lacking: Vec<LackingReplica>,
 }
 
-/// A replica that takes no requests without an order.
+impl ReplicaTally {
+    /// Returns true if no replica takes requests.
+    #[must_use]
+    pub fn takes_none(&self) -> bool {
+        self.up == 0 && self.ramping == 0 && self.on_trial == 0
+    }
+}
+
+/// A replica that takes no requests without an order, or too few.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LackingReplica {
     /// Name of the replica.
@@ -190,6 +300,18 @@ pub struct PeerOverview {
     pub version: Option<String>,
     /// Index of the last entry of the log that it carried out; null if it did not say so.
     pub applied_index: Option<u64>,
+    /// Most urgent problems that it reports of itself.
+    #[serde(default)]
+    pub problems: Vec<NodeProblem>,
+}
+
+/// Problem that a node reports of itself to other nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NodeProblem {
+    /// True if somebody should look at once.
+    pub is_urgent: bool,
+    /// Problem in one line.
+    pub title: String,
 }
 
 /// A region, as the answering node knows it.
@@ -261,6 +383,10 @@ pub struct ReplicaOverview {
     pub state: String,
     /// Reason of that state in words; null for a replica that serves as usual.
     pub reason: Option<String>,
+    /// Ejections in the last ten minutes.
+    pub ejections: u32,
+    /// True if it works for a while and fails again.
+    pub flaps: bool,
     /// Server software; null while unknown.
     pub kind: Option<String>,
     /// Requests of this node at the replica.
@@ -277,6 +403,9 @@ pub struct ReplicaOverview {
     pub latency_ms: Option<f32>,
     /// 99th percentile of that time, in milliseconds.
     pub p99_ms: Option<f32>,
+    /// Median of that average of others that serve one of its models, if this replica is much slower;
+    /// null if it is not.
+    pub slower_than_ms: Option<f32>,
     /// Age of its newest load report, in milliseconds.
     pub report_age_ms: Option<u64>,
 }

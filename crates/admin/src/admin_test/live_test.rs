@@ -14,7 +14,7 @@ use super::trie_test::Teller;
 use super::world::{World, listen};
 use crate::{
     Admin, AdminConfig, ClusterUsage, Listing, Looking, NodeOverview, NodePhase, Overview,
-    RegionOverview, Summing, openapi, parse_token_file,
+    RegionOverview, RequestHistoryOverview, Summing, openapi, parse_token_file,
 };
 
 const READER: &str = "reader-token-0123456789abcdef";
@@ -36,6 +36,10 @@ impl Overview for Counted {
 
     fn regions(&self) -> Vec<RegionOverview> {
         Vec::new()
+    }
+
+    fn history(&self) -> RequestHistoryOverview {
+        RequestHistoryOverview::default()
     }
 
     fn replicas(&self) -> Listing<'_> {

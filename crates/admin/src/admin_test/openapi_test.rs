@@ -223,6 +223,7 @@ async fn every_endpoint_answers_as_the_document_says() {
         "steering",
         "node",
         "world",
+        "history",
         "usage?by=day,tenant&since=2026-11-01&until=2026-11-27",
         "requests?status=5xx&failed",
     ]) {

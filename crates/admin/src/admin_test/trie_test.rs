@@ -14,8 +14,8 @@ use super::world::{World, listen};
 use crate::{
     Admin, AdminConfig, AskedNode, ClusterUsage, Explain, ExplainError, ExplainRequest, Explaining,
     ListenerOverview, Listing, Looking, NodeOverview, Overview, RegionOverview, ReplicaOverview,
-    ReplicaTally, RequestEntry, RequestFilter, Requests, Steered, SteeredRegion, Summing,
-    parse_token_file,
+    ReplicaTally, RequestEntry, RequestFilter, RequestHistoryOverview, Requests, Steered,
+    SteeredRegion, Summing, parse_token_file,
 };
 
 /// Test double that repeats the question. Real answers are made by a node's data path.
@@ -60,6 +60,10 @@ impl Overview for Teller {
 
     fn regions(&self) -> Vec<RegionOverview> {
         vec![RegionOverview { region: "eu".to_owned(), is_own: true, ..RegionOverview::default() }]
+    }
+
+    fn history(&self) -> RequestHistoryOverview {
+        RequestHistoryOverview::default()
     }
 
     fn replicas(&self) -> Listing<'_> {

@@ -12,6 +12,8 @@ mod freshness;
 pub(crate) mod fuzz;
 mod limits;
 mod overview;
+mod problem;
+mod problems;
 mod put;
 mod read;
 mod requests;
@@ -37,7 +39,9 @@ pub(crate) use diff::DryRun;
 pub(crate) use explain::{ExplainOrder, Explanation, explain};
 pub(crate) use freshness::Freshness;
 pub(crate) use limits::{LimitItem, Limits, alone as limits_alone};
-pub(crate) use overview::{NodeAnswer, WorldAnswer, node, node_answer, world};
+pub use overview::{HealthReport, health_report};
+pub(crate) use overview::{NodeAnswer, WorldAnswer, history, judged, node, world};
+pub use problem::{Problem, ProblemKind, Urgency};
 pub(crate) use read::{Many, One};
 pub(crate) use requests::{RequestsAnswer, requests};
 pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
@@ -45,6 +49,7 @@ pub(crate) use steering::{SteeringAnswer, steering};
 pub(crate) use trie::TrieAnswer;
 pub(crate) use trust::TrustAnswer;
 pub(crate) use usage::usage;
+pub use verdict::Health;
 pub(crate) use watch::{Event, Lost};
 pub(crate) use write::Written;
 
@@ -113,6 +118,7 @@ async fn carry_out(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, Api
         | Operation::Node
         | Operation::Live
         | Operation::World
+        | Operation::History
         | Operation::Usage
         | Operation::Requests => Err(ApiError::internal("this is answered without a cluster")),
     }

@@ -7,10 +7,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_control_plane::ControlPlane;
 
+use super::problem::Problem;
+use super::problems::{Sight, problems};
 use super::status::{MemberInfo, StatusAnswer, status_answer};
 use super::verdict::{self, Health};
 use crate::error::ApiError;
-use crate::overview::{NodeOverview, Overview, RegionOverview};
+use crate::overview::{
+    CertificateEnd, NodeOverview, NodeProblem, Overview, RegionOverview, ReplicaOverview,
+};
 use crate::reply::{Reply, json};
 
 /// The answering node and its cluster.
@@ -20,6 +24,8 @@ pub(crate) struct NodeAnswer {
     pub(crate) health: Health,
     /// State in a sentence, which begins with that word or with what is wrong.
     pub(crate) summary: String,
+    /// What is wrong, the most urgent first.
+    pub(crate) problems: Vec<Problem>,
     /// The node itself.
     pub(crate) node: NodeOverview,
     /// Nodes of the cluster, this one first; only this one without a cluster.
@@ -50,6 +56,9 @@ pub(crate) struct NodeRow {
     pub(crate) version: Option<String>,
     /// Round-trip time in milliseconds; null if unknown, or for this node.
     pub(crate) rtt_ms: Option<f64>,
+    /// Most urgent problems that the node reports of itself; of this node, see `problems` beside
+    /// `nodes`.
+    pub(crate) problems: Vec<NodeProblem>,
 }
 
 /// All regions.
@@ -68,22 +77,57 @@ pub(crate) async fn node(
     Ok(json(StatusCode::OK, &node_answer(by, control_plane).await))
 }
 
-/// Looks at this node and its cluster.
-pub(crate) async fn node_answer(
+/// Judgement of a node's health.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HealthReport {
+    /// State in one word.
+    pub health: Health,
+    /// State in a sentence.
+    pub summary: String,
+    /// What is wrong, the most urgent first.
+    pub problems: Vec<Problem>,
+}
+
+/// Judges a node, and returns its certificate that ends first, too.
+pub async fn health_report(
     by: &dyn Overview,
     control_plane: Option<&ControlPlane>,
+) -> (HealthReport, Option<CertificateEnd>) {
+    let NodeAnswer { health, summary, problems, node, .. } = node_answer(by, control_plane).await;
+    (HealthReport { health, summary, problems }, node.first_certificate)
+}
+
+/// Looks at this node and its cluster, and judges them.
+async fn node_answer(by: &dyn Overview, control_plane: Option<&ControlPlane>) -> NodeAnswer {
+    judged(by.node().await, control_plane, &by.regions(), &by.replicas().await)
+}
+
+/// Judges a node by what it knows of itself, its cluster, regions and replicas.
+pub(crate) fn judged(
+    node: NodeOverview,
+    control_plane: Option<&ControlPlane>,
+    regions: &[RegionOverview],
+    replicas: &[ReplicaOverview],
 ) -> NodeAnswer {
-    let node = by.node().await;
     let log = control_plane.map(status_answer);
     let nodes = rows(&node, log.as_ref());
-    let (health, summary) = verdict::judge(&node, &nodes, log.as_ref(), SystemTime::now());
-    NodeAnswer { health, summary, node, nodes, log }
+    let now = SystemTime::now();
+    let sight = Sight { node: &node, nodes: &nodes, log: log.as_ref(), regions, replicas, now };
+    let problems = problems(sight);
+    let (health, summary) = verdict::judge(sight, &problems);
+    NodeAnswer { health, summary, problems, node, nodes, log }
 }
 
 /// Answers what this node knows of all regions.
 pub(crate) fn world(by: Option<&dyn Overview>) -> Result<Reply, ApiError> {
     let by = by.ok_or_else(|| ApiError::internal("nobody here knows of regions"))?;
     Ok(json(StatusCode::OK, &WorldAnswer { regions: by.regions() }))
+}
+
+/// Answers the figures of this node's requests over the last ten minutes.
+pub(crate) fn history(by: Option<&dyn Overview>) -> Result<Reply, ApiError> {
+    let by = by.ok_or_else(|| ApiError::internal("nobody here knows of requests"))?;
+    Ok(json(StatusCode::OK, &by.history()))
 }
 
 /// Returns a row for each node that is a member of the log or linked to this one, this one first.
@@ -124,6 +168,7 @@ pub(super) fn rows(node: &NodeOverview, log: Option<&StatusAnswer>) -> Vec<NodeR
             .or_else(|| member(&peer.name).and_then(|it| it.matched_index))),
         version: peer.version.clone(),
         rtt_ms: peer.rtt_ms,
+        problems: peer.problems.clone(),
     });
     let is_known = |name: &str| name == node.name || node.peers.iter().any(|it| it.name == name);
     let others = members.iter().filter(|it| !it.name.is_empty() && !is_known(&it.name));

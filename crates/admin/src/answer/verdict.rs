@@ -7,32 +7,25 @@ use serde::{Deserialize, Serialize};
 use spillway_types::unix_ms;
 
 use super::overview::NodeRow;
+use super::problem::{Problem, ProblemKind, Urgency};
+use super::problems::{
+    CERTIFICATE_URGENT_MS, DISK_MS, FAILING_PERCENT_UNHEALTHY, MajorityLack, Sight, free_percent,
+    is_heard, is_nearly_full, lacks_majority, time_left, voters,
+};
 use super::status::StatusAnswer;
 use crate::overview::{CertificateEnd, LackingReplica, NodeOverview, NodePhase};
 
-/// Age of a node's knowledge from which on no majority counts as heard. Elections are over within
-/// a few seconds.
-const AGE_MS_MAX: u64 = 10_000;
-/// Free part of the data folder's file system below which a node says so, if less than
-/// [`ROOM_BYTES`] is free, too: a tenth of a small disk, or what a log and a few snapshots take.
-const ROOM_PERCENT: u64 = 10;
-const ROOM_BYTES: u64 = 1 << 30;
-/// Time before the end of a certificate from which on a node says so: where the console calls it
-/// urgent. Certificates of a few days, which some renew daily, are no fault.
-const CERTIFICATE_MS: i64 = 3 * DAY_MS;
-const DAY_MS: i64 = 86_400_000;
-/// Time for which the disk has not answered from which on a node says so.
-const DISK_MS: u64 = 2_000;
 /// Names that a sentence lists at most.
 const NAMED_MAX: usize = 3;
 
 /// State of a node in one word.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Health {
+pub enum Health {
     /// All is well.
+    #[default]
     Healthy,
     /// Requests are served, and something is missing.
     Degraded,
@@ -40,16 +33,25 @@ pub(crate) enum Health {
     Unhealthy,
 }
 
-/// Judges a node at a moment, whose cluster has these nodes and this log.
-pub(super) fn judge(
-    node: &NodeOverview,
-    nodes: &[NodeRow],
-    log: Option<&StatusAnswer>,
-    now: SystemTime,
-) -> (Health, String) {
+impl Health {
+    /// Returns the word, as in JSON and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Healthy => "healthy",
+            Self::Degraded => "degraded",
+            Self::Unhealthy => "unhealthy",
+        }
+    }
+}
+
+/// Judges a node and sums up what is wrong in a sentence, beside the `problems` that were found.
+pub(super) fn judge(sight: Sight<'_>, problems: &[Problem]) -> (Health, String) {
+    let Sight { node, nodes, log, now, .. } = sight;
     let mut parts = vec![serving(node), cluster(node, nodes, log)];
     parts.extend(troubles(log).into_iter().chain(disk(log)).chain(discoveries(node)));
     parts.extend(regions(node).into_iter().chain(data(node)).chain(certificate(node, now)));
+    parts.extend(problems.iter().filter_map(|problem| by_title(problem, node)));
     // The worst comes first. Sorting is stable, so parts of equal health keep their order.
     parts.sort_by_key(|part| std::cmp::Reverse(part.health));
     let health = parts.first().map_or(Health::Healthy, |part| part.health);
@@ -75,6 +77,38 @@ impl Part {
     }
 }
 
+/// Returns the part for a problem that degrades a node and that no other part names.
+fn by_title(problem: &Problem, node: &NodeOverview) -> Option<Part> {
+    let is_named = match problem.kind {
+        ProblemKind::RequestsFailing if is_failing(node) => {
+            return Some(Part::new(Health::Unhealthy, format!("FAILING: {}", problem.title)));
+        }
+        ProblemKind::RequestsFailing
+        | ProblemKind::RequestsRefused
+        | ProblemKind::ReplicaFlaps
+        | ProblemKind::ReplicaSlow
+        | ProblemKind::RegionFailing
+        | ProblemKind::UsageLost
+        | ProblemKind::ConfigRefused => true,
+        ProblemKind::NodeReports => problem.urgency == Urgency::Page,
+        _ => false,
+    };
+    is_named.then(|| Part::new(Health::Degraded, lower_first(&problem.title)))
+}
+
+/// Returns true if so many requests fail that most clients notice.
+fn is_failing(node: &NodeOverview) -> bool {
+    node.request_troubles
+        .iter()
+        .any(|it| it.trouble == "failing" && it.percent >= FAILING_PERCENT_UNHEALTHY)
+}
+
+/// Returns a title as a part of a sentence.
+fn lower_first(title: &str) -> String {
+    let mut rest = title.chars();
+    rest.next().map_or_else(String::new, |first| first.to_lowercase().chain(rest).collect())
+}
+
 fn serving(node: &NodeOverview) -> Part {
     match node.phase {
         NodePhase::Leaving => return Part::new(Health::Unhealthy, "STOPPING: takes no clients"),
@@ -84,25 +118,29 @@ fn serving(node: &NodeOverview) -> Part {
         NodePhase::Serving => {}
     }
     let replicas = &node.replicas;
-    let (up, known, draining) = (replicas.up, replicas.known, replicas.draining);
-    let drained = if draining > 0 { format!(", {draining} drained") } else { String::new() };
+    let (up, known) = (replicas.up, replicas.known);
+    let some = |number: u32, what: &str| match number {
+        0 => String::new(),
+        number => format!(", {number} {what}"),
+    };
+    let others = some(replicas.ramping, "ramping") + &some(replicas.draining, "drained");
     let lacking = named(replicas.lacking.iter().map(lacking_text).collect());
     let of = format!("{up} of {known} replicas");
-    match (known, up) {
+    match (known, replicas.takes_none()) {
         (0, _) if node.is_served_elsewhere => {
             Part::new(Health::Healthy, "no replicas here, other regions serve")
         }
         (0, _) => Part::new(Health::Unhealthy, "SERVES NOTHING: no replica here or elsewhere"),
-        (_, 0) if node.is_served_elsewhere => {
-            Part::new(Health::Degraded, format!("{of} up{drained}{lacking}, other regions serve"))
+        (_, true) if node.is_served_elsewhere => {
+            Part::new(Health::Degraded, format!("{of} up{others}{lacking}, other regions serve"))
         }
-        (_, 0) => {
-            Part::new(Health::Unhealthy, format!("SERVES NOTHING: {of} up{drained}{lacking}"))
+        (_, true) => {
+            Part::new(Health::Unhealthy, format!("SERVES NOTHING: {of} up{others}{lacking}"))
         }
         _ if !replicas.lacking.is_empty() => {
-            Part::new(Health::Degraded, format!("serves {of}{drained}{lacking}"))
+            Part::new(Health::Degraded, format!("serves {of}{others}{lacking}"))
         }
-        _ => Part::new(Health::Healthy, format!("serves {of}{drained}")),
+        _ => Part::new(Health::Healthy, format!("serves {of}{others}")),
     }
 }
 
@@ -125,22 +163,20 @@ fn cluster(node: &NodeOverview, nodes: &[NodeRow], log: Option<&StatusAnswer>) -
             format!("NO CLUSTER YET: waits for the nodes that begin it{missing}"),
         );
     }
-    let voters = || nodes.iter().filter(|row| matches!(row.role.as_str(), "leader" | "voter"));
-    let (all, heard) = (voters().count(), voters().filter(|row| is_heard(row)).count());
+    let (heard, all) = voters(nodes);
     let of = format!("{heard} of {all} voters");
-    let is_cut_off = log.freshness.age_ms.is_none_or(|age_ms| age_ms > AGE_MS_MAX);
-    match () {
-        () if heard * 2 <= all => {
-            Part::new(Health::Unhealthy, format!("NO QUORUM: {of} heard{missing}"))
-        }
-        () if log.leader.is_none() => {
+    match lacks_majority(nodes, log) {
+        Some(MajorityLack::Leader) => {
             Part::new(Health::Unhealthy, format!("NO LEADER: {of} heard{missing}"))
         }
-        () if is_cut_off || log.role == "isolated_leader" => {
+        Some(MajorityLack::Quorum) if heard * 2 <= all => {
+            Part::new(Health::Unhealthy, format!("NO QUORUM: {of} heard{missing}"))
+        }
+        Some(MajorityLack::Quorum) => {
             Part::new(Health::Unhealthy, format!("NO QUORUM: {of} heard, and no majority answers"))
         }
-        () if !missing.is_empty() => Part::new(Health::Degraded, format!("{of} heard{missing}")),
-        () => Part::new(Health::Healthy, of),
+        None if !missing.is_empty() => Part::new(Health::Degraded, format!("{of} heard{missing}")),
+        None => Part::new(Health::Healthy, of),
     }
 }
 
@@ -173,37 +209,38 @@ fn regions(node: &NodeOverview) -> Option<Part> {
 }
 
 fn data(node: &NodeOverview) -> Option<Part> {
-    let data = node.data.as_ref().filter(|it| it.total_bytes > 0)?;
-    let percent = u128::from(data.free_bytes) * 100 / u128::from(data.total_bytes);
-    let is_short = percent < u128::from(ROOM_PERCENT) && data.free_bytes < ROOM_BYTES;
-    let mib = data.free_bytes >> 20;
-    let text = format!("data folder nearly full ({mib} MiB free, {percent} %)");
-    is_short.then(|| Part::new(Health::Degraded, text))
+    let data = node.data.as_ref().filter(|data| is_nearly_full(data))?;
+    let state = if data.free_bytes == 0 { "full" } else { "nearly full" };
+    let (mib, percent) = (data.free_bytes >> 20, free_percent(data));
+    let text = format!("data folder {state} ({mib} MiB free, {percent} %)");
+    Some(Part::new(Health::Degraded, text))
 }
 
 fn certificate(node: &NodeOverview, now: SystemTime) -> Option<Part> {
     let CertificateEnd { of, begins_ms, ends_ms } = node.first_certificate.as_ref()?;
     let now_ms = i64::try_from(unix_ms(now)).unwrap_or(i64::MAX);
-    let text = match ends_ms.saturating_sub(now_ms) {
+    let left_ms = ends_ms.saturating_sub(now_ms);
+    let text = match left_ms {
         _ if now_ms < *begins_ms => {
             format!("certificate of {of} IS NOT VALID YET: look at this machine's clock")
         }
-        CERTIFICATE_MS.. => return None,
-        left_ms @ DAY_MS.. => format!("certificate of {of} ends in {} d", left_ms / DAY_MS),
-        left_ms @ 0.. => format!("certificate of {of} ends in {} h", left_ms / (DAY_MS / 24)),
-        _ => format!("certificate of {of} HAS ENDED, by this machine's clock"),
+        CERTIFICATE_URGENT_MS.. => return None,
+        0.. => format!("certificate of {of} ends in {}", time_left(left_ms)),
+        _ => {
+            format!(
+                "certificate of {of} HAS ENDED {} ago by this machine's clock",
+                time_left(left_ms)
+            )
+        }
     };
     Some(Part::new(Health::Degraded, text))
-}
-
-fn is_heard(row: &NodeRow) -> bool {
-    matches!(row.state.as_str(), "this node" | "up")
 }
 
 fn lacking_text(replica: &LackingReplica) -> String {
     let LackingReplica { name, state, reason } = replica;
     let what = match state.as_str() {
         "wrong model" => format!("{name} has the wrong model"),
+        "trial" => format!("{name} is on trial"),
         state => format!("{name} is {state}"),
     };
     reason.as_ref().map_or_else(|| what.clone(), |reason| format!("{what}: {reason}"))
@@ -231,7 +268,10 @@ mod tests {
     use std::time::UNIX_EPOCH;
 
     use super::super::overview::rows;
+    use super::super::problems::problems;
     use super::*;
+
+    const DAY_MS: i64 = 86_400_000;
     use crate::answer::freshness::Freshness;
     use crate::answer::status::MemberInfo;
     use crate::error::LeaderHint;
@@ -249,7 +289,7 @@ mod tests {
         let known = up + lacking.len() as u32;
         NodeOverview {
             name: "a".into(),
-            replicas: ReplicaTally { known, up, draining: 0, lacking },
+            replicas: ReplicaTally { known, up, lacking, ..ReplicaTally::default() },
             ..NodeOverview::default()
         }
     }
@@ -278,7 +318,10 @@ mod tests {
     }
 
     fn said(node: &NodeOverview, log: Option<&StatusAnswer>) -> String {
-        let (health, text) = judge(node, &rows(node, log), log, UNIX_EPOCH);
+        let nodes = rows(node, log);
+        let (regions, replicas, now) = (&[], &[], UNIX_EPOCH);
+        let sight = Sight { node, nodes: &nodes, log, regions, replicas, now };
+        let (health, text) = judge(sight, &problems(sight));
         let is_named = |word: &str| text.starts_with(word);
         assert_eq!(is_named("healthy: "), health == Health::Healthy, "{text}");
         assert_eq!(is_named("degraded: "), health == Health::Degraded, "{text}");
@@ -444,13 +487,13 @@ mod tests {
             said(&NodeOverview { first_certificate, ..node(1, &[]) }, None)
         };
         let ending = |ends_ms| valid(-DAY_MS, ends_ms);
-        assert!(ending(CERTIFICATE_MS).starts_with("healthy: serves"));
+        assert!(ending(CERTIFICATE_URGENT_MS).starts_with("healthy: serves"));
         let ends_in = |text: &str| format!("degraded: certificate of links {text}; serves 1 of 1");
-        assert!(ending(CERTIFICATE_MS - 1).starts_with(&ends_in("ends in 2 d")));
+        assert!(ending(CERTIFICATE_URGENT_MS - 1).starts_with(&ends_in("ends in 2 d")));
         assert!(ending(DAY_MS - 1).starts_with(&ends_in("ends in 23 h")));
         let clock = "by this machine's clock";
-        assert!(ending(-1).starts_with(&ends_in(&format!("HAS ENDED, {clock}"))));
+        assert!(ending(-9_000).starts_with(&ends_in(&format!("HAS ENDED 9 s ago {clock}"))));
         let early = "IS NOT VALID YET: look at this machine's clock";
-        assert!(valid(1, CERTIFICATE_MS * 9).starts_with(&ends_in(early)));
+        assert!(valid(1, CERTIFICATE_URGENT_MS * 9).starts_with(&ends_in(early)));
     }
 }

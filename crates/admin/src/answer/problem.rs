@@ -1,0 +1,256 @@
+//! Problems: what is wrong with a node or its cluster, in words, with the next step.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Kind of a problem: a label of the metric `spillway_health_problem`, and an anchor of
+/// docs/guides/health.md.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum ProblemKind {
+    /// The node serves no requests.
+    NotServing,
+    /// Requests fail.
+    RequestsFailing,
+    /// Requests are refused for lack of room.
+    RequestsRefused,
+    /// A replica takes no requests.
+    ReplicaAway,
+    /// A replica is ejected again and again.
+    ReplicaFlaps,
+    /// A replica is much slower than others.
+    ReplicaSlow,
+    /// A replica lacks models.
+    ModelMissing,
+    /// Discovery of replicas fails.
+    DiscoveryFails,
+    /// A region is lost.
+    RegionLost,
+    /// A region's replies fail.
+    RegionFailing,
+    /// A region has no free slots, and requests wait.
+    RegionFull,
+    /// The log of the control plane is stopped, not formed, or without a quorum.
+    ControlPlane,
+    /// Disks or states of nodes are not what the cluster knows.
+    StateTrouble,
+    /// A node is silent, or its log is stopped.
+    NodeAway,
+    /// Another node reports a problem of its own.
+    NodeReports,
+    /// Nodes run different versions.
+    VersionSkew,
+    /// The disk of the data folder is full or does not answer.
+    Disk,
+    /// Usage can't be written.
+    UsageLost,
+    /// A certificate ends soon, has ended, or is not valid yet.
+    Certificate,
+    /// The config file on disk is refused.
+    ConfigRefused,
+    /// A client is refused for a limit of its own.
+    ClientLimited,
+}
+
+impl ProblemKind {
+    /// All kinds.
+    pub const ALL: [Self; 21] = [
+        Self::NotServing,
+        Self::RequestsFailing,
+        Self::RequestsRefused,
+        Self::ReplicaAway,
+        Self::ReplicaFlaps,
+        Self::ReplicaSlow,
+        Self::ModelMissing,
+        Self::DiscoveryFails,
+        Self::RegionLost,
+        Self::RegionFailing,
+        Self::RegionFull,
+        Self::ControlPlane,
+        Self::StateTrouble,
+        Self::NodeAway,
+        Self::NodeReports,
+        Self::VersionSkew,
+        Self::Disk,
+        Self::UsageLost,
+        Self::Certificate,
+        Self::ConfigRefused,
+        Self::ClientLimited,
+    ];
+
+    /// Returns the name used in JSON and metric labels, e.g. `requests_failing`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotServing => "not_serving",
+            Self::RequestsFailing => "requests_failing",
+            Self::RequestsRefused => "requests_refused",
+            Self::ReplicaAway => "replica_away",
+            Self::ReplicaFlaps => "replica_flaps",
+            Self::ReplicaSlow => "replica_slow",
+            Self::ModelMissing => "model_missing",
+            Self::DiscoveryFails => "discovery_fails",
+            Self::RegionLost => "region_lost",
+            Self::RegionFailing => "region_failing",
+            Self::RegionFull => "region_full",
+            Self::ControlPlane => "control_plane",
+            Self::StateTrouble => "state_trouble",
+            Self::NodeAway => "node_away",
+            Self::NodeReports => "node_reports",
+            Self::VersionSkew => "version_skew",
+            Self::Disk => "disk",
+            Self::UsageLost => "usage_lost",
+            Self::Certificate => "certificate",
+            Self::ConfigRefused => "config_refused",
+            Self::ClientLimited => "client_limited",
+        }
+    }
+
+    /// Returns the page of docs/ about such problems, with its anchor.
+    fn doc(self) -> &'static str {
+        match self {
+            Self::NotServing | Self::RegionLost | Self::RegionFailing | Self::RegionFull => {
+                "guides/incidents.md"
+            }
+            Self::RequestsFailing => "guides/alerts.md#spillwayerrors",
+            Self::RequestsRefused => "guides/alerts.md#spillwayshedding",
+            Self::ReplicaAway | Self::ReplicaFlaps | Self::ModelMissing | Self::DiscoveryFails => {
+                "explanation/replicas.md"
+            }
+            Self::ReplicaSlow => "guides/incidents.md",
+            Self::ControlPlane | Self::StateTrouble | Self::NodeAway => {
+                "guides/disaster-recovery.md"
+            }
+            Self::NodeReports => "guides/incidents.md",
+            Self::VersionSkew => "guides/upgrade.md",
+            Self::Disk => "guides/incidents.md",
+            Self::UsageLost => "guides/usage.md",
+            Self::Certificate => "guides/certificates.md",
+            Self::ConfigRefused => "guides/alerts.md#spillwayconfigrefused",
+            Self::ClientLimited => "guides/alerts.md#spillwaytenantoverlimit",
+        }
+    }
+
+    /// Returns the view of the console about such problems, as the end of its address.
+    fn view(self) -> Option<&'static str> {
+        Some(match self {
+            Self::RequestsFailing | Self::RequestsRefused => "#/requests",
+            Self::ReplicaAway | Self::ReplicaFlaps | Self::ReplicaSlow | Self::ModelMissing => {
+                "#/replicas"
+            }
+            Self::DiscoveryFails => "#/replicas",
+            Self::ControlPlane
+            | Self::StateTrouble
+            | Self::NodeAway
+            | Self::NodeReports
+            | Self::VersionSkew
+            | Self::Disk => "#/control",
+            Self::ClientLimited => "#/limits",
+            Self::NotServing
+            | Self::RegionLost
+            | Self::RegionFailing
+            | Self::RegionFull
+            | Self::UsageLost
+            | Self::Certificate
+            | Self::ConfigRefused => return None,
+        })
+    }
+}
+
+/// Urgency of a problem.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Urgency {
+    /// Clients notice, or will soon: somebody looks at once.
+    Page,
+    /// Somebody looks in working hours.
+    Ticket,
+    /// Nothing has to be done.
+    Info,
+}
+
+/// A problem that a node knows of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Problem {
+    /// Kind of the problem.
+    pub kind: ProblemKind,
+    /// Urgency of the problem.
+    pub urgency: Urgency,
+    /// Problem in one line.
+    pub title: String,
+    /// Cause, and what it means for clients.
+    pub cause: String,
+    /// Next step.
+    pub remedy: String,
+    /// Page of the docs about it, with an anchor where there is one.
+    pub doc: String,
+    /// View of the console about it, as the end of its address; null without one.
+    pub view: Option<String>,
+}
+
+impl Problem {
+    /// Makes a problem from its title, cause and remedy.
+    pub(super) fn new(
+        kind: ProblemKind,
+        urgency: Urgency,
+        title: impl Into<String>,
+        [cause, remedy]: [&str; 2],
+    ) -> Self {
+        Self {
+            kind,
+            urgency,
+            title: title.into(),
+            cause: cause.to_owned(),
+            remedy: remedy.to_owned(),
+            doc: kind.doc().to_owned(),
+            view: kind.view().map(str::to_owned),
+        }
+    }
+
+    /// Replaces the view of the console.
+    pub(super) fn at(self, view: String) -> Self {
+        Self { view: Some(view), ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_serde_writes() {
+        for kind in ProblemKind::ALL {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
+        }
+    }
+
+    #[test]
+    fn every_kind_is_in_the_table_of_incidents() {
+        let page = include_str!("../../../../docs/guides/incidents.md");
+        for kind in ProblemKind::ALL {
+            let cell = format!("`{}`", kind.name());
+            assert!(
+                page.lines().any(|line| line.starts_with("| `") && line.contains(&cell)),
+                "{cell}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_page_of_the_docs() {
+        let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for kind in ProblemKind::ALL {
+            let doc = kind.doc();
+            let (page, anchor) = doc.split_once('#').unwrap_or((doc, ""));
+            let text = std::fs::read_to_string(docs.join(page)).unwrap();
+            let headings = text.lines().filter_map(|line| line.strip_prefix('#'));
+            let is_there =
+                |heading: &str| heading.trim_start_matches('#').trim().to_lowercase() == anchor;
+            assert!(anchor.is_empty() || headings.into_iter().any(is_there), "{}", kind.doc());
+        }
+    }
+}
