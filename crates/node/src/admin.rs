@@ -155,17 +155,23 @@ impl Admin {
         )
     }
 
-    /// Returns the detail of a good answer: discoveries in a state in which replicas may be missing.
+    /// Returns the detail of a good answer: discoveries in a state in which replicas may be missing,
+    /// and kinds of problems.
     fn readiness(&self, path: &str) -> serde_json::Value {
         let discoveries = self.feedback.discoveries();
         let is_missing = |it: &&DiscoveryOverview| path == "/readyz" && it.is_fault();
         let missing = discoveries.iter().filter(is_missing);
         let missing: BTreeMap<&str, &str> =
             missing.map(|it| (it.name.as_str(), it.state.as_str())).collect();
-        match missing.is_empty() {
-            true => serde_json::json!({}),
-            false => serde_json::json!({ "discovery": missing }),
+        let kinds = self.feedback.health.kinds();
+        let mut detail = serde_json::Map::new();
+        if !missing.is_empty() {
+            detail.insert("discovery".to_owned(), serde_json::json!(missing));
         }
+        if path == "/readyz" && !kinds.is_empty() {
+            detail.insert("problems".to_owned(), serde_json::json!(kinds));
+        }
+        detail.into()
     }
 
     /// Answers `/replicas/{name}/{action}`.

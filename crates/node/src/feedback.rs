@@ -16,7 +16,8 @@ use spillway_proxy::Worker;
 use spillway_quota_division as quota;
 use spillway_request::gateway::Gateway;
 use spillway_telemetry::{
-    LastResort, Live, LiveCluster, LiveGeo, LiveHot, LiveKnowledge, LiveReplica, Metrics, logs,
+    LastResort, Live, LiveCluster, LiveDiscovery, LiveGeo, LiveHot, LiveKnowledge, LiveReplica,
+    Metrics, logs,
 };
 use spillway_traces::Traces;
 use spillway_types::ReplicaSlot;
@@ -28,6 +29,7 @@ use crate::certificates::Certificates;
 use crate::cluster::{NodeFacts, Watched};
 use crate::discovery_watch::DiscoveryWatch;
 use crate::fold::NoteCounts;
+use crate::health_watch::NodeHealth;
 use crate::requests::RequestLog;
 use crate::usage::Usage;
 
@@ -69,6 +71,8 @@ pub(crate) struct Feedback {
     knowledge: Arc<KnowledgeHandle>,
     /// Certificates of listeners and nodes.
     pub(crate) certificates: Certificates,
+    /// Health of the node.
+    pub(crate) health: NodeHealth,
 }
 
 impl Feedback {
@@ -100,6 +104,7 @@ impl Feedback {
             control_plane,
             knowledge,
             certificates: Certificates::default(),
+            health: NodeHealth::new(Instant::now()),
         }
     }
 
@@ -117,7 +122,8 @@ impl Feedback {
     pub(crate) fn node_facts(&self) -> NodeFacts {
         let progress = self.control_plane.get().map(WatchedControlPlane::progress);
         let (applied_index, log_fault) = progress.unwrap_or_default();
-        NodeFacts { version: self.version.clone(), applied_index, log_fault }
+        let problems = self.health.reported();
+        NodeFacts { version: self.version.clone(), applied_index, log_fault, problems }
     }
 
     /// Shows the name server's metrics too; only the first call counts.
@@ -187,6 +193,7 @@ impl Feedback {
     /// Takes in every outcome up to now.
     pub(crate) fn collect(&self) {
         let now = (Instant::now(), SystemTime::now());
+        let mut counting = self.health.counting(now.0);
         for worker in &self.workers {
             worker.drain_outcomes(|mut outcome| {
                 if self.traces.add(&outcome, now)
@@ -194,6 +201,7 @@ impl Feedback {
                 {
                     trace.is_sampled = true;
                 }
+                counting.add(&outcome);
                 let cost = self.usage.record(&outcome, now.1);
                 self.metrics.record(&outcome, cost.client);
                 if let Some(cost) = cost.overflow {
@@ -202,6 +210,7 @@ impl Feedback {
                 self.requests.add(outcome, now);
             });
         }
+        drop(counting);
         self.usage.judge(now.1);
     }
 
@@ -258,10 +267,7 @@ impl Feedback {
             home_changes: counters.affinity_moves(),
             continuations: counters.continuations(),
             last_resorts: last_resorts.collect(),
-            discoveries: {
-                let now = tokio::time::Instant::now();
-                self.discoveries.load().iter().map(|it| it.live(now)).collect()
-            },
+            discoveries: self.live_discoveries(),
             facts_dropped: self.facts_dropped.load(Ordering::Relaxed),
             waiting: waiting.map(|(model, count)| (model.to_string(), count)).collect(),
             guests: self.gateway.guests(),
@@ -275,11 +281,18 @@ impl Feedback {
             budgets: self.usage.live_budgets(SystemTime::now()),
             overflow: self.usage.live_overflow(view.replicas(), SystemTime::now()),
             certificates: self.certificates.live(self.link().as_deref()),
+            health: self.health.live(),
         }
     }
 }
 
 impl Feedback {
+    /// Returns the state of each discovery, for metrics.
+    fn live_discoveries(&self) -> Vec<LiveDiscovery> {
+        let now = tokio::time::Instant::now();
+        self.discoveries.load().iter().map(|it| it.live(now)).collect()
+    }
+
     /// Returns figures of clients' countries and of the location databases.
     fn live_geo(&self) -> LiveGeo {
         let locations = self.gateway.locations();

@@ -11,6 +11,7 @@ mod feedback;
 mod fold;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod health_watch;
 mod keeper;
 mod liveness;
 mod locating;

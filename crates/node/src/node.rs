@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use spillway_admin::Overview;
 use spillway_cluster_state::State;
 use spillway_config::{
     AdminListener, AtStart, ClusterConfig, Config, ConfigError, ReadFiles, SpillConfig,
@@ -42,6 +43,7 @@ use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
 use crate::explain::Explainer;
 use crate::feedback::Feedback;
 use crate::fold::AgreedWorld;
+use crate::health_watch;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::liveness::Liveness;
 use crate::locating::{Locating, open};
@@ -366,6 +368,14 @@ impl Node {
         if let Some(control_plane) = self.control_plane() {
             self.follow_records(control_plane, (stop(), stop()));
         }
+        let overview: Arc<dyn Overview> = Arc::new(self.overview(file.as_ref(), &bound));
+        let judging = health_watch::watch(
+            Arc::clone(&overview),
+            self.control_plane().cloned(),
+            Arc::clone(&self.feedback),
+            stop(),
+        );
+        self.tasks.spawn_vital("health", judging);
         let running = admin.as_ref().map(|(socket, config)| {
             warn_of_clear_tokens(config);
             let api = spillway_admin::Admin::new(self.control_plane().cloned(), config.api.clone());
@@ -373,7 +383,7 @@ impl Node {
             let api = api.limiting(Arc::new(FileLimits(Arc::clone(&self.gateway))));
             let api = api.steering(Arc::new(SteeringSource(Arc::clone(&self.gateway))));
             let api = api.remembering(Arc::clone(&self.feedback) as _);
-            let api = api.overviewing(Arc::new(self.overview(file.as_ref(), &bound)));
+            let api = api.overviewing(Arc::clone(&overview));
             let (writing, stop) = (api.write_orders(), stop());
             let writing = async move { stop.run_until_cancelled(writing).await };
             // Without a cluster it ends at once.

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::{StreamExt, stream};
 use spillway_admin::{
     LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase, Overview,
-    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally, Summing,
+    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally,
+    RequestHistoryOverview, Summing,
 };
 use spillway_config::RegionConfig;
 use spillway_front::client::Listener;
@@ -98,6 +99,11 @@ impl Overview for OverviewSource {
                 is_served_elsewhere: regions.has_usable(),
                 data: self.room.look().await,
                 first_certificate: first,
+                request_troubles: self.feedback.health.request_troubles(),
+                busiest_client: self.feedback.health.busiest_client(),
+                limited_clients: self.feedback.health.limited_clients(),
+                refused_config: self.feedback.health.refused_config(),
+                usage_fault: self.feedback.usage.fault(),
                 peers: match link {
                     Some(link) => peers(&link).await,
                     None => Vec::new(),
@@ -116,6 +122,10 @@ impl Overview for OverviewSource {
         all
     }
 
+    fn history(&self) -> RequestHistoryOverview {
+        self.feedback.health.history()
+    }
+
     fn replicas(&self) -> Listing<'_> {
         Box::pin(async {
             let members = self.keeper.members().await;
@@ -130,7 +140,12 @@ impl Overview for OverviewSource {
                     (replica.spec().name.as_str(), (&**replica, kv_use))
                 })
                 .collect();
-            let row = |member| replica_row(member, of_view.get(member.name.as_str()).copied());
+            let (health, now) = (&self.feedback.health, Instant::now());
+            let row = |member: &MemberReport| ReplicaOverview {
+                ejections: health.recent_ejections(&member.name, now).number,
+                flaps: health.recent_ejections(&member.name, now).flaps,
+                ..replica_row(member, of_view.get(member.name.as_str()).copied())
+            };
             members.iter().map(row).collect()
         })
     }
@@ -206,7 +221,10 @@ fn replica_row(member: &MemberReport, found: Option<(&Replica, Reading)>) -> Rep
         cached_share: member.cached_share,
         latency_ms: member.latency_ms,
         p99_ms: member.p99_ms,
+        slower_than_ms: member.slower_than_ms,
         report_age_ms: member.report_age_ms,
+        // The caller adds what is counted beside the replica's state.
+        ..ReplicaOverview::default()
     }
 }
 
@@ -263,11 +281,12 @@ fn tally(members: &[MemberReport]) -> ReplicaTally {
             _ if serves_nothing(member) => tally.lacking.push(lacking(member)),
             // A replica in reserve is brought in when it is needed, and one that asked for a pause
             // is back in a moment.
-            MemberState::Serving
-            | MemberState::Ramping
-            | MemberState::Trial
-            | MemberState::Standby
-            | MemberState::Busy => tally.up += 1,
+            MemberState::Serving | MemberState::Standby | MemberState::Busy => tally.up += 1,
+            MemberState::Ramping => tally.ramping += 1,
+            MemberState::Trial => {
+                tally.on_trial += 1;
+                tally.lacking.push(lacking(member));
+            }
             MemberState::Draining | MemberState::Drained => tally.draining += 1,
             MemberState::Starting
             | MemberState::WarmingUp
@@ -336,6 +355,7 @@ async fn peers(link: &Arc<Link>) -> Vec<PeerOverview> {
         if let (Some(peer), Some(facts)) = (peers.get_mut(at), facts) {
             peer.version = Some(facts.version);
             peer.applied_index = facts.applied_index;
+            peer.problems = facts.problems;
             peer.fault = facts.log_fault.or_else(|| peer.fault.take());
         }
         std::future::ready(())
@@ -361,6 +381,7 @@ fn peer(status: &PeerStatus) -> PeerOverview {
         rtt_ms,
         version: None,
         applied_index: None,
+        problems: Vec::new(),
     }
 }
 

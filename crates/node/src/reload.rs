@@ -59,6 +59,13 @@ pub(crate) struct RunningAdmin {
     pub(crate) tls: Option<Arc<ServerTls>>,
 }
 
+/// Returns the first error of a refused config, and the number of all.
+fn refusal(errors: &ConfigErrors) -> String {
+    let first = errors.iter().find(|error| error.severity == Severity::Error);
+    let counted = errors.counted().unwrap_or_default();
+    first.map_or_else(|| counted.clone(), |first| format!("{first}; {counted}"))
+}
+
 impl RunningAdmin {
     /// Takes other tokens, names and certificates into use.
     fn replace(&self, config: AdminListener) -> Result<(), String> {
@@ -148,10 +155,11 @@ impl Reloader {
             }
             Err(errors) => {
                 log(&errors);
-                Err(errors.counted().unwrap_or_default())
+                Err(refusal(&errors))
             }
         };
         self.feedback.metrics.record_reload(result.is_ok());
+        self.feedback.health.note_config(result.as_ref().err().cloned(), SystemTime::now());
         if let Err(error) = result {
             tracing::error!("config not reloaded, the old one stays in use: {error}");
         }

@@ -39,7 +39,7 @@ pub use geo_metrics::LiveGeo;
 pub use knowledge_metrics::{LiveHot, LiveKnowledge};
 pub use limit_metrics::LiveLimit;
 pub use line_writer::{LinePlace, LineWriter};
-pub use metrics::{LastResort, Live, Metrics};
+pub use metrics::{LastResort, Live, LiveHealth, Metrics};
 pub use overflow_metrics::LiveOverflow;
 pub use region_metrics::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
 pub use replica_metrics::LiveReplica;

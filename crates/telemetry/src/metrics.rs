@@ -28,6 +28,9 @@ use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
 use crate::shed_metrics::ShedMetrics;
 use crate::usage::{LiveBudget, UsageMetrics};
 
+/// States of a node's health.
+const HEALTH_STATES: [&str; 3] = ["healthy", "degraded", "unhealthy"];
+
 /// All metrics of one node.
 #[derive(Debug)]
 pub struct Metrics {
@@ -76,6 +79,8 @@ pub struct Metrics {
     ahead_replies: Family<Labels, Counter>,
     streams_closed: Family<Labels, Counter>,
     memory: Family<Labels, Gauge>,
+    health: Family<Labels, Gauge>,
+    health_problems: Family<Labels, Gauge>,
 }
 
 /// Values at the moment of a scrape.
@@ -149,6 +154,17 @@ pub struct Live {
     pub overflow: Vec<LiveOverflow>,
     /// Expiry of certificates.
     pub certificates: LiveCertificates,
+    /// Last judgement of the node's health.
+    pub health: LiveHealth,
+}
+
+/// Judgement of a node's health.
+#[derive(Clone, Debug, Default)]
+pub struct LiveHealth {
+    /// State: `healthy`, `degraded` or `unhealthy`.
+    pub state: &'static str,
+    /// Number of problems by kind, of all kinds.
+    pub problems: Vec<(&'static str, u64)>,
 }
 
 /// A route and model without an open replica.
@@ -217,6 +233,8 @@ impl Metrics {
             ahead_replies: metric(&mut r, &catalog::node::READ_AHEAD_REPLIES),
             streams_closed: metric(&mut r, &catalog::node::STREAMS_CLOSED),
             memory: metric(&mut r, &catalog::node::MEMORY_BYTES),
+            health: metric(&mut r, &catalog::node::HEALTH),
+            health_problems: metric(&mut r, &catalog::node::HEALTH_PROBLEMS),
             registry: r,
         }
     }
@@ -309,6 +327,17 @@ impl Metrics {
         self.cancels.get_or_create(&vec![("phase", phase.to_owned())]).inc();
     }
 
+    fn show_health(&self, health: &LiveHealth) {
+        for state in HEALTH_STATES {
+            let is_so = health.state == state;
+            self.health.get_or_create(&vec![("state", state.to_owned())]).set(is_so.into());
+        }
+        for (kind, number) in &health.problems {
+            let labels = vec![("kind", (*kind).to_owned())];
+            self.health_problems.get_or_create(&labels).set(signed(*number));
+        }
+    }
+
     fn show(&self, live: &Live) {
         self.replicas.show(&live.replicas);
         self.regions.show(&live.cluster);
@@ -360,6 +389,7 @@ impl Metrics {
             let labels = vec![("tenant", tenant.clone()), ("result", (*result).to_owned())];
             raise(&self.access.get_or_create(&labels), *total);
         }
+        self.show_health(&live.health);
         raise(&self.outcomes_dropped, live.outcomes_dropped);
         raise_each(&self.lines_lost, "log", &live.lines_lost);
         raise_each(&self.spans, "result", &live.spans);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, Method, Response, Uri, header};
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use serde::{Deserialize, Serialize};
+use spillway_admin::NodeProblem;
 use spillway_link::{BoxBody, ForwardAnswer, ForwardHead, Link, PeerRoom};
 use spillway_types::NodeName;
 use spillway_upstream::wire_body::BoxError;
@@ -25,6 +26,9 @@ pub(crate) struct NodeFacts {
     pub(crate) applied_index: Option<u64>,
     /// Reason why the node's log has stopped; `None` while it runs, or if an older node is asked.
     pub(crate) log_fault: Option<String>,
+    /// Most urgent problems of the node itself; none if an older node is asked.
+    #[serde(default)]
+    pub(crate) problems: Vec<NodeProblem>,
 }
 
 impl NodeFacts {

@@ -125,6 +125,7 @@ impl Keeper {
                 member.kind = Some(OVERFLOW);
             }
         }
+        spillway_health::compare_first_tokens(&mut members);
         members
     }
 
@@ -153,6 +154,7 @@ impl Keeper {
             Action::Drained(replica) => tracing::info!(%replica, "drained"),
             Action::Changed { replica, from, to, why } => {
                 self.tell_caches(&replica, from, to, why);
+                self.feedback.health.note_state(&replica, to, Instant::now());
                 let is_lost = matches!(to, MemberState::Down | MemberState::Ejected);
                 let (from, to) = (from.as_str(), to.as_str());
                 match is_lost {

@@ -198,6 +198,11 @@ impl Usage {
         self.budgets.save(&self.store);
     }
 
+    /// Returns the error with which the newest usage could not be written; `None` if it was.
+    pub(crate) fn fault(&self) -> Option<String> {
+        self.store.fault()
+    }
+
     fn read(&self, query: &UsageQuery) -> UsageTable {
         self.store.read(query)
     }

@@ -32,6 +32,16 @@ catalog! {
     MEMORY_BYTES = Gauge "spillway_memory_bytes" [kind]
         shown by r#"spillway_memory_bytes{kind="used"} / ignoring (kind) spillway_memory_bytes{kind="ceiling"}"#;
 
+    /// 1 for the state of the node's health, as `spillway status` has it: `healthy`, `degraded`,
+    /// `unhealthy`; 0 for the others.
+    HEALTH = Gauge "spillway_health" [state]
+        shown by r#"spillway_health{state!="healthy"} == 1"#;
+
+    /// Problems that the node knows of, by [kind](../guides/incidents.md#kinds-of-problems). Those of
+    /// a kind that is only for information count, too.
+    HEALTH_PROBLEMS = Gauge "spillway_health_problems" [kind]
+        shown by "spillway_health_problems > 0";
+
     /// Lines that are missing in a log, since its disk or its reader was too slow, or it can't be written:
     /// `access`, or `node` for the log on standard error.
     LOG_LINES_LOST = Counter "spillway_log_lines_lost" [log];
