@@ -27,13 +27,6 @@ const DROPPED: [&str; 7] = ["votes", "pool", "kind", "p99 ms", "models", "queue"
 
 /// Models that a cell lists at most.
 const MODELS_MAX: usize = 2;
-/// Ratio of a replica's average time to first token to the median of others from which on it is said
-/// to be slow. The console has the same (`problems.js`). A node ejects one by itself from
-/// `slow_ratio` on, if there are three to compare.
-const SLOW_RATIO: f64 = 3.0;
-/// Milliseconds above that median below which nobody is slow: few milliseconds are chance.
-const SLOW_MS: f64 = 50.0;
-
 /// Formats one line per replica of at most `width` characters, and below them what is wrong: slow
 /// replicas, open circuit breakers, and models that replicas lack.
 pub(crate) fn table(members: &Value, width: usize) -> String {
@@ -43,37 +36,18 @@ pub(crate) fn table(members: &Value, width: usize) -> String {
     let table = Table::new(&headings, rows.collect::<Vec<_>>()).dropping(&DROPPED).text(width);
     let wrong = members.iter().filter_map(|it| wrong_models(it).or_else(|| hidden_models(it)));
     let open = members.iter().flat_map(open_breakers);
-    let slow = members.iter().filter_map(|member| slow(member, members));
+    let slow = members.iter().filter_map(slow);
     std::iter::once(table).chain(slow).chain(open).chain(wrong).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns a line about a replica whose first tokens come much later than those of others that serve
-/// one of its models; `None` if it is not slow, or nobody can be compared.
-fn slow(member: &Value, members: &[Value]) -> Option<String> {
-    let models = names(&member["models"]);
-    // One that an operator took out is known to be out, and one that is back has times of before.
-    if ["draining", "drained", "down", "ramping"].iter().any(|state| member["state"] == *state) {
-        return None;
-    }
-    let is_comparable = |other: &&Value| {
-        other["name"] != member["name"]
-            && ["serving", "ramping"].iter().any(|state| other["state"] == *state)
-            && names(&other["models"]).iter().any(|model| models.contains(model))
-    };
-    let others = members.iter().filter(is_comparable);
-    let mut others_ms: Vec<f64> = others.filter_map(|it| it["latency_ms"].as_f64()).collect();
-    others_ms.sort_by(f64::total_cmp);
-    // Of two the slower one: a single idle replica is no measure for those that work.
-    let usual_ms = *others_ms.get(others_ms.len() / 2)?;
-    let own_ms = member["latency_ms"].as_f64()?;
-    // The average of a replica that is given nothing stays; the percentile is of the last seconds.
-    let last_ms = member["p99_ms"].as_f64()?;
-    let name = text(&member["name"]);
-    (own_ms.min(last_ms) >= (usual_ms * SLOW_RATIO).max(usual_ms + SLOW_MS)).then(|| {
-        format!(
-            "{name} is slow: its first token takes {own_ms:.0} ms, that of others {usual_ms:.0} ms"
-        )
-    })
+/// Returns a line about a replica whose first tokens come much later than those of others; `None` if
+/// the node does not call it slow.
+fn slow(member: &Value) -> Option<String> {
+    let usual_ms = member["slower_than_ms"].as_f64()?;
+    let (name, own_ms) = (text(&member["name"]), member["latency_ms"].as_f64()?);
+    Some(format!(
+        "{name} is slow: its first token takes {own_ms:.0} ms, that of others {usual_ms:.0} ms"
+    ))
 }
 
 /// Returns a line about a replica that lacks models of the config; `None` if it has all of them, or
@@ -231,40 +205,14 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_is_slower_than_its_like_is_told_below_the_table() {
-        let of = |name: &str, model: &str, latency_ms: Value| {
-            let state = "serving";
-            json!({
-                "name": name, "models": [model], "latency_ms": latency_ms, "p99_ms": latency_ms,
-                "state": state,
-            })
-        };
-        let last = |members: Value| table(&members, usize::MAX).lines().last().map(str::to_owned);
-        let usual = [of("a", "m", json!(40)), of("b", "m", json!(50)), of("c", "m", json!(60))];
-        let with = |other: Value| last(usual.iter().cloned().chain([other]).collect());
+    fn a_replica_that_is_slower_than_its_like_is_named_below_the_table() {
+        let of = |slower_than_ms: Value| json!({ "name": "d", "models": ["m"], "latency_ms": 150, "slower_than_ms": slower_than_ms });
+        let last = |member| table(&json!([member]), usize::MAX).lines().last().map(str::to_owned);
         assert_eq!(
-            with(of("d", "m", json!(150))).as_deref(),
+            last(of(json!(50.0))).as_deref(),
             Some("d is slow: its first token takes 150 ms, that of others 50 ms")
         );
-        for other in [
-            of("d", "m", json!(149)),
-            // Another model may take longer, and nothing is known of one that nobody asked.
-            of("d", "other", json!(900)),
-            of("d", "m", Value::Null),
-            json!({"name": "d", "models": ["m"], "latency_ms": 900, "p99_ms": 900, "state": "drained"}),
-            // It was slow, and has had no request for a while.
-            json!({"name": "d", "models": ["m"], "latency_ms": 900, "p99_ms": null}),
-        ] {
-            let shown = with(other).unwrap();
-            assert!(shown.starts_with('d') && !shown.contains("slow"), "{shown}");
-        }
-        // Those that work are compared with each other, not with one that idles.
-        let idle = [of("a", "m", json!(20)), of("b", "m", json!(150)), of("c", "m", json!(160))];
-        let shown = last(idle.into_iter().collect()).unwrap();
-        assert!(!shown.contains("slow"), "{shown}");
-        // Two milliseconds instead of half of one are no incident.
-        let quick = last(json!([of("a", "m", json!(0.5)), of("b", "m", json!(2.0))])).unwrap();
-        assert!(!quick.contains("slow"), "{quick}");
+        assert!(!last(of(Value::Null)).is_some_and(|line| line.contains("slow")));
     }
 
     #[test]

@@ -12,8 +12,8 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use spillway_admin::{
     Admin, AdminConfig, AskedNode, ClusterUsage, Explain, ExplainError, ExplainRequest, Explaining,
-    Listing, Looking, NodeOverview, Overview, RegionOverview, ReplicaTally, Summing,
-    connection_builder, parse_token_file,
+    Listing, Looking, NodeOverview, Overview, RegionOverview, ReplicaTally, RequestHistoryOverview,
+    Summing, connection_builder, parse_token_file,
 };
 use spillway_cluster_state::Fingerprint;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
@@ -67,6 +67,10 @@ impl Overview for Teller {
     fn regions(&self) -> Vec<RegionOverview> {
         let eu = RegionOverview { region: "eu".to_owned(), ..RegionOverview::default() };
         vec![RegionOverview { is_own: true, is_heard: true, is_reachable: true, ..eu }]
+    }
+
+    fn history(&self) -> RequestHistoryOverview {
+        RequestHistoryOverview::default()
     }
 
     fn replicas(&self) -> Listing<'_> {
