@@ -113,6 +113,11 @@ class Node:
         """The first line of its status."""
         return self.run("status").stdout.partition("\n")[0]
 
+    def read(self, path: str) -> str:
+        """What the admin listener answers."""
+        with urllib.request.urlopen(f"{self.url}/{path}", timeout=PATIENCE_S) as answer:
+            return answer.read().decode()
+
     def put(self, path: str, record: dict) -> None:
         """Writes a record, quicker than by a command."""
         headers = {"content-type": "application/json"}

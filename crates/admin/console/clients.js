@@ -1,4 +1,4 @@
-// Clients: what each asks for per second, and who is refused since a limit is used up.
+// Clients: what each asks for per second.
 
 import { get } from "./api.js";
 
@@ -8,8 +8,6 @@ const PERIOD_MS = 3_000;
 const LOOKED_AT = 300;
 /** Age up to which a request tells of now. */
 const WINDOW_MS = 5_000;
-/** Reasons for which a client's own limit refuses a request. */
-const OF_LIMITS = ["request_rate", "token_rate", "concurrency"];
 
 /** Requests of the last seconds by client, looked at now and then while the page is seen. */
 export class Clients {
@@ -17,7 +15,6 @@ export class Clients {
     this.live = live;
     this.lookedAt = 0;
     this.rates = new Map();
-    this.refused = [];
   }
 
   /** Looks if it is time to. What can't be read stays as it was. */
@@ -35,36 +32,15 @@ export class Clients {
     const isCut = recent.length === LOOKED_AT;
     const spanMs = isCut ? Math.max(100, Math.max(nowMs, recent[0].ended_ms) - recent[recent.length - 1].ended_ms) : WINDOW_MS;
     this.rates = new Map();
-    const refused = new Map();
     for (const it of recent) {
       this.rates.set(nameOf(it), (this.rates.get(nameOf(it)) ?? 0) + 1_000 / spanMs);
-      if (!OF_LIMITS.includes(it.shed)) continue;
-      const group = refused.get(`${whoOf(it)}/${it.shed}`) ?? { who: whoOf(it), tenant: it.tenant, shed: it.shed, perS: 0 };
-      group.perS += 1_000 / spanMs;
-      refused.set(`${whoOf(it)}/${it.shed}`, group);
     }
-    this.refused = [...refused.values()];
   }
 
   /** Requests per second of a tenant's key for a model. */
   rate(row) {
     return this.rates.get(nameOf(row)) ?? 0;
   }
-
-  /** The client with most requests per second: `who` and its `share` of all; null if nobody asks. */
-  busiest() {
-    const sums = new Map();
-    for (const [name, rate] of this.rates) {
-      const [tenant, key] = JSON.parse(name);
-      const who = whoOf({ tenant, key });
-      sums.set(who, (sums.get(who) ?? 0) + rate);
-    }
-    const all = [...sums.values()].reduce((sum, rate) => sum + rate, 0);
-    if (all === 0) return null;
-    const [who, most] = [...sums].reduce((one, other) => (other[1] > one[1] ? other : one));
-    return { who, share: most / all };
-  }
 }
 
 const nameOf = ({ tenant, key, model }) => JSON.stringify([tenant ?? null, key ?? null, model ?? null]);
-const whoOf = ({ tenant, key }) => (key ? `key ${key}` : tenant ? `tenant ${tenant}` : "clients without a key");

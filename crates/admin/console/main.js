@@ -1,11 +1,10 @@
 // The page: its frame, its views, and the stream that feeds them.
 
-import { ApiError, get, token } from "./api.js";
+import { ApiError, token } from "./api.js";
 import { Clients } from "./clients.js";
 import { h, setAttribute, setText } from "./dom.js";
 import { duration } from "./format.js";
 import { Live } from "./live.js";
-import { certificateRows, problemsOf } from "./problems.js";
 import { alertsView } from "./views/alerts.js";
 import { controlView } from "./views/control.js";
 import { explainView } from "./views/explain.js";
@@ -62,8 +61,6 @@ const page = {
     look();
     return { problem, again: look };
   },
-  /** Counts the alerts beside their link, such as after certificates were read. */
-  count: () => count(),
   /** Has the view look again, since something was changed. */
   refresh() {
     for (const look of shown.looks) look();
@@ -193,26 +190,17 @@ function banner() {
   banner.timer = setTimeout(banner, 1_000);
 }
 
-/** Reads the certificates of this node, so that alerts of them count before their view is opened. */
-async function readCertificates() {
-  page.certificates = [];
-  const own = await get("certificates").catch(() => null);
-  // The view of alerts, which reads those of all nodes, may have been faster.
-  if (page.certificates.length === 0) page.certificates = certificateRows(own, null);
-}
-
 function count() {
   const { live } = page;
   if (live.status !== "live") return;
   live.seenAt = Date.now();
   banner.said = false;
-  if (!page.certificates) readCertificates();
   page.clients.look();
-  const problems = problemsOf(live.snapshot, page.certificates, page.clients).filter((it) => it.level !== "info");
+  const problems = live.snapshot.node.problems.filter((it) => it.urgency !== "info");
   const element = by("alert-count");
   element.hidden = problems.length === 0;
   setText(element, String(problems.length));
-  setAttribute(element, "data-level", problems.some((it) => it.level === "bad") ? "bad" : "warn");
+  setAttribute(element, "data-level", problems.some((it) => it.urgency === "page") ? "bad" : "warn");
 }
 
 function toggleMenu(isOpen) {

@@ -1,54 +1,62 @@
-// Alerts: what is wrong now and what to do; and the certificates, whose end is known ahead.
+// Alerts: the problems that the node knows of, with what to do; and the certificates, whose end is known ahead.
 
 import { ApiError, get } from "../api.js";
 import { badge, h, section, setText } from "../dom.js";
 import { count, time } from "../format.js";
-import { certificateRows, problemsOf } from "../problems.js";
+import { certificateRows } from "../certificates.js";
 import { Table } from "../table.js";
 
-const WORDS = { bad: "urgent", warn: "look soon", info: "for your information" };
+const LEVELS = { page: "bad", ticket: "warn", info: "info" };
 
 export function alertsView(page) {
   const calm = h("p", { class: "empty" }, "This node knows of no problem.");
-  const list = h("ul", { class: "alerts" });
+  const problems = problemList(page);
   const table = certificateTable();
-  let shown = null;
   const update = () => {
-    const problems = problemsOf(page.live.snapshot, page.certificates, page.clients);
-    // Titles count seconds, which is no reason to make a link anew that has the focus.
-    const same = JSON.stringify(problems.map((it) => [it.level, it.detail, it.todo]));
-    calm.hidden = problems.length > 0;
-    if (same === shown) {
-      problems.forEach((it, at) => setText(list.children[at].querySelector("h3"), it.title));
-      return;
-    }
-    shown = same;
-    list.replaceChildren(...problems.map(item));
+    problems.update();
+    calm.hidden = page.live.snapshot.node.problems.length > 0;
   };
   const look = page.every(30, async (signal) => {
     const own = await get("certificates", signal);
     const isAlone = !page.live.snapshot.node.node.is_in_cluster;
     const nodes = isAlone ? null : await get("certificates/nodes", signal).catch((error) => {
-      // Somebody else is looking at this moment.
+      // Another page is looking at this moment.
       if (error instanceof ApiError && error.status === 429) return null;
       throw error;
     });
     page.certificates = certificateRows(own, nodes);
     table.update(page.certificates);
-    page.count();
-    update();
   });
   table.update(page.certificates ?? []);
-  list.replaceChildren();
-  const element = h("div", {}, look.problem, calm, list, section("Certificates", table.element));
+  const element = h("div", {}, look.problem, calm, problems.element, section("Certificates", table.element));
   return { title: "Alerts", element, update };
 }
 
+/** The list of problems that the node knows of. */
+export function problemList(page) {
+  const element = h("ul", { class: "alerts" });
+  let shown = null;
+  const update = () => {
+    const { problems } = page.live.snapshot.node;
+    // Titles count seconds, which is no reason to make a link anew that has the focus.
+    const same = JSON.stringify(problems.map((it) => [it.urgency, it.kind, it.cause, it.remedy]));
+    if (same === shown) {
+      problems.forEach((it, at) => setText(element.children[at].querySelector("h3"), it.title));
+      return;
+    }
+    shown = same;
+    element.replaceChildren(...problems.map(item));
+  };
+  return { element, update };
+}
+
+/** A problem with its cause, the next step and where to read on. */
 function item(problem) {
-  return h("li", { class: problem.level }, badge(WORDS[problem.level], problem.level),
-    h("h3", {}, problem.title), h("p", {}, problem.detail),
-    h("p", {}, h("strong", {}, "What to do: "), problem.todo),
-    h("p", { class: "hint" }, "See ", h("code", {}, problem.doc), problem.link ? [" and ", h("a", { href: problem.link }, "the view of it")] : null, "."));
+  const level = LEVELS[problem.urgency];
+  return h("li", { class: level }, badge(problem.urgency, level),
+    h("h3", {}, problem.title), h("p", {}, problem.cause),
+    h("p", {}, h("strong", {}, "What to do: "), problem.remedy),
+    h("p", { class: "hint" }, "See ", h("code", {}, `docs/${problem.doc}`), problem.view ? [" and ", h("a", { href: problem.view }, "the view of it")] : null, "."));
 }
 
 function certificateTable() {

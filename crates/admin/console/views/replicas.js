@@ -3,7 +3,6 @@
 import { list } from "../api.js";
 import { orderButton, replicaPlan } from "../actions.js";
 import { badge, h } from "../dom.js";
-import { usualIfSlow } from "../problems.js";
 import { worded } from "../words.js";
 import { count, list as joined, ms, percent, tenth } from "../format.js";
 import { Table, bar } from "../table.js";
@@ -75,7 +74,7 @@ export function replicaTable(page, empty) {
     { name: "Queue", number: true, of: (it) => count(it.queued), sort: (it) => it.queued },
     { name: "KV use", number: true, of: (it) => percent(it.kv_use), sort: (it) => it.kv_use },
     { name: "Cached", number: true, of: (it) => percent(it.cached_share), sort: (it) => it.cached_share },
-    { name: "First token", number: true, of: (it) => ms(it.latency_ms), sort: (it) => it.latency_ms, level: (it) => (it.isLive && usualIfSlow(it, page.live.snapshot.replicas) !== null ? "warn" : "ok") },
+    { name: "First token", number: true, of: (it) => ms(it.latency_ms), sort: (it) => it.latency_ms, level: (it) => (it.slower_than_ms ? "warn" : "ok") },
     { name: "p99", number: true, of: (it) => ms(it.p99_ms), sort: (it) => it.p99_ms },
     { name: "Report age", number: true, of: (it) => (it.report_age_ms === null || it.report_age_ms === undefined ? "–" : `${tenth(it.report_age_ms / 1_000)} s`), sort: (it) => it.report_age_ms },
     { name: "Models", of: (it) => joined(it.models), sort: (it) => joined(it.models) },

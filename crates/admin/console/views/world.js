@@ -1,9 +1,11 @@
-// World: how the node is, and every region on a map and in a table.
+// World: how the node is, what its requests do, every region on a map, what is wrong, and the regions as a table.
 
 import { badge, h, section, setText } from "../dom.js";
 import { count, ms, percent, tenth } from "../format.js";
 import { WorldMap, levelOf, stateOf } from "../map.js";
+import { signalTiles } from "../signals.js";
 import { Table, bar, sparkline } from "../table.js";
+import { problemList } from "./alerts.js";
 
 const HEALTH = { healthy: "ok", degraded: "warn", unhealthy: "bad" };
 
@@ -17,8 +19,12 @@ export function worldView(page) {
   const unplaced = h("p", { class: "hint", hidden: true });
   const key = h("p", { class: "hint" }, "A ring fills with the requests at a region's replicas. An arrow is what this node sends there; a dashed line has the round-trip time.");
   const table = regionTable(page);
+  const problems = problemList(page);
+  const wrong = section("What is wrong", problems.element);
   const update = () => {
     const { node, regions } = page.live.snapshot;
+    problems.update();
+    wrong.hidden = node.problems.length === 0;
     // The sentence begins with the word, unless it begins with what is wrong.
     const begins = node.summary.startsWith(`${node.health}: `);
     setText(word, begins ? node.health : node.summary.split(":")[0]);
@@ -32,7 +38,7 @@ export function worldView(page) {
     setText(unplaced, `Not on the map: ${names.join(", ")}. A [[region]] with latitude and longitude in this node's config places a region.`);
     table.update(regions.map(known));
   };
-  const element = h("div", {}, sentence, box, key, unplaced, section("Regions", table.element,
+  const element = h("div", {}, sentence, signalTiles(page), box, key, unplaced, wrong, section("Regions", table.element,
     h("p", { class: "hint" }, "Sent, refused and broken count this node's own requests since it started. In the own region, “there now” are requests of other regions.")));
   return { title: "World", element, update };
 }
