@@ -307,7 +307,7 @@ fn an_actor_has_a_name() {
     for who in ["".to_owned(), "x".repeat(129), "a\nb".to_owned()] {
         let mut entry = world.by_operator(tenant());
         entry.actor = crate::Actor::Operator(who);
-        let refusal = crate::test_world::refusal(world.apply(&entry));
+        let refusal = refusal(world.apply(&entry));
         assert_eq!(refusal.code, RefusalCode::Invalid);
     }
 }

@@ -170,9 +170,12 @@ mod tests {
         Config::parse(&whole, Path::new("file.toml"), [])
     }
 
+    fn route(line: &str) -> String {
+        format!("[[route]]\nname = \"r\"\n{line}\n")
+    }
+
     #[test]
     fn a_setting_without_effect_is_told_with_its_line_and_a_remedy() {
-        let route = |line: &str| format!("[[route]]\nname = \"r\"\n{line}\n");
         for (text, key, remedy) in [
             (route("protocol = \"openai\""), "protocol", "add path_prefix"),
             (route("replace_prefix = \"/y\""), "replace_prefix", "add path_prefix"),
@@ -190,6 +193,16 @@ mod tests {
                 "prefix_aware",
                 "\"openai\"",
             ),
+        ] {
+            let told = parse(&text).expect_err(&text).to_string();
+            assert!(told.contains(key) && told.contains(remedy), "{told}");
+            assert!(told.contains("file.toml:"), "{told}");
+        }
+    }
+
+    #[test]
+    fn so_is_one_of_another_table_than_a_route() {
+        for (text, key, remedy) in [
             ("notice_ms = 5\n".to_owned(), "notice_ms", "add notice_url"),
             (
                 "weight = 2\nclass = \"big\"\n[classes]\nbig = 4\n".to_owned(),
@@ -242,6 +255,10 @@ mod tests {
             assert!(told.contains(key) && told.contains(remedy), "{told}");
             assert!(told.contains("file.toml:"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_setting_beside_what_it_needs_is_none() {
         for text in [
             route("path_prefix = \"/x\"\nprotocol = \"openai\"\nreplace_prefix = \"/y\""),
             route("continue_streams = true\ncontinuations_max = 2"),

@@ -17,7 +17,10 @@ const CHAT: &str = "/v1/chat/completions";
 async fn raw(replica: &ReplicaHandle, body: &Value) -> (String, std::io::Result<()>) {
     let mut stream = TcpStream::connect(replica.address()).await.unwrap();
     let body = body.to_string();
-    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: e\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nhost: e\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
