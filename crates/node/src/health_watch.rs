@@ -19,8 +19,9 @@ use spillway_telemetry::LiveHealth;
 use spillway_types::{Outcome, ReplicaName, unix_ms};
 use tokio_util::sync::CancellationToken;
 
-/// Period of the judgement: an alert on its metrics waits longer than that in any case.
-const PERIOD: Duration = Duration::from_secs(5);
+/// Period of the judgement: an alert on its metrics waits longer than that in any case, and who asks is
+/// answered by a judgement of the moment.
+const PERIOD: Duration = Duration::from_secs(30);
 /// Problems that other nodes are told, and characters of each: a few, since they ask every second
 /// while an operator looks.
 const REPORTED_MAX: usize = 3;

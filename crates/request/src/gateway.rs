@@ -15,7 +15,6 @@ use tokio_util::task::TaskTracker;
 use crate::cors::Cors;
 use crate::model_lookups::ModelLookups;
 use crate::readiness_polls::ReadinessPolls;
-use crate::via::Via;
 use spillway_front::access::{Authenticator, KeyTable};
 use spillway_front::front_door::FrontDoor;
 use spillway_upstream::affinity_moves::AffinityMoves;
@@ -101,8 +100,6 @@ pub struct Gateway {
     control_age: ControlAge,
     readiness_polls: ReadinessPolls,
     remote: OnceLock<Arc<dyn Remote>>,
-    /// Name of this process in requests to replicas.
-    pub via: Via,
     started_s: u64,
     decisions: AtomicU64,
     /// Steering of clients as [`Steering::code`].
@@ -155,7 +152,6 @@ impl Gateway {
             control_age: ControlAge::new(Instant::now()),
             readiness_polls: ReadinessPolls::default(),
             remote: OnceLock::new(),
-            via: Via::new(fastrand::u64(..), Instant::now()),
             started_s,
             decisions: AtomicU64::new(config.seed),
             // No client is to come before the node is ready.

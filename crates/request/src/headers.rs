@@ -11,7 +11,6 @@ use spillway_protocol::{
 };
 use spillway_types::TraceIds;
 
-use crate::via::Via;
 use spillway_front::access::{CLIENT_KEYS, TENANT_CLAIM, is_claim, is_key_of_ours, is_own};
 use spillway_front::client::ConnectionFacts;
 use spillway_upstream::connection::{LineKind, Traffic, UpstreamLine};
@@ -195,7 +194,7 @@ impl RequestIdentity {
 pub fn prepare_forwarding(
     head: &mut Parts,
     client: &ConnectionFacts,
-    (identity, via): (&RequestIdentity, &Via),
+    identity: &RequestIdentity,
     forward_authorization: bool,
 ) {
     let (trusted, believed) = (client.is_trusted(), client.is_believed());
@@ -212,8 +211,7 @@ pub fn prepare_forwarding(
     let scheme = if client.is_tls { "https" } else { "http" };
     insert_if_absent(headers, &X_FORWARDED_PROTO, || Some(HeaderValue::from_static(scheme)));
     insert_if_absent(headers, &X_FORWARDED_HOST, || host);
-    let passed = via.passed(headers);
-    headers.insert(header::VIA, passed);
+    headers.insert(header::VIA, HeaderValue::from_static("1.1 spillway"));
     headers.insert(REQUEST_ID.clone(), identity.upstream_id.clone());
     headers.insert(TRACEPARENT.clone(), identity.trace.to_header_value());
 }

@@ -32,4 +32,3 @@ pub mod surroundings;
 pub mod target;
 mod unknown_model;
 mod unnamed;
-pub mod via;

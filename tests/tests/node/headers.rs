@@ -14,6 +14,7 @@ async fn a_request_is_marked_on_its_way() {
         let seen = replica.requests.last();
         let host = node.addresses()[0].to_string();
         for (name, value) in [
+            ("via", "1.1 spillway"),
             ("x-forwarded-for", "127.0.0.1"),
             ("x-forwarded-proto", "http"),
             ("x-forwarded-host", host.as_str()),
@@ -23,8 +24,6 @@ async fn a_request_is_marked_on_its_way() {
             assert_eq!(seen.header(name), Some(value), "{name}");
             assert_eq!(seen.header_count(name), 1, "{name}");
         }
-        let via = seen.header("via").expect("the gateway's name");
-        assert!(via.starts_with("1.1 spillway-") && !via.contains(','), "{via}");
         let id = reply.header("x-request-id").expect("an id");
         assert_eq!(seen.header("x-request-id"), Some(id));
         assert_eq!(id.len(), 32, "{id}");

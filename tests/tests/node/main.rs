@@ -43,7 +43,6 @@ mod life;
 mod limits;
 mod load;
 mod loaded_models;
-mod loops;
 mod metrics;
 mod missing_models;
 mod names;

@@ -178,7 +178,6 @@ fn status_code_and_type_are_these_for_every_kind() {
         "503 node_shortage server_error",
         "504 first_byte_timeout server_error",
         "504 stream_stalled server_error",
-        "508 request_loop server_error",
         "504 deadline_exceeded server_error",
     ];
     assert_eq!(table, expected);

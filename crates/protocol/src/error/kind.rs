@@ -151,9 +151,6 @@ error_kinds! {
     /// The replica stopped in the middle of its answer.
     StreamStalled = 504 "stream_stalled",
         "ask again; raise the route's `idle_ms` if pauses are usual";
-    /// The request has come back to this gateway: one of its replicas is a gateway that leads here.
-    RequestLoop = 508 "request_loop",
-        "give model servers as replicas; the log of the node names the mistake ([troubleshooting.md](../guides/troubleshooting.md))";
     /// The request's own deadline passed.
     DeadlineExceeded = 504 "deadline_exceeded",
         "allow more time, or a smaller `max_tokens`";

@@ -75,10 +75,9 @@ impl GrpcStatus {
             | ErrorKind::RateLimited
             | ErrorKind::BudgetSpent => Self::ResourceExhausted,
             ErrorKind::ClientClosed => Self::Cancelled,
-            ErrorKind::Internal
-            | ErrorKind::ReplicaBadResponse
-            | ErrorKind::ReplicaRedirect
-            | ErrorKind::RequestLoop => Self::Internal,
+            ErrorKind::Internal | ErrorKind::ReplicaBadResponse | ErrorKind::ReplicaRedirect => {
+                Self::Internal
+            }
             ErrorKind::ReplicaConnect
             | ErrorKind::ReplicaReset
             | ErrorKind::ReplicaDown
@@ -270,7 +269,6 @@ mod tests {
             "14 node_shortage",
             "14 first_byte_timeout",
             "14 stream_stalled",
-            "13 request_loop",
             "4 deadline_exceeded",
         ];
         assert_eq!(table, expected);

@@ -336,24 +336,12 @@ impl Exchange {
             return Ok(Arc::new(authenticator.vouched_by(guest)));
         }
         check_head(head)?;
-        gateway.via.check(headers).inspect_err(|_| self.report_loop())?;
         match self.client.access.mode() {
             AccessMode::None => Ok(authenticator.anybody()),
             // Health checks need no key.
             _ if !is_routed && endpoint.is_health() => Ok(authenticator.anybody()),
             AccessMode::Keys => authenticator.admit(headers),
             AccessMode::Headers => authenticator.believe(headers, self.client.is_trusted()),
-        }
-    }
-
-    /// Logs now and then that a replica leads requests back to this node.
-    fn report_loop(&self) {
-        if self.worker.gateway.via.may_log(Instant::now()) {
-            tracing::error!(
-                client = %self.client.address,
-                "a request has come back to this node: a replica's url leads to a listener of this \
-                 node, or to a gateway whose replica is this node"
-            );
         }
     }
 
@@ -477,10 +465,7 @@ impl Exchange {
             Some(guest) => {
                 prepare_guest(&mut head.headers, guest, identity, forward_authorization);
             }
-            None => {
-                let names = (identity, &gateway.via);
-                prepare_forwarding(head, &self.client, names, forward_authorization);
-            }
+            None => prepare_forwarding(head, &self.client, identity, forward_authorization),
         }
         record.planned(prepared.body_wait);
         let tenant = tenant_key(&gateway.key_hasher, prepared);

@@ -24,8 +24,7 @@ fn forwarded(client: &ConnectionFacts, headers: &[(&str, &str)], authorization: 
     }
     let (mut head, ()) = builder.body(()).expect("a request").into_parts();
     let identity = RequestIdentity::of(&head.headers, &mut fastrand::Rng::with_seed(1), false);
-    let via = Via::new(7, std::time::Instant::now());
-    prepare_forwarding(&mut head, client, (&identity, &via), authorization);
+    prepare_forwarding(&mut head, client, &identity, authorization);
     head.headers
 }
 

@@ -37,8 +37,8 @@ catalog! {
     HEALTH = Gauge "spillway_health" [state]
         shown by r#"spillway_health{state!="healthy"} == 1"#;
 
-    /// Problems that the node knows of, by [kind](../guides/incidents.md#kinds-of-problems). Those of
-    /// a kind that is only for information count, too.
+    /// Problems that the node knows of, by kind. All [kinds](../guides/incidents.md#kinds-of-problems)
+    /// count, those for information alone, too.
     HEALTH_PROBLEMS = Gauge "spillway_health_problems" [kind]
         shown by "spillway_health_problems > 0";
 
