@@ -1,4 +1,4 @@
-//! Health of this node: what it counts of requests, and its judgement every few seconds for metrics,
+//! Health of this node: what it counts of requests, and its judgement every half a minute for metrics,
 //! the log, `/readyz` and other nodes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,8 @@ use spillway_health::{
 use spillway_telemetry::LiveHealth;
 use spillway_types::{Outcome, ReplicaName, unix_ms};
 use tokio_util::sync::CancellationToken;
+
+use crate::feedback::Feedback;
 
 /// Period of the judgement: an alert on its metrics waits longer than that in any case, and who asks is
 /// answered by a judgement of the moment.
@@ -170,11 +172,11 @@ impl Counting<'_> {
     }
 }
 
-/// Judges the node every few seconds until told to stop.
+/// Judges the node every [`PERIOD`] until told to stop.
 pub(crate) async fn watch(
     overview: Arc<dyn Overview>,
     control_plane: Option<Arc<ControlPlane>>,
-    health: Arc<crate::feedback::Feedback>,
+    feedback: Arc<Feedback>,
     stop: CancellationToken,
 ) {
     let mut interval = tokio::time::interval(PERIOD);
@@ -193,7 +195,7 @@ pub(crate) async fn watch(
         {
             tracing::warn!(certificate = end.of, "{notice}");
         }
-        health.health.judged.store(Arc::new(report));
+        feedback.health.judged.store(Arc::new(report));
     }
 }
 

@@ -270,14 +270,14 @@ mod tests {
     use super::super::overview::rows;
     use super::super::problems::problems;
     use super::*;
-
-    const DAY_MS: i64 = 86_400_000;
     use crate::answer::freshness::Freshness;
     use crate::answer::status::MemberInfo;
     use crate::error::LeaderHint;
     use crate::overview::{
         DataRoom, DiscoveryOverview, LackingReplica, PeerOverview, ReplicaTally,
     };
+
+    const DAY_MS: i64 = 86_400_000;
 
     fn node(up: u32, lacking: &[(&str, &str)]) -> NodeOverview {
         let lacking = lacking.iter().map(|(name, state)| LackingReplica {
