@@ -238,5 +238,5 @@ def is_calm(node: Node, for_s: float) -> None:
     """Fails if the node reports that requests fail within this time."""
     end = time.monotonic() + for_s
     while time.monotonic() < end:
-        assert "requests fail" not in node.sentence()
+        assert "of requests fail" not in node.sentence()
         time.sleep(1)  # wait: between two looks
