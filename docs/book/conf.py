@@ -4,6 +4,7 @@ The index `docs/README.md` is the table of contents. Each `##` there is a part, 
 chapter. A page that the index does not name is a warning, and warnings fail the build.
 """
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -27,7 +28,9 @@ html_show_sphinx = False
 html_copy_source = False
 html_show_sourcelink = False
 html_static_path = ["static"]
-html_css_files = ["book.css"]
+html_css_files = ["book.css", "attributes.css"]
+# Before the search, which writes into the page.
+html_js_files = [("trusted-types.js", {"priority": 100})]
 html_theme_options = {"top_of_page_buttons": []}
 # Highlighting that furo has for light and dark.
 pygments_style = "friendly"
@@ -44,6 +47,7 @@ def setup(app) -> None:
     app.connect("source-read", _add_contents)
     app.connect("source-read", _take_files_along)
     app.connect("build-finished", _add_front_door)
+    app.connect("build-finished", _move_out_what_is_inline)
 
 
 def _add_contents(app, page: str, source: list[str]) -> None:
@@ -76,3 +80,32 @@ def _add_front_door(app, error: Exception | None) -> None:
     if error is None and app.builder.name == "html":
         text = '<!doctype html><meta http-equiv="refresh" content="0; url=README.html"><a href="README.html">Spillway</a>\n'
         Path(app.outdir, "index.html").write_text(text)
+
+
+_INLINE = re.compile(r"<(?P<tag>script|style)>(?P<text>.*?)</(?P=tag)>", re.DOTALL)
+_ATTRIBUTE = re.compile(r" style=\"(?P<text>[^\"]*)\"")
+
+
+def _move_out_what_is_inline(app, error: Exception | None) -> None:
+    """Moves scripts and styles of pages into files: a node serves the book under a policy that allows nothing inline."""
+    if error is not None or app.builder.name != "html":
+        return
+    out, rules = Path(app.outdir), {}
+    for page in sorted(out.rglob("*.html")):
+        static = "../" * (len(page.relative_to(out).parts) - 1) + "_static"
+
+        def move(found: re.Match[str], static: str = static) -> str:
+            suffix = {"script": "js", "style": "css"}[found["tag"]]
+            name = f"inline-{hashlib.sha256(found['text'].encode()).hexdigest()[:12]}.{suffix}"
+            (out / "_static" / name).write_text(found["text"])
+            if suffix == "js":
+                return f'<script src="{static}/{name}"></script>'
+            return f'<link rel="stylesheet" type="text/css" href="{static}/{name}" />'
+
+        def rename(found: re.Match[str]) -> str:
+            rules[found["text"]] = f'[data-style="{found["text"]}"] {{ {found["text"].rstrip(";")}; }}\n'
+            return f' data-style="{found["text"]}"'
+
+        text = _INLINE.sub(move, page.read_text())
+        page.write_text(_ATTRIBUTE.sub(rename, text))
+    (out / "_static" / "attributes.css").write_text("".join(rules[text] for text in sorted(rules)))

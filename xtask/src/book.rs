@@ -1,7 +1,7 @@
 //! `cargo xtask book`: makes a book of the pages of `docs/` that reads and searches offline.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
@@ -14,19 +14,29 @@ use crate::venv::Venv;
 /// leads nowhere.
 pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
     let mut report = Report::default();
+    if make(&mut report, root) {
+        eprintln!("open {}", folder(root)?.join("index.html").display());
+    }
+    report.finish(json)
+}
+
+/// Makes the book anew. Returns true if that worked.
+pub(crate) fn make(report: &mut Report, root: &Path) -> bool {
     let venv = Venv::new(root.join("docs/book"));
     let prepared = report.step("packages for the book", || {
         venv.need_python()?;
         venv.prepare()
     });
-    if prepared {
-        report.step("book", || write(root, &venv));
-    }
-    report.finish(json)
+    prepared && report.step("book", || write(root, &venv))
+}
+
+/// Returns the folder of the book.
+pub(crate) fn folder(root: &Path) -> Result<PathBuf> {
+    Ok(Metadata::load(root)?.target_directory.join("book"))
 }
 
 fn write(root: &Path, venv: &Venv) -> Result<CheckOutcome> {
-    let book = Metadata::load(root)?.target_directory.join("book");
+    let book = folder(root)?;
     // Pages that were moved away would stay, and be found by the search.
     if book.exists() {
         fs::remove_dir_all(&book).with_context(|| format!("cannot empty {}", book.display()))?;
@@ -38,6 +48,5 @@ fn write(root: &Path, venv: &Venv) -> Result<CheckOutcome> {
         .arg(root.join("docs"))
         .arg(&book);
     command::run(&mut sphinx)?;
-    eprintln!("open {}", book.join("index.html").display());
     Ok(CheckOutcome::Passed)
 }

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 
+use crate::book;
 use crate::command::{command, first_line};
 use crate::metadata::Metadata;
 use crate::report::{CheckOutcome, Report};
@@ -58,7 +59,8 @@ pub(crate) fn run(root: &Path, args: &DistArgs, json: bool) -> Result<bool> {
     report.finish(json)
 }
 
-/// Makes the files in `out`, from `binary` or by building one. Returns true if that worked.
+/// Makes the files in `out`, from `binary` or by building one, which has the docs inside. Returns true
+/// if that worked.
 fn make(
     report: &mut Report,
     root: &Path,
@@ -66,18 +68,24 @@ fn make(
     binary: Option<&Path>,
     out: &Path,
 ) -> bool {
-    report.step("static binary", || {
-        empty(out)?;
-        let built = match binary {
-            Some(binary) => binary.to_owned(),
-            None => build::static_binary(root, release, &Counts::Use)?,
-        };
-        let binary = out.join("spillway");
-        fs::copy(&built, &binary).with_context(|| format!("cannot copy {}", built.display()))?;
-        package::set_mode(&binary, 0o755)?;
-        package::date(&binary, release.epoch)?;
-        Ok(CheckOutcome::Passed)
-    }) && report.step("sbom", || sbom::write(root, release, out))
+    let has_book = binary.is_some() || book::make(report, root);
+    has_book
+        && report.step("static binary", || {
+            empty(out)?;
+            let built = match binary {
+                Some(binary) => binary.to_owned(),
+                None => {
+                    build::static_binary(root, release, &Counts::Use, Some(&book::folder(root)?))?
+                }
+            };
+            let binary = out.join("spillway");
+            fs::copy(&built, &binary)
+                .with_context(|| format!("cannot copy {}", built.display()))?;
+            package::set_mode(&binary, 0o755)?;
+            package::date(&binary, release.epoch)?;
+            Ok(CheckOutcome::Passed)
+        })
+        && report.step("sbom", || sbom::write(root, release, out))
         && report.step("tarball", || package::tarball(root, release, out))
         && report.step("image root", || package::image_root(root, release, out))
         && report.step("debian package", || package::deb(root, release, out))

@@ -35,7 +35,7 @@ pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
         if raw.exists() {
             fs::remove_dir_all(&raw)?;
         }
-        binary = build::static_binary(root, &release, &Counts::Make(raw.clone()))?;
+        binary = build::static_binary(root, &release, &Counts::Make(raw.clone()), None)?;
         let line = "cargo build --locked --release --package spillway-bench";
         command::run(&mut command(root, line))?;
         Ok(CheckOutcome::Passed)

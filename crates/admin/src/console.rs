@@ -5,23 +5,15 @@
 
 use std::sync::LazyLock;
 
-use bytes::Bytes;
-use http::header::{self, HeaderName};
+use http::StatusCode;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use http_body_util::{BodyExt, Full};
-use spillway_cluster_state::key_hash;
 
 use crate::error::ApiError;
-use crate::reply::{Reply, reply};
+use crate::reply::Reply;
+use crate::static_file::{CSS, HTML, SCRIPT, SVG, StaticFile, check_reads, redirect};
 
 /// Folder of the console.
 const FOLDER: &str = "/console";
-
-const HTML: &str = "text/html; charset=utf-8";
-const CSS: &str = "text/css; charset=utf-8";
-const SCRIPT: &str = "text/javascript; charset=utf-8";
-const SVG: &str = "image/svg+xml";
 
 /// Rights of the page: it loads only its own files, talks only to its own node, sends no form, and
 /// stands in no frame, where a click could be stolen.
@@ -29,36 +21,15 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; require-trusted-types-for 'script'";
 
-/// Headers of every file.
-const HEADERS: [(HeaderName, &str); 6] = [
-    // Asked for again each time, which costs a 304: a page never has parts of two versions.
-    (header::CACHE_CONTROL, "no-cache"),
-    (header::CONTENT_SECURITY_POLICY, POLICY),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-];
-
-/// A file of the console.
-struct ConsoleFile {
-    /// Name below the folder; empty for the page itself.
-    name: &'static str,
-    content_type: &'static str,
-    content: &'static [u8],
-    /// Entity tag, by the content.
-    tag: HeaderValue,
-}
-
 macro_rules! file {
     ($name:literal, $type:ident) => {
-        ConsoleFile::new($name, $type, include_bytes!(concat!("../console/", $name)))
+        StaticFile::plain($name, $type, include_bytes!(concat!("../console/", $name)))
     };
 }
 
-static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(|| {
+static FILES: LazyLock<Vec<StaticFile>> = LazyLock::new(|| {
     vec![
-        ConsoleFile::new("", HTML, include_bytes!("../console/index.html")),
+        StaticFile::plain("", HTML, include_bytes!("../console/index.html")),
         file!("style.css", CSS),
         file!("icon.svg", SVG),
         file!("main.js", SCRIPT),
@@ -94,7 +65,7 @@ static FILES: LazyLock<Vec<ConsoleFile>> = LazyLock::new(|| {
 pub fn console(head: &Parts) -> Option<Reply> {
     let name = match head.uri.path().strip_prefix(FOLDER)? {
         // Without the slash, the page's relative addresses would lead elsewhere.
-        "" => return Some(to_the_page()),
+        "" => return Some(redirect("console/")),
         rest => rest.strip_prefix('/')?,
     };
     let answered = answer(name, head);
@@ -102,56 +73,12 @@ pub fn console(head: &Parts) -> Option<Reply> {
 }
 
 fn answer(name: &str, head: &Parts) -> Result<Reply, ApiError> {
-    if !matches!(head.method, Method::GET | Method::HEAD) {
-        let status = StatusCode::METHOD_NOT_ALLOWED;
-        let cause = "the console's files are only read";
-        return Err(ApiError::new(status, "method_not_allowed", cause, "use GET"));
-    }
+    check_reads(head, "the console")?;
     let Some(file) = FILES.iter().find(|file| file.name == name) else {
         let cause = "the console has no such file";
         return Err(ApiError::new(StatusCode::NOT_FOUND, "no_such_path", cause, "try /console/"));
     };
-    Ok(file.reply(head))
-}
-
-impl ConsoleFile {
-    fn new(name: &'static str, content_type: &'static str, content: &'static [u8]) -> Self {
-        let hash = hex::encode(&key_hash(&[], content).reveal()[..16]);
-        // Hexadecimal digits are always a valid header.
-        let tag = HeaderValue::from_str(&format!("\"{hash}\""));
-        Self { name, content_type, content, tag: tag.unwrap_or(HeaderValue::from_static("\"\"")) }
-    }
-
-    fn reply(&self, head: &Parts) -> Reply {
-        let is_known = is_known(&head.headers, &self.tag);
-        let status = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
-        let has_body = !is_known && head.method == Method::GET;
-        let content = if has_body { self.content } else { b"" };
-        let body = Full::new(Bytes::from_static(content)).map_err(|never| match never {});
-        let mut reply = reply(status, self.content_type, body.boxed_unsync());
-        let headers = reply.headers_mut();
-        headers.insert(header::ETAG, self.tag.clone());
-        for (name, value) in HEADERS {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
-        reply
-    }
-}
-
-/// Returns true if the client has the file with this tag.
-fn is_known(headers: &HeaderMap, tag: &HeaderValue) -> bool {
-    let lists = headers.get_all(header::IF_NONE_MATCH).iter();
-    let mut tags = lists.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(','));
-    // The comparison is weak: a proxy that compresses marks the tag so.
-    tags.any(|known| known.trim().trim_start_matches("W/") == tag)
-}
-
-fn to_the_page() -> Reply {
-    let body = Full::new(Bytes::new()).map_err(|never| match never {});
-    let mut reply = reply(StatusCode::PERMANENT_REDIRECT, HTML, body.boxed_unsync());
-    // Relative, so that it holds behind a proxy's prefix.
-    reply.headers_mut().insert(header::LOCATION, HeaderValue::from_static("console/"));
-    reply
+    Ok(file.reply(head, POLICY))
 }
 
 #[cfg(test)]

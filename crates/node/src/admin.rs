@@ -68,8 +68,8 @@ impl Admin {
         if path.starts_with("/v1/") {
             return self.api.answer(request).await;
         }
-        // Its files are the same for everybody, and need no token.
-        if let Some(reply) = self.console(&request) {
+        // Files of console and docs are the same for everybody, and need no token.
+        if let Some(reply) = self.file(&request) {
             return reply;
         }
         // Checks need no token, but the host that they name has to be right.
@@ -105,7 +105,7 @@ impl Admin {
             "/certificates/nodes" => self.certificates_of_nodes().await,
             _ => error(
                 StatusCode::NOT_FOUND,
-                "try /console/, /metrics, /replicas, /usage, /certificates, /livez, /readyz, /steering or /v1/openapi.json",
+                "try /console/, /docs/, /metrics, /replicas, /usage, /certificates, /livez, /readyz, /steering or /v1/openapi.json",
             ),
         }
     }
@@ -121,10 +121,10 @@ impl Admin {
         reply
     }
 
-    /// Answers a request for a file of the console; `None` for other paths.
-    fn console<B>(&self, request: &Request<B>) -> Option<Reply> {
+    /// Answers a request for a file of the console or the docs; `None` for other paths.
+    fn file<B>(&self, request: &Request<B>) -> Option<Reply> {
         let head = head_of(request);
-        let reply = spillway_admin::console(&head)?;
+        let reply = spillway_admin::console(&head).or_else(|| spillway_admin::docs(&head))?;
         Some(self.api.check_host(&head).map_or_else(|refusal| *refusal, |()| reply))
     }
 

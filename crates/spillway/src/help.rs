@@ -4,9 +4,10 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result};
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
+use spillway_docs::Page;
 
 use crate::cli::{Cli, CompletionsArgs, ManArgs, ReferencePage};
-use crate::groups::GROUPS;
+use crate::groups::{GROUPS, page_of};
 use crate::{output, screen};
 
 /// Characters before what a command does.
@@ -35,7 +36,7 @@ pub(crate) fn parse() -> Cli {
 
 /// Returns the command line, with the commands in groups.
 pub(crate) fn command() -> Command {
-    let command = Cli::command();
+    let command = documented();
     let width = match screen::width() {
         usize::MAX => PLAIN_WIDTH,
         width => width,
@@ -47,12 +48,39 @@ pub(crate) fn command() -> Command {
     ))
 }
 
+/// Returns the command line, whose commands name their pages of the docs.
+fn documented() -> Command {
+    let mut command = Cli::command();
+    let names: Vec<String> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
+    for name in names {
+        if let Some(page) = page_of(&name) {
+            command = command.mut_subcommand(name, |it| with_page(it, page));
+        }
+    }
+    with_own_page(command, Page::INDEX)
+}
+
+/// Names the page in the help of a command and of its subcommands.
+fn with_page(mut command: Command, page: Page) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|it| it.get_name().to_owned()).collect();
+    for name in names {
+        command = command.mut_subcommand(name, |it| with_page(it, page));
+    }
+    with_own_page(command, page)
+}
+
+fn with_own_page(command: Command, page: Page) -> Command {
+    let examples = command.get_after_help().map(|it| format!("{it}\n\n")).unwrap_or_default();
+    let address = page.address();
+    command.after_help(format!("{examples}Docs: {page}, on a node's admin listener {address}"))
+}
+
 /// Formats the groups with their commands.
 fn groups(command: &Command, width: usize) -> String {
     let mut text = String::new();
     for (group, names) in GROUPS {
         text.push_str(&format!("{group}:\n"));
-        for name in *names {
+        for (name, _) in *names {
             let about = match *name {
                 // Made by clap, when it parses.
                 "help" => "Shows help for a command.".to_owned(),
@@ -99,7 +127,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<()> {
     let folder = &args.folder;
     std::fs::create_dir_all(folder)
         .with_context(|| format!("the folder {} can't be made", folder.display()))?;
-    clap_mangen::generate_to(Cli::command(), folder)
+    clap_mangen::generate_to(documented(), folder)
         .with_context(|| format!("manual pages can't be written into {}", folder.display()))?;
     Ok(output::line(&format!("manual pages are in {}", folder.display()))?)
 }
@@ -125,7 +153,7 @@ fn commands() -> String {
     command.build();
     let mut text = PAGE.to_owned();
     for (group, names) in GROUPS {
-        let known = names.iter().filter_map(|name| command.find_subcommand(name));
+        let known = names.iter().filter_map(|(name, _)| command.find_subcommand(name));
         let known: Vec<&Command> = known.filter(|command| command.get_name() != "help").collect();
         // A write to a string never fails.
         let _: std::fmt::Result = write!(text, "\n## {group}\n");
@@ -201,7 +229,8 @@ mod tests {
     #[test]
     fn every_command_is_in_one_group() {
         let command = Cli::command();
-        let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+        let names = GROUPS.iter().flat_map(|(_, names)| *names);
+        let mut grouped: Vec<&str> = names.map(|(name, _)| *name).collect();
         let mut known: Vec<&str> = command
             .get_subcommands()
             .filter(|command| !command.is_hide_set())
@@ -227,6 +256,17 @@ mod tests {
         let written = std::fs::read_to_string(file).unwrap_or_default();
         let remedy = "run: cargo run -- reference errors > docs/reference/errors.md";
         assert!(written.trim_end() == spillway_protocol::error_reference().trim_end(), "{remedy}");
+    }
+
+    #[test]
+    fn the_help_of_every_command_names_a_page_of_the_docs() {
+        fn check(command: &Command) {
+            let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let name = command.get_name();
+            assert!(after.contains("Docs: docs/"), "{name}");
+            command.get_subcommands().for_each(check);
+        }
+        check(&documented());
     }
 
     #[test]

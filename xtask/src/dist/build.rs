@@ -31,14 +31,19 @@ pub(crate) fn counts_path(root: &Path) -> PathBuf {
     root.join(COUNTS)
 }
 
-/// Builds the binary and returns its path.
+/// Builds the binary, with the `book` of the docs inside, and returns its path.
 ///
 /// The build names its target, though it is this machine: flags then don't apply to procedural
 /// macros, which can't be static, and the usual builds stay valid.
 ///
 /// # Errors
 /// Returns an error if the binary can't be built, or is not static.
-pub(crate) fn static_binary(root: &Path, release: &Release, counts: &Counts) -> Result<PathBuf> {
+pub(crate) fn static_binary(
+    root: &Path,
+    release: &Release,
+    counts: &Counts,
+    book: Option<&Path>,
+) -> Result<PathBuf> {
     let target_directory = Metadata::load(root)?.target_directory;
     let renamed = Renamed::on_this_machine(root, &target_directory)?;
     let Release { profile, target, epoch, build, .. } = release;
@@ -61,6 +66,8 @@ pub(crate) fn static_binary(root: &Path, release: &Release, counts: &Counts) -> 
         .env("SOURCE_DATE_EPOCH", epoch.to_string())
         // Sources that are copied to be built again have no commit.
         .env("SPILLWAY_BUILD", build)
+        // Empty for none.
+        .env("SPILLWAY_BOOK", book.unwrap_or(Path::new("")))
         // Flags of this machine would end up in what is built.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_BUILD_TARGET");

@@ -9,7 +9,7 @@ use crate::metadata::Package;
 /// Crates from the bottom up, each with the crates of this workspace that it may ship with.
 ///
 /// Tests of a crate may use any crate that stands before it in this table.
-const LAYERS: [(&str, &[&str]); 43] = [
+const LAYERS: [(&str, &[&str]); 44] = [
     // Runs the targets of all crates, but uses none of them in its own tests.
     (
         "spillway-fuzz",
@@ -60,6 +60,7 @@ const LAYERS: [(&str, &[&str]); 43] = [
             "spillway-engine",
         ],
     ),
+    ("spillway-docs", &[]),
     ("spillway-telemetry", &["spillway-types", "spillway-route", "spillway-usage"]),
     ("spillway-emulator", &["spillway-engine"]),
     ("spillway-harness", &[]),
@@ -97,6 +98,7 @@ const LAYERS: [(&str, &[&str]); 43] = [
             "spillway-usage",
             "spillway-raft",
             "spillway-control-plane",
+            "spillway-docs",
         ],
     ),
     (
@@ -267,6 +269,7 @@ const LAYERS: [(&str, &[&str]); 43] = [
             "spillway-config",
             "spillway-node",
             "spillway-telemetry",
+            "spillway-docs",
         ],
     ),
     ("spillway-bench", &["spillway-harness"]),

@@ -15,7 +15,7 @@ const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build
 /// every build compiles, that licences and advisories are checked for, and that an attacker may reach. A
 /// commit that adds packages raises the number and says why they are worth that; one that removes some
 /// lowers it.
-const LOCKED_MAX: usize = 492;
+const LOCKED_MAX: usize = 493;
 
 /// Checks the root manifest, the manifests of all crates, and the number of packages.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {

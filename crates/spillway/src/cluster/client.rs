@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use super::connect::Connect;
+use super::connect::{AdminUrl, Connect};
 use super::refusal;
 use super::resource_args::ChangeArgs;
 use crate::admin_stream;
@@ -75,6 +75,13 @@ impl AdminClient {
     pub(super) fn new(connect: &Connect) -> Result<Self> {
         let (token, as_json) = (connect.authorization()?, connect.json);
         Ok(Self { connect: connect.clone(), token, as_json })
+    }
+
+    /// Returns the address of a page of the docs on the node that is asked.
+    pub(super) fn address_of(&self, page: &str) -> String {
+        let AdminUrl { authority, is_tls } = &self.connect.admin;
+        let scheme = if *is_tls { "https" } else { "http" };
+        format!("{scheme}://{authority}{}", spillway_docs::address_of(page))
     }
 
     /// Returns the answer at `path`; without a quorum, the node's own state, which is marked as

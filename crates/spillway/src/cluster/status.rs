@@ -14,7 +14,12 @@ use crate::screen::{Table, duration, width};
 /// printed before, since it says why.
 pub(super) async fn run(client: &AdminClient) -> Result<()> {
     let answer = client.read("/v1/node").await?;
-    let text = if client.as_json { answer.to_string() } else { picture(&answer, width()) };
+    let docs = answer["problems"][0]["doc"].as_str().map(|page| client.address_of(page));
+    let text = if client.as_json {
+        answer.to_string()
+    } else {
+        picture(&answer, docs.as_deref(), width())
+    };
     output::line(&text)?;
     if answer["health"] == "healthy" {
         return Ok(());
@@ -23,9 +28,12 @@ pub(super) async fn run(client: &AdminClient) -> Result<()> {
     bail!(output::Silent)
 }
 
-/// Formats the status of a node in lines of at most `width` characters.
-fn picture(answer: &Value, width: usize) -> String {
-    let mut lines = vec![text(&answer["summary"]), String::new()];
+/// Formats the status of a node in lines of at most `width` characters, with the page of the docs
+/// about its most urgent problem.
+fn picture(answer: &Value, docs: Option<&str>, width: usize) -> String {
+    let mut lines = vec![text(&answer["summary"])];
+    lines.extend(docs.map(|address| format!("see {address}")));
+    lines.push(String::new());
     lines.extend(facts(answer));
     if answer["node"]["is_in_cluster"] == true {
         lines.extend([String::new(), nodes(answer, width)]);
@@ -172,7 +180,7 @@ mod tests {
             "replicas  1 of 2 up, gpu-b down",
             "data      /var/lib/spillway: 5 of 64 MiB free",
         ];
-        assert_eq!(picture(&answer, usize::MAX).lines().collect::<Vec<_>>(), lines);
+        assert_eq!(picture(&answer, None, usize::MAX).lines().collect::<Vec<_>>(), lines);
     }
 
     #[test]
@@ -190,7 +198,7 @@ mod tests {
                   "silent_ms": 12_400, "fault": "timed out" },
             ],
         });
-        let shown = picture(&answer, 80);
+        let shown = picture(&answer, None, 80);
         assert!(shown.contains("log       us-1 leads in term 3; 9 of 10 entries"), "{shown}");
         let last = shown.lines().last().unwrap();
         assert_eq!(
