@@ -10,8 +10,10 @@ use http::{HeaderName, StatusCode};
 use serde::Serialize;
 use thiserror::Error;
 
+mod cause;
 mod kind;
 
+pub use cause::{FailureCause, code_meaning, codes, known_code};
 pub use kind::{ErrorKind, error_reference};
 
 use crate::Protocol;

@@ -37,6 +37,10 @@ use spillway_usage::BudgetGate;
 /// Share of traces that is all of them.
 const TRACES_ALL: u64 = 1_000_000;
 
+/// States of a node that is about to end: it finishes its requests, and then breaks off those left.
+const LEAVING: usize = 1;
+const ENDING: usize = 2;
+
 /// Facts and switches that hold for the whole life of a node.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
@@ -365,7 +369,18 @@ impl Gateway {
 
     /// Reports the node as not ready, and takes no more guests. Clients are served as before.
     pub fn announce_leaving(&self) {
-        self.counters.leaving.store(1, Ordering::Relaxed);
+        self.counters.leaving.store(LEAVING, Ordering::Relaxed);
+    }
+
+    /// Notes that the time of requests is over: those that are left are broken off now.
+    pub fn announce_end(&self) {
+        self.counters.leaving.store(ENDING, Ordering::Relaxed);
+    }
+
+    /// Returns true if [`Gateway::announce_end`] was called.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.counters.leaving.load(Ordering::Relaxed) == ENDING
     }
 
     /// Returns the steering of new clients: to this node or away from it.

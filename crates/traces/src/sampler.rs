@@ -47,7 +47,7 @@ impl Sampler {
     fn is_unusual(&self, outcome: &Outcome) -> bool {
         let waited = outcome.first_byte.unwrap_or(outcome.duration);
         outcome.shed.is_some()
-            || outcome.status >= 500
+            || outcome.failure().is_some()
             || !matches!(outcome.end, End::Complete | End::Answered)
             || self.slow.is_some_and(|slow| waited >= slow)
     }
@@ -74,6 +74,8 @@ mod tests {
             (Outcome { status: 502, ..ended(false) }, true),
             (Outcome { status: 404, ..ended(false) }, false),
             (Outcome { end: End::Cut, ..ended(false) }, true),
+            (Outcome { grpc_status: Some(14), ..ended(false) }, true),
+            (Outcome { grpc_status: Some(5), ..ended(false) }, false),
             (
                 Outcome { shed: Some(Shed { reason: "queue_full", priority: 1 }), ..ended(false) },
                 true,

@@ -7,7 +7,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
-use spillway_types::{Compared, End, Outcome, Prediction, TraceIds};
+use spillway_types::{Compared, End, FailedTry, Outcome, Prediction, TraceIds, TriedPlace};
 
 /// Node that tells of its requests.
 #[derive(Clone, Debug)]
@@ -43,6 +43,7 @@ pub fn spans(outcome: &Outcome, origin: &Origin, now: (Instant, SystemTime)) -> 
         span_kind: SpanKind::Server,
         name: name(outcome).into(),
         attributes: attributes(outcome, origin),
+        events: failed_tries(outcome, times.start),
         status: status(outcome),
         ..span(ids, own, (times.start, times.end))
     }];
@@ -54,7 +55,7 @@ pub fn spans(outcome: &Outcome, origin: &Origin, now: (Instant, SystemTime)) -> 
             name: format!("{verb} {asked}").into(),
             attributes: attempt_attributes(outcome, asked),
             events: first_byte_event(times.first_byte),
-            status: status(outcome),
+            status: attempt_status(outcome),
             ..span(ids, ids.span, (times.asked, times.end))
         });
     }
@@ -111,13 +112,29 @@ fn name(outcome: &Outcome) -> String {
     }
 }
 
+/// Returns the status of the request's span. By the conventions, what a client did wrong is no error
+/// of its server.
 fn status(outcome: &Outcome) -> Status {
     let is_whole = matches!(outcome.end, End::Complete | End::Answered);
-    match () {
-        () if outcome.status >= 500 => Status::error(format!("status {}", outcome.status)),
-        () if !is_whole => Status::error(outcome.end.as_str()),
-        () => Status::Unset,
+    let is_of_client = is_whole && outcome.status < 500 && outcome.failure().is_none();
+    if is_of_client { Status::Unset } else { attempt_status(outcome) }
+}
+
+/// Returns the status of the span of an attempt, of which any failure is an error.
+fn attempt_status(outcome: &Outcome) -> Status {
+    match (outcome.has_failed(), error_type(outcome), outcome.detail.as_deref()) {
+        (false, ..) => Status::Unset,
+        (true, code, None) => Status::error(code.unwrap_or_default()),
+        (true, code, Some(detail)) => {
+            Status::error(format!("{}: {detail}", code.unwrap_or_default()))
+        }
     }
+}
+
+/// Returns the code of a failure; the status of one without.
+fn error_type(outcome: &Outcome) -> Option<String> {
+    let status = || outcome.has_failed().then(|| outcome.status.to_string());
+    outcome.code.map(str::to_owned).or_else(status)
 }
 
 fn attributes(outcome: &Outcome, origin: &Origin) -> Vec<KeyValue> {
@@ -136,7 +153,7 @@ fn attributes(outcome: &Outcome, origin: &Origin) -> Vec<KeyValue> {
     told.put("spillway.end", outcome.end.as_str());
     told.put("http.response.status_code", i64::from(outcome.status));
     told.put_known("rpc.grpc.status_code", outcome.grpc_status.map(i64::from));
-    told.put_known("error.type", (outcome.status >= 400).then(|| outcome.status.to_string()));
+    told.put_known("error.type", error_type(outcome));
     told.put_known("gen_ai.operation.name", outcome.operation);
     told.put_known("gen_ai.request.model", outcome.model.as_ref().map(ToString::to_string));
     let tokens = outcome.tokens;
@@ -164,6 +181,7 @@ fn attributes(outcome: &Outcome, origin: &Origin) -> Vec<KeyValue> {
 fn attempt_attributes(outcome: &Outcome, asked: String) -> Vec<KeyValue> {
     let mut told = Attributes::default();
     let is_forwarded = outcome.region.is_some();
+    told.put_known("error.type", error_type(outcome));
     told.put(if is_forwarded { "spillway.asked.region" } else { "spillway.asked.replica" }, asked);
     told.put_known("spillway.reason", outcome.reason.filter(|_| !is_forwarded));
     if let Some(predicted) = outcome.predicted.as_ref().filter(|_| !is_forwarded) {
@@ -175,6 +193,23 @@ fn attempt_attributes(outcome: &Outcome, asked: String) -> Vec<KeyValue> {
 fn first_byte_event(at: Option<SystemTime>) -> SpanEvents {
     let mut events = SpanEvents::default();
     events.events.extend(at.map(|at| Event::new("first byte", at, Vec::new(), 0)));
+    events
+}
+
+/// Returns an event for each place that was asked in vain.
+fn failed_tries(outcome: &Outcome, start: SystemTime) -> SpanEvents {
+    let event = |tried: &FailedTry| {
+        let place = match &tried.place {
+            TriedPlace::Replica(name) => KeyValue::new("spillway.asked.replica", name.to_string()),
+            TriedPlace::Region(name) => KeyValue::new("spillway.asked.region", name.to_string()),
+        };
+        let mut told = Attributes(vec![place]);
+        told.put("error.type", tried.code);
+        told.put_known("http.response.status_code", tried.status.map(i64::from));
+        Event::new("failed try", start + tried.after, told.0, 0)
+    };
+    let mut events = SpanEvents::default();
+    events.events.extend(outcome.tries.iter().map(event));
     events
 }
 
@@ -298,13 +333,62 @@ mod tests {
     #[test]
     fn a_refused_request_is_one_span_with_the_id_that_its_client_may_know() {
         let now = Instant::now();
-        let outcome = Outcome { status: 503, end: End::Answered, ..ended(now) };
+        let (code, detail) = (Some("no_replica"), Some("none is in reach".into()));
+        let outcome = Outcome { status: 503, code, detail, end: End::Answered, ..ended(now) };
         let spans = told(&outcome, now);
         assert_eq!(spans.len(), 1);
         let request = &spans[0];
         assert_eq!(request.span_context.span_id(), SpanId::from(9));
-        assert_eq!(value(request, "error.type"), Some("503".into()));
-        assert!(matches!(request.status, Status::Error { .. }));
+        assert_eq!(value(request, "error.type"), Some("no_replica".into()));
+        assert_eq!(request.status, Status::error("no_replica: none is in reach"));
         assert!(told(&Outcome { trace: None, ..outcome }, now).is_empty());
+    }
+
+    #[test]
+    fn each_failure_has_its_type_and_a_client_s_own_is_no_error_of_the_server() {
+        let now = Instant::now();
+        let of = |status, code, grpc_status, end| {
+            let replica = Some("gpu-a".into());
+            let outcome = Outcome { status, code, grpc_status, end, replica, ..ended(now) };
+            let spans = told(&outcome, now);
+            let is_error = |span: &SpanData| matches!(span.status, Status::Error { .. });
+            let types: Vec<_> = spans.iter().map(|span| value(span, "error.type")).collect();
+            assert_eq!(types[0], types[1]);
+            (types[0].clone(), is_error(&spans[0]), is_error(&spans[1]))
+        };
+        let (whole, cut) = (End::Complete, End::Cut);
+        assert_eq!(of(200, None, None, whole), (None, false, false));
+        let replica = Some("replica_error");
+        assert_eq!(of(500, replica, None, whole), (Some("replica_error".into()), true, true));
+        assert_eq!(of(400, replica, None, whole), (Some("replica_error".into()), false, true));
+        assert_eq!(of(200, replica, Some(14), whole), (Some("replica_error".into()), true, true));
+        assert_eq!(of(200, Some("stream_cut"), None, cut), (Some("stream_cut".into()), true, true));
+    }
+
+    #[test]
+    fn what_was_asked_in_vain_is_an_event_of_the_request() {
+        let now = Instant::now();
+        let tried = |place, code, after, status| FailedTry { place, code, status, after };
+        let outcome = Outcome {
+            replica: Some("gpu-b".into()),
+            tries: vec![
+                tried(TriedPlace::Region("far".into()), "region_lost", SECOND, None),
+                tried(TriedPlace::Replica("gpu-a".into()), "replica_error", 2 * SECOND, Some(503)),
+            ],
+            ..ended(now)
+        };
+        let spans = told(&outcome, now);
+        let events: Vec<String> = spans[0]
+            .events
+            .iter()
+            .map(|event| {
+                let values = event.attributes.iter().map(|pair| pair.value.to_string());
+                values.collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        assert_eq!(events, ["far region_lost", "gpu-a replica_error 503"]);
+        let at: Vec<_> = spans[0].events.iter().map(|event| event.timestamp).collect();
+        assert_eq!(at, [96, 97].map(|seconds| UNIX_EPOCH + seconds * SECOND));
+        assert_eq!((&spans[0].status, &spans[1].status), (&Status::Unset, &Status::Unset));
     }
 }

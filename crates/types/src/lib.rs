@@ -9,6 +9,7 @@ mod cluster_ids;
 mod compared;
 mod country;
 mod deadline;
+mod failed_try;
 mod gap_histogram;
 mod hex_id;
 mod holder;
@@ -41,6 +42,7 @@ pub use cluster_ids::{ClusterId, DiskId, NodeId};
 pub use compared::Compared;
 pub use country::{Country, NoCountry};
 pub use deadline::Deadline;
+pub use failed_try::{FailedTry, LeftOutReason, LeftOutRegion, TriedPlace};
 pub use gap_histogram::{GAP_BOUNDS_S, GapHistogram};
 pub use holder::Holder;
 pub use ids::{

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::{
-    ArmName, BlockHashes, Compared, GapHistogram, ModelName, Prediction, RegionName, ReplicaName,
-    RouteName, TenantName,
+    ArmName, BlockHashes, Compared, FailedTry, GapHistogram, LeftOutRegion, ModelName, Prediction,
+    RegionName, ReplicaName, Residency, RouteName, TenantName,
 };
 
 /// A finished request, successful or not. Metrics and latency models read it.
@@ -40,8 +40,16 @@ pub struct Outcome {
     /// Reason for which no replica of one's own could serve the request, if an overflow replica was
     /// asked, from a fixed list.
     pub overflow: Option<&'static str>,
-    /// The other region that served the request; `None` if this region did, or none.
+    /// The other region that served the request, or was asked last and failed; `None` if this region
+    /// did, or none was asked.
     pub region: Option<RegionName>,
+    /// Places that were asked in vain, in this order.
+    pub tries: Vec<FailedTry>,
+    /// Other regions that were not considered, of a request that failed or for which regions were
+    /// compared.
+    pub left_out: Vec<LeftOutRegion>,
+    /// Places where the request may be served.
+    pub residency: Residency,
     /// Last comparison of regions; `None` if none was needed.
     pub compared: Option<Box<Compared>>,
     /// True if another node forwarded the request.
@@ -51,6 +59,10 @@ pub struct Outcome {
     pub status: u16,
     /// Status of a gRPC call; `None` for other requests, and for calls that ended without a status.
     pub grpc_status: Option<u8>,
+    /// Code of the failure, from a fixed list; `None` for a success.
+    pub code: Option<&'static str>,
+    /// Message of the gateway's own error, or the code or type that the replica gave its error.
+    pub detail: Option<Box<str>>,
     /// Manner in which the request ended.
     pub end: End,
     /// Time from the request's head to the end of the request.
@@ -103,10 +115,15 @@ impl Outcome {
             reason: None,
             overflow: None,
             region: None,
+            tries: Vec::new(),
+            left_out: Vec::new(),
+            residency: Residency::default(),
             compared: None,
             is_guest: false,
             status: CLIENT_CLOSED_REQUEST,
             grpc_status: None,
+            code: None,
+            detail: None,
             end: End::CancelledBeforeReply,
             duration: Duration::ZERO,
             is_stream: false,
@@ -169,6 +186,15 @@ impl Outcome {
             End::Cut | End::Stalled | End::DeadlinePassed => Some(self.end.as_str()),
             _ => self.is_of_server().then_some("status"),
         }
+    }
+
+    /// Returns true if the request failed, by whomever: its status is an error, or its reply broke off.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.code.is_some()
+            || self.status >= 400
+            || self.grpc_status.is_some_and(|code| code != 0)
+            || !matches!(self.end, End::Complete | End::Answered)
     }
 
     /// Returns true if the status is the fault of the gateway or of a replica.
@@ -289,6 +315,17 @@ pub enum End {
 }
 
 impl End {
+    /// All ends.
+    pub const ALL: [Self; 7] = [
+        Self::Complete,
+        Self::Answered,
+        Self::CancelledBeforeReply,
+        Self::CancelledInReply,
+        Self::Cut,
+        Self::Stalled,
+        Self::DeadlinePassed,
+    ];
+
     /// Returns the name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {

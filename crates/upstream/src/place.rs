@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spillway_journey::{ReplySource, StreamPlace};
-use spillway_types::{NodeName, RegionName};
+use spillway_types::{NodeName, RegionName, TriedPlace};
 
 use crate::regions::RegionCount;
 use crate::replica::{Lease, Replica};
@@ -55,6 +55,15 @@ impl Place {
                 node: Some(place.node.clone()),
                 replica: None,
             },
+        }
+    }
+
+    /// Returns the name of the place, as the record of a request keeps it.
+    #[must_use]
+    pub fn tried(&self) -> TriedPlace {
+        match self {
+            Self::Replica(lease) => TriedPlace::Replica(lease.replica().spec().name.clone()),
+            Self::Region(place) => TriedPlace::Region(place.region.clone()),
         }
     }
 

@@ -10,7 +10,8 @@ use spillway_route::{
     Waiting,
 };
 use spillway_types::{
-    AwayReason, Country, ModelLoad, ModelName, RegionName, Residency, ShedState, Speed, Steering,
+    AwayReason, Country, LeftOutReason, LeftOutRegion, ModelLoad, ModelName, RegionName, Residency,
+    ShedState, Speed, Steering,
 };
 
 use crate::live_loads::LiveLoads;
@@ -348,10 +349,10 @@ impl Regions {
             let known = other.models.get(model);
             let is_closed = known.is_none() || !other.is_reachable || !other.breaker.is_open();
             // A region that may not serve the request has no room to wait for.
-            let access = if is_closed || !other.may_serve(residency) {
-                Access::Unreachable
-            } else {
-                answered(&other.name)
+            let access = match other.may_serve(residency) {
+                false => Access::OutsideResidency,
+                true if is_closed => Access::Unreachable,
+                true => answered(&other.name),
             };
             RegionCandidate {
                 access,
@@ -373,9 +374,36 @@ impl Regions {
         };
         self.others.iter().map(candidate).collect()
     }
+
+    /// Returns the other regions that no decision considers for a request, with the reasons. Call it
+    /// for records alone.
+    #[must_use]
+    pub fn left_out(&self, model: Option<&ModelName>, residency: &Residency) -> Vec<LeftOutRegion> {
+        let left_out = |other: &OtherRegion| {
+            let why = other.left_out(model, residency)?;
+            Some(LeftOutRegion { region: other.name.clone(), why })
+        };
+        self.others.iter().filter_map(left_out).collect()
+    }
 }
 
 impl OtherRegion {
+    /// Returns the reason for which no decision considers the region; `None` if one does.
+    fn left_out(&self, model: Option<&ModelName>, residency: &Residency) -> Option<LeftOutReason> {
+        let is_drained = self.terms.weight_permille == 0 || self.ramp_permille == 0;
+        if !self.may_serve(residency) {
+            Some(LeftOutReason::OutsideResidency)
+        } else if !self.is_reachable {
+            Some(LeftOutReason::Unreachable)
+        } else if model.is_some_and(|model| !self.models.contains_key(model)) {
+            Some(LeftOutReason::NoModel)
+        } else if !self.breaker.is_open() {
+            Some(LeftOutReason::CircuitOpen)
+        } else {
+            is_drained.then_some(LeftOutReason::Drained)
+        }
+    }
+
     /// Returns true if the region may serve a request with this residency.
     pub fn may_serve(&self, residency: &Residency) -> bool {
         residency.may_serve(&self.name, self.country)

@@ -21,6 +21,7 @@ pub struct ConnectionMeter {
     pieces_taken: AtomicU64,
     pieces_waiting: AtomicU32,
     is_flooded: AtomicBool,
+    is_closed_here: AtomicBool,
 }
 
 /// Values of a [`ConnectionMeter`] at one moment.
@@ -121,6 +122,16 @@ impl ConnectionMeter {
     /// Returns true if the client has exceeded its budget of control frames.
     pub fn is_flooded(&self) -> bool {
         self.is_flooded.load(Ordering::Relaxed)
+    }
+
+    /// Notes that this node closes the connection, for what its client does or leaves undone.
+    pub(crate) fn note_closed_here(&self) {
+        self.is_closed_here.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if this node closed the connection, and not the client.
+    pub fn is_closed_here(&self) -> bool {
+        self.is_closed_here.load(Ordering::Relaxed)
     }
 
     /// Counts a request that the client gave up on, and returns how many there have been.

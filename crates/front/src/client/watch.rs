@@ -88,6 +88,7 @@ impl Watch<'_> {
                 return Poll::Ready(closing.ended(&ended));
             }
             if meter.is_flooded() {
+                meter.note_closed_here();
                 return Poll::Ready(Ended::Closed(Some(CloseReason::Frames)));
             }
             if let Some(pump) = pump {
@@ -124,7 +125,10 @@ impl Watch<'_> {
                     closing.reason = verdict;
                     closing.begin(connection.as_mut(), calls, cx);
                 }
-                (Some(_), _) => return Poll::Ready(Ended::Closed(verdict)),
+                (Some(_), _) => {
+                    meter.note_closed_here();
+                    return Poll::Ready(Ended::Closed(verdict));
+                }
                 // Hyper has seen a request, and so knows that this is between two.
                 (None, Some(let_go)) if !closing.has_begun && self.is_at_rest(begun.requests) => {
                     closing.begin(connection.as_mut(), calls, cx);

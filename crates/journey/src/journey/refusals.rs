@@ -56,7 +56,8 @@ impl RegionRefusals {
     pub(super) fn access(&self, region: &RegionName, asked_max: usize) -> Access {
         let is_counted = |(_, refusal): &&(RegionName, RegionRefusal)| refusal.is_counted();
         match self.of(region) {
-            Some(refusal) if refusal.is_lasting() => Access::Unreachable,
+            Some(RegionRefusal::LeftOut) => Access::Unreachable,
+            Some(refusal) if refusal.is_lasting() => Access::OutsideResidency,
             Some(refusal) if refusal.is_counted() => Access::Refused,
             _ if self.0.iter().filter(is_counted).count() >= asked_max => Access::Refused,
             _ => Access::Ready,
@@ -164,8 +165,7 @@ impl Journey {
         let mut soonest: Option<Instant> = None;
         for (index, other) in others.iter().enumerate() {
             let refusal = self.refusals.of(sight.region(index));
-            if other.access == Access::Unreachable || refusal.is_some_and(RegionRefusal::is_lasting)
-            {
+            if !other.access.is_possible() || refusal.is_some_and(RegionRefusal::is_lasting) {
                 continue;
             }
             // A region that named no time may have room at any moment.

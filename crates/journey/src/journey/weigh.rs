@@ -57,7 +57,10 @@ impl Journey {
         if is_at_home && scales.own.keeps(&scales.others, sight.spill_terms()) {
             return (Way::Own, None);
         }
-        let plan = self.spill(&scales, sight, now, rng);
+        let mut plan = self.spill(&scales, sight, now, rng);
+        if plan.reason == SpillReason::NoReplica {
+            plan.reason = why_none_here(&scales, sight);
+        }
         (self.way(&plan, &scales, sight, now), Some(plan))
     }
 
@@ -378,6 +381,17 @@ fn own_speed<S: Sight>(model: &ModelName, planned: Result<Attempt, PlanError>, s
     let known = sight.own_speed(model).filter(|speed| speed.trust > 0.0);
     let chosen = || planned.ok().map(|attempt| sight.replica_speed(attempt.slot));
     known.or_else(chosen).unwrap_or_default()
+}
+
+/// Returns the reason for which the own region counts as one without replicas.
+fn why_none_here<S: Sight>(scales: &Scales, sight: &S) -> SpillReason {
+    if !is_by_request(sight.permission()) {
+        SpillReason::OutsideResidency
+    } else if scales.is_leaving {
+        SpillReason::Evacuated
+    } else {
+        SpillReason::NoReplica
+    }
 }
 
 /// Returns the region that a request goes to; `None` if it stays, waits or is shed.

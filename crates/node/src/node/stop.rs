@@ -49,6 +49,7 @@ impl Node {
             cluster.finish_guests(deadline.saturating_duration_since(Instant::now())).await;
         }
         let broken_off = self.gateway.unfinished();
+        self.gateway.announce_end();
         // Before this node's part in the cluster ends: leases are given back through the log.
         if let Some(division) = &self.division {
             division.leave().await;

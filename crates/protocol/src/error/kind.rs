@@ -35,7 +35,7 @@ macro_rules! error_kinds {
             }
 
             /// Returns what the kind means, for documents.
-            fn meaning(self) -> &'static str {
+            pub(super) fn meaning(self) -> &'static str {
                 match self {
                     $(Self::$kind => concat!($($doc),+),)+
                 }

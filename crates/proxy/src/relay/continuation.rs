@@ -4,8 +4,9 @@ use http_body::Frame;
 use spillway_journey::{
     BreakCause, ReplyEvent, ReplyFault, StreamBreak, StreamEnd, StreamRest, StreamStep,
 };
-use spillway_protocol::Next;
+use spillway_protocol::{FailureCause, Next};
 
+use crate::relay::ends::error_of;
 use crate::relay::relay_body::{Relay, Upstream};
 use crate::request::{ContinuationFound, ContinuationPosition, is_known_engine};
 use spillway_upstream::continuations::Continuation;
@@ -45,9 +46,13 @@ impl Relay {
                 // The record leaves with the search, so the tokens are noted first.
                 self.account();
                 self.report_part(fault.end());
+                let tried = self.upstream.as_ref().map(|upstream| upstream.place.tried());
                 // Dropping the connection also stops a replica that is only slow.
                 self.upstream = None;
-                let Some(record) = self.record.take() else { return };
+                let Some(mut record) = self.record.take() else { return };
+                if let Some(place) = tried {
+                    record.failed_try(place, error_of(fault).kind.code(), None);
+                }
                 self.seeking = Some(resume.seek(record, from, cause));
             }
         }
@@ -103,6 +108,7 @@ impl Relay {
             Ok(dispatched) => {
                 record.resumed();
                 if let Some(mut left) = self.upstream.take() {
+                    record.failed_try(left.place.tried(), FailureCause::Drained.code(), None);
                     // It is left for its drain alone, which is no fault.
                     if let Some(observer) = &mut left.observer {
                         observer.left();

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 use spillway_journey::{FailureForm, ReplyAction, ReplyEnd, ReplyFault};
-use spillway_protocol::grpc::{status_in, trailers_of};
-use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_protocol::grpc::{GrpcStatus, status_in, trailers_of};
+use spillway_protocol::{ErrorKind, FailureCause, GatewayError};
 use spillway_types::End;
 
 use crate::relay::content::{Content, counts};
 use crate::relay::relay_body::{Broken, Relay, RelayError};
-use crate::request::engines_died;
+use crate::request::{code_in, engines_died};
 use spillway_upstream::connection::ClientHalf;
 use spillway_upstream::home_news::HomeNews;
 use spillway_upstream::learning::Learning;
@@ -31,6 +31,7 @@ impl Relay {
                 if let Some(events) = self.content.events() {
                     events.release_fault();
                 }
+                self.record_mut(|record| record.failed(FailureCause::ReplicaError.code()));
                 self.close(fault.end());
             }
             ReplyAction::Break(fault) => self.break_off(fault),
@@ -60,6 +61,7 @@ impl Relay {
             return;
         }
         let error = error_of(fault);
+        self.record_mut(|record| record.broke_off(&error));
         let event = self.content.events().and_then(|events| events.error_event(&error));
         self.close(fault.end());
         match event {
@@ -75,7 +77,9 @@ impl Relay {
         // A fault of the client may be the reason why the replica ended its half.
         let of_client = self.plan.client_half.as_ref().and_then(ClientHalf::fault).cloned();
         let end = if of_client.is_some() { End::Answered } else { fault.end() };
-        let trailers = trailers_of(&of_client.unwrap_or_else(|| error_of(fault)));
+        let error = of_client.unwrap_or_else(|| error_of(fault));
+        let trailers = trailers_of(&error);
+        self.record_mut(|record| record.broke_off(&error));
         if let Some(code) = status_in(&trailers) {
             self.record_mut(|record| record.grpc_status(code));
         }
@@ -96,7 +100,17 @@ impl Relay {
             && let Some(code) = status_in(headers)
         {
             *has_status = true;
-            self.record_mut(|record| record.grpc_status(code));
+            let is_of_region =
+                self.upstream.as_ref().is_some_and(|it| it.place.replica().is_none());
+            self.record_mut(|record| {
+                record.grpc_status(code);
+                if code != GrpcStatus::Ok.code() {
+                    record.failed(match is_of_region {
+                        true => code_in(headers),
+                        false => FailureCause::ReplicaError.code(),
+                    });
+                }
+            });
             if let Some(observer) = self.observer() {
                 observer.grpc_status(code);
             }
@@ -178,8 +192,13 @@ impl Relay {
         }
     }
 
-    /// Notes the tokens so far in the record.
+    /// Notes the tokens so far in the record, and what an error that is passed on is called.
     pub(super) fn account(&mut self) {
+        if let Some(error) = self.content.facts().and_then(|facts| facts.error.as_ref())
+            && let Some(record) = &mut self.record
+        {
+            record.replica_says(error);
+        }
         match &mut self.content {
             Content::Events(events) => {
                 let (tokens, gaps) = events.account();
@@ -196,7 +215,7 @@ impl Relay {
 }
 
 /// Returns the error that a client gets for a reply that failed.
-fn error_of(fault: ReplyFault) -> GatewayError {
+pub(super) fn error_of(fault: ReplyFault) -> GatewayError {
     let (kind, message) = match fault {
         ReplyFault::NotBegun => {
             (ErrorKind::FirstByteTimeout, "the replica did not begin its reply in time")

@@ -13,9 +13,9 @@ use spillway_journey::{
     ComparedCosts, Connection, Ending, Event, Journey, Notes, Overflow, Position, RetrySafety,
     StatusClass, Step, TenantKey,
 };
-use spillway_protocol::{GatewayError, ReplyApi, UsageWish, WholeReader};
+use spillway_protocol::{FailureCause, GatewayError, ReplyApi, UsageWish, WholeReader};
 use spillway_route::{Attempt, Candidate, SpillReason};
-use spillway_types::Compared;
+use spillway_types::{Compared, Inquiry, TriedPlace};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -197,6 +197,7 @@ impl Dispatch<'_> {
                     {
                         return Ok(reply);
                     }
+                    self.note_left_out(ending, record);
                     return self.end(ending, journey);
                 }
                 // Numbers are taken by `next`, and the others need an attempt that is under way.
@@ -225,13 +226,23 @@ impl Dispatch<'_> {
         let Notes { compared, cache_comparisons, cache_changes, regions_forbidden } = notes;
         let gateway = &self.worker.gateway;
         if let Some(costs) = compared {
-            record.compared(self.compared(costs));
+            let Inquiry { model, residency, .. } = &self.prepared.inquiry;
+            record.compared(self.compared(costs), self.regions.left_out(model.as_ref(), residency));
         }
         if cache_comparisons > 0 {
             gateway.knowledge().spilled(cache_comparisons, cache_changes);
         }
         if regions_forbidden > 0 {
             gateway.counters.residency_sent.fetch_add(regions_forbidden.into(), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes the regions that were not considered for a client's request that no place serves.
+    #[cold]
+    fn note_left_out(&self, ending: Ending, record: &mut RequestRecord) {
+        let Inquiry { model, residency, hop, .. } = &self.prepared.inquiry;
+        if ending.is_error() && ending != Ending::ClientFault && *hop == 0 {
+            record.left_out(self.regions.left_out(model.as_ref(), residency));
         }
     }
 
@@ -343,7 +354,7 @@ impl Dispatch<'_> {
                 Some(reply)
             }
             Err(failed) => {
-                self.take_failure(asked, &failed, journey);
+                self.take_failure(asked, &failed, journey, record);
                 None
             }
         }
@@ -394,13 +405,25 @@ impl Dispatch<'_> {
         if let Some(observer) = &mut dispatched.observer {
             observer.head(&dispatched.reply);
         }
+        let status = dispatched.reply.status().as_u16();
+        record.failed_try(
+            dispatched.place.tried(),
+            FailureCause::ReplicaError.code(),
+            Some(status),
+        );
         // The first error reply is kept for the client, in case that no better one comes.
         self.interim.held.get_or_insert_with(|| Box::new(dispatched));
         None
     }
 
     /// Takes the failure of an attempt.
-    fn take_failure(&mut self, mut asked: Asked, failed: &FailedAttempt, journey: &mut Journey) {
+    fn take_failure(
+        &mut self,
+        mut asked: Asked,
+        failed: &FailedAttempt,
+        journey: &mut Journey,
+        record: &mut RequestRecord,
+    ) {
         let name = &asked.replica.spec().name;
         tracing::debug!(replica = %name, error = %failed.error, "attempt failed");
         if let Some(fault) = self.prepared.body.fault() {
@@ -410,7 +433,9 @@ impl Dispatch<'_> {
         }
         // Only now: a client's bad upload is no fault of the replica.
         asked.observer.failed(failed);
-        self.interim.failure = Some(failed.error.to_gateway_error(name.as_str()));
+        let error = failed.error.to_gateway_error(name.as_str());
+        record.failed_try(TriedPlace::Replica(name.clone()), error.kind.code(), None);
+        self.interim.failure = Some(error);
         let can_repeat = !self.prepared.body.is_gone();
         let event = match failed.error {
             AttemptError::NoModel => Event::LacksModel { can_repeat },

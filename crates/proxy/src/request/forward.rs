@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError};
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use spillway_journey::{Event, Journey, RegionFailure, SOURCE_LOOK};
-use spillway_protocol::{CODE_HEADER, SHED_REASON};
+use spillway_protocol::{CODE_HEADER, ErrorKind, FailureCause, SHED_REASON};
 use spillway_route::SpillReason;
-use spillway_types::{Inquiry, ModelName, RegionName};
+use spillway_types::{Inquiry, ModelName, RegionName, TriedPlace};
 use tokio::time::{sleep, timeout};
 
 use crate::request::dispatch::{Choice, Dispatch, Dispatched};
@@ -42,6 +42,8 @@ impl Dispatch<'_> {
         self.interim.queued_request = None;
         let is_own = self.is_own(&region);
         let Some((count, breaker)) = self.pass(&region) else {
+            let code = FailureCause::RegionCircuitOpen.code();
+            record.failed_try(TriedPlace::Region(region), code, None);
             let event = self.region_failed(RegionFailure::Closed);
             self.tell(journey, event);
             return None;
@@ -80,8 +82,10 @@ impl Dispatch<'_> {
         count.failed(&failure);
         breaker.failed(&failure);
         let event = self.region_failed(kind(&failure));
+        record.failed_try(TriedPlace::Region(region.clone()), code(&failure), None);
         if matches!(kind(&failure), RegionFailure::Broken { .. } | RegionFailure::Lost) {
             self.interim.failure = Some(failure.to_gateway_error(&region));
+            record.lost_in(&region);
         }
         self.tell(journey, event);
         None
@@ -225,6 +229,24 @@ fn kind(failure: &RemoteError) -> RegionFailure {
         RemoteError::Unsent(_) | RemoteError::Broken(_) | RemoteError::DeadlinePassed => {
             RegionFailure::Broken { safety: failure.retry_safety() }
         }
+    }
+}
+
+/// Returns the code of a failure in records.
+fn code(failure: &RemoteError) -> &'static str {
+    match failure {
+        RemoteError::NotConnected | RemoteError::Unsent(_) => {
+            FailureCause::RegionUnreachable.code()
+        }
+        RemoteError::Leaving => FailureCause::RegionLeaving.code(),
+        RemoteError::Refused { why: RefusedFor::Residency, .. } => {
+            ErrorKind::RegionNotAllowed.code()
+        }
+        RemoteError::Refused { why: RefusedFor::Load, .. } => FailureCause::RegionFull.code(),
+        RemoteError::Refused { why: RefusedFor::Other, .. } => FailureCause::RegionFailed.code(),
+        RemoteError::Lost => FailureCause::RegionLost.code(),
+        RemoteError::Broken(_) => FailureCause::RegionBroken.code(),
+        RemoteError::DeadlinePassed => ErrorKind::DeadlineExceeded.code(),
     }
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use spillway_protocol::grpc::{GrpcMethod, GrpcStatus, status_in, trailers_of};
-use spillway_protocol::{Endpoint, GatewayError};
+use spillway_protocol::{CODE_HEADER, Endpoint, FailureCause, GatewayError, known_code};
 
 use crate::relay::ReplyBody;
 use crate::request::record::RequestRecord;
@@ -25,7 +25,14 @@ pub(crate) fn refusal(error: &GatewayError, mut record: RequestRecord) -> Respon
 /// Returns the reply that replaces a replica's reply which was not gRPC.
 pub(crate) fn translated(trailers: HeaderMap, mut record: RequestRecord) -> Response<ReplyBody> {
     record.answered(StatusCode::BAD_GATEWAY.as_u16());
+    record.failed(code_in(&trailers));
     trailers_only(trailers, &mut record)
+}
+
+/// Returns the code of a failed call by its head or trailers, of which only gateways set a code.
+pub(crate) fn code_in(headers: &HeaderMap) -> &'static str {
+    let named = headers.get(&CODE_HEADER).and_then(|code| known_code(code.to_str().ok()?));
+    named.unwrap_or(FailureCause::ReplicaError.code())
 }
 
 fn trailers_only(trailers: HeaderMap, record: &mut RequestRecord) -> Response<ReplyBody> {

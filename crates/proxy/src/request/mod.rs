@@ -37,5 +37,6 @@ pub(crate) use continuation::{
     ContinuationFound, ContinuationPosition, PendingContinuation, StreamContinuation, has_events,
 };
 pub(crate) use errors::engines_died;
+pub(crate) use grpc_reply::code_in;
 pub(crate) use record::RequestRecord;
 pub(crate) use serve::{is_known_engine, serve};

@@ -6,9 +6,9 @@ use http::Response;
 use spillway_journey::{
     Connection, Journey, Overflow, OverflowEvent, OverflowSight, OverflowStep, RetrySafety,
 };
-use spillway_protocol::has_media_type;
+use spillway_protocol::{FailureCause, has_media_type};
 use spillway_route::{Attempt, Group};
-use spillway_types::{Inquiry, ReplicaSlot, unix_ms};
+use spillway_types::{Inquiry, ReplicaSlot, TriedPlace, unix_ms};
 use spillway_usage::BudgetPeriod;
 
 use crate::request::asked::Asked;
@@ -172,6 +172,9 @@ impl Dispatch<'_> {
             }
             Ok((reply, _)) => {
                 record.sent(was_sent);
+                let place = TriedPlace::Replica(asked.replica.spec().name.clone());
+                let status = reply.status().as_u16();
+                record.failed_try(place, FailureCause::ReplicaError.code(), Some(status));
                 refused(&mut asked, &reply);
                 Err(OverflowEvent::Refused)
             }
@@ -180,6 +183,8 @@ impl Dispatch<'_> {
                 let is_unsent = failed.error.retry_safety() == RetrySafety::Unsent;
                 record.sent(was_sent || !is_unsent);
                 let replica = &asked.replica.spec().name;
+                let code = failed.error.to_gateway_error(replica.as_str()).kind.code();
+                record.failed_try(TriedPlace::Replica(replica.clone()), code, None);
                 tracing::warn!(%replica, error = %failed.error, "a hosted API was asked in vain");
                 asked.observer.failed(&failed);
                 Err(event)

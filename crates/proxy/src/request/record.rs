@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use http::StatusCode;
 use spillway_journey::RetrySafety;
-use spillway_protocol::GatewayError;
+use spillway_protocol::{ErrorKind, FailureCause, GatewayError, ReplyError};
 use spillway_route::{Attempt, ShedReason};
 use spillway_types::{
-    BlockHashes, Compared, End, EstimateReason, GapHistogram, Hedge, ModelName, Outcome,
-    RegionName, ReplicaName, RouteName, Shed, SplitArm, TokenCounts,
+    BlockHashes, Compared, End, EstimateReason, FailedTry, GapHistogram, Hedge, LeftOutRegion,
+    ModelName, Outcome, RegionName, ReplicaName, RouteName, Shed, SplitArm, TokenCounts,
+    TriedPlace,
 };
 use spillway_usage::{Ending, ReplyTokens, RequestTokens, TOKEN_BYTES, bill};
 
@@ -22,6 +23,9 @@ use spillway_request::headers::RequestIdentity;
 use spillway_request::prepared::Prepared;
 use spillway_upstream::connection::UploadProgress;
 use spillway_upstream::wake;
+
+/// Longest detail of a failure that is kept, in bytes.
+const DETAIL_BYTES_MAX: usize = 512;
 
 /// Record of a request, which leaves its [`Outcome`] when dropped. A record dropped before an end
 /// was noted, i.e. because the client's connection closed, counts as cancelled.
@@ -82,9 +86,62 @@ impl RequestRecord {
         self.edit(|outcome| outcome.operation = operation);
     }
 
-    /// Notes what a comparison of regions came to.
-    pub(crate) fn compared(&mut self, compared: Compared) {
-        self.edit(|outcome| outcome.compared = Some(Box::new(compared)));
+    /// Notes what a comparison of regions came to, and which of them it did not consider.
+    pub(crate) fn compared(&mut self, compared: Compared, left_out: Vec<LeftOutRegion>) {
+        self.edit(|outcome| {
+            outcome.compared = Some(Box::new(compared));
+            outcome.left_out = left_out;
+        });
+    }
+
+    /// Notes which regions were not considered for a request that is not served.
+    pub(crate) fn left_out(&mut self, left_out: Vec<LeftOutRegion>) {
+        self.edit(|outcome| outcome.left_out = left_out);
+    }
+
+    /// Notes a place that was asked in vain, and the status with which it answered.
+    #[cold]
+    pub(crate) fn failed_try(
+        &mut self,
+        place: TriedPlace,
+        code: &'static str,
+        status: Option<u16>,
+    ) {
+        let after = wake::since(self.started);
+        self.edit(|outcome| FailedTry { place, code, status, after }.add_to(&mut outcome.tries));
+    }
+
+    /// Notes that another region may have had the request, and is lost or broke off.
+    pub(crate) fn lost_in(&mut self, region: &RegionName) {
+        self.asked_at = None;
+        self.edit(|outcome| {
+            outcome.region = Some(region.clone());
+            outcome.predicted = None;
+        });
+    }
+
+    /// Notes the code of a failure, unless one was noted.
+    #[cold]
+    pub(crate) fn failed(&mut self, code: &'static str) {
+        self.edit(|outcome| outcome.code = outcome.code.or(Some(code)));
+    }
+
+    /// Notes the gateway's own error, by which a reply that had begun ends.
+    #[cold]
+    pub(crate) fn broke_off(&mut self, error: &GatewayError) {
+        self.edit(|outcome| {
+            outcome.code = Some(error.kind.code());
+            outcome.detail = Some(beginning(&error.message).into());
+        });
+    }
+
+    /// Notes what a replica calls the error that is passed on.
+    pub(crate) fn replica_says(&mut self, error: &ReplyError) {
+        self.edit(|outcome| {
+            if outcome.code == Some(FailureCause::ReplicaError.code()) {
+                outcome.detail = error.code.clone().or_else(|| error.kind.clone());
+            }
+        });
     }
 
     /// Notes that a piece of the reply goes out.
@@ -116,6 +173,7 @@ impl RequestRecord {
     pub(crate) fn prepared(&mut self, prepared: &Prepared) {
         self.request_tokens = Some(prepared.cost.request_tokens());
         self.upload = prepared.body.upload().cloned();
+        self.edit(|outcome| outcome.residency.clone_from(&prepared.inquiry.residency));
     }
 
     /// Keeps the charge to quotas; the unused part is given back at the request's end.
@@ -178,6 +236,7 @@ impl RequestRecord {
     pub(crate) fn asked(&mut self, replica: &ReplicaName, prefix: &BlockHashes, chosen: &Attempt) {
         self.asked_at = Some(wake::now());
         self.edit(|outcome| {
+            outcome.region = None;
             outcome.replica = Some(replica.clone());
             outcome.reason = Some(chosen.reason.name());
             outcome.prefix = prefix.clone();
@@ -312,7 +371,11 @@ impl RequestRecord {
             self.worker.gateway.counters.without_room.fetch_add(1, Ordering::Relaxed);
         }
         self.answered(error.kind.status().as_u16());
-        self.edit(|outcome| outcome.shed = error.shed.map(|reason| Shed { reason, priority }));
+        self.edit(|outcome| {
+            outcome.code = Some(error.kind.code());
+            outcome.detail = Some(beginning(&error.message).into());
+            outcome.shed = error.shed.map(|reason| Shed { reason, priority });
+        });
     }
 
     /// Notes a hedging attempt.
@@ -349,6 +412,18 @@ impl RequestRecord {
         }
     }
 
+    /// Returns the code for a request whose connection ended before it did.
+    #[cold]
+    fn why_cancelled(&self) -> &'static str {
+        if self.client.meter.is_closed_here() {
+            FailureCause::ConnectionClosed.code()
+        } else if self.worker.gateway.is_ending() {
+            FailureCause::NodeStopped.code()
+        } else {
+            ErrorKind::ClientClosed.code()
+        }
+    }
+
     /// Returns true if a client of this node sent the request, and not another node.
     fn is_own(&self) -> bool {
         self.outcome.as_ref().is_some_and(|outcome| !outcome.is_guest)
@@ -370,8 +445,14 @@ impl Drop for RequestRecord {
         let Some(mut outcome) = self.outcome.take() else { return };
         if matches!(outcome.end, End::CancelledBeforeReply | End::CancelledInReply) {
             self.client.meter.request_abandoned();
+            outcome.code = outcome.code.or_else(|| Some(self.why_cancelled()));
         }
         outcome.duration = wake::since(self.started);
         self.worker.leave(outcome);
     }
+}
+
+/// Returns so much of a message as a record keeps.
+fn beginning(message: &str) -> &str {
+    &message[..message.floor_char_boundary(DETAIL_BYTES_MAX)]
 }

@@ -14,8 +14,8 @@ use http_body::Body;
 use hyper::body::Incoming;
 use spillway_protocol::grpc::{GrpcMethod, reply_fault};
 use spillway_protocol::{
-    CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID, RETRY_DELAY, ReplyApi,
-    SHED_REASON, is_messages,
+    CODE_HEADER, Endpoint, ErrorKind, FailureCause, GatewayError, Protocol, REQUEST_ID,
+    RETRY_DELAY, ReplyApi, SHED_REASON, is_messages,
 };
 use spillway_quota::Rates;
 use spillway_route::{Policy, ShedReason};
@@ -595,6 +595,9 @@ impl Exchange {
         {
             return grpc_reply::translated(trailers, record);
         }
+        if head.status.is_client_error() || head.status.is_server_error() {
+            record.failed(passed_code(&head.headers, &place));
+        }
         let upstream = Upstream { body, place, observer };
         // Only nodes may set headers about their own errors and about routing.
         clean_reply(&mut head.headers, upstream.place.replica().is_some());
@@ -624,6 +627,15 @@ impl Exchange {
 /// Returns true if the reply's engine is known to give a reason for the end of each answer.
 pub(crate) fn is_known_engine(place: &Place) -> bool {
     place.replica().is_some_and(|replica| replica.spec().usage_reports != UsageReports::None)
+}
+
+/// Returns the code of an error that is passed on: its gateway's, if another region's sent it.
+#[cold]
+fn passed_code(headers: &HeaderMap, place: &Place) -> &'static str {
+    match place {
+        Place::Replica(_) => FailureCause::ReplicaError.code(),
+        Place::Region(_) => grpc_reply::code_in(headers),
+    }
 }
 
 /// Returns the protocol in whose format errors are sent.

@@ -3,7 +3,7 @@
 use super::cost::sound;
 use super::guests::reserve;
 use super::region::{RegionCandidate, RegionReport};
-use super::{Access, SpillTerms};
+use super::SpillTerms;
 
 /// Milliseconds between two ends in a busy region if no region reported a rate: as in a region that
 /// ends ten requests a second. It is short, so that a region of unknown speed is tried.
@@ -23,7 +23,7 @@ impl RegionMeans {
     /// is made because it is busy, which says nothing about others.
     pub(super) fn of(others: &[RegionCandidate], terms: &SpillTerms) -> Self {
         let (mut turn, mut wait) = (Average::default(), Average::default());
-        for other in others.iter().filter(|other| other.access != Access::Unreachable) {
+        for other in others.iter().filter(|other| other.access.is_possible()) {
             let turn_ms = other.report.turn_ms();
             turn.add(turn_ms);
             let turn_ms = turn_ms.unwrap_or(TURN_PRIOR_MS);

@@ -119,7 +119,7 @@ pub struct RegionCandidate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The region is heard, hears this region, and has not refused this request.
-    // Ready => (Unreachable | Refused)
+    // Ready => (Unreachable | Refused | OutsideResidency)
     Ready,
     /// The region is silent, or no longer hears this region, or no connection leads there.
     // Unreachable => Ready
@@ -127,6 +127,17 @@ pub enum Access {
     /// The region has refused this very request, and has not reported since.
     // Refused => Ready
     Refused,
+    /// The residency rules of the request do not allow the region.
+    // OutsideResidency => Ready
+    OutsideResidency,
+}
+
+impl Access {
+    /// Returns true if the region serves such requests, even if it has refused this one.
+    #[must_use]
+    pub fn is_possible(self) -> bool {
+        matches!(self, Self::Ready | Self::Refused)
+    }
 }
 
 impl OwnRegion {

@@ -70,6 +70,8 @@ pub enum Objection {
     Unreachable,
     /// The region has refused this request.
     Refused,
+    /// The residency rules of the request do not allow the region.
+    OutsideResidency,
     /// The weight or the ramp of the region is 0.
     Drained,
     /// The region reports that it takes no guests.
@@ -97,6 +99,10 @@ pub enum SpillReason {
     Session,
     /// Forwarded: this region has no replicas.
     NoReplica,
+    /// Forwarded: this region is evacuated.
+    Evacuated,
+    /// Forwarded: the residency rules of the request do not allow this region.
+    OutsideResidency,
     /// Forwarded: waiting here costs more.
     Better,
     /// Forwarded: this region could only have shed the request.
@@ -156,6 +162,8 @@ impl SpillReason {
             Self::Cached => "cached",
             Self::Session => "session",
             Self::NoReplica => "no_replica",
+            Self::Evacuated => "evacuated",
+            Self::OutsideResidency => "outside_residency",
             Self::Better => "better",
             Self::OnlyWay => "only_way",
             Self::NoneBetter => "none_better",
@@ -183,6 +191,8 @@ impl SpillReason {
             | Self::Cached
             | Self::Session
             | Self::NoReplica
+            | Self::Evacuated
+            | Self::OutsideResidency
             | Self::Better
             | Self::OnlyWay
             | Self::NoneBetter
@@ -198,6 +208,7 @@ impl Objection {
         match self {
             Self::Forwarded => "forwarded",
             Self::Unreachable => "unreachable",
+            Self::OutsideResidency => "outside_residency",
             Self::Refused => "refused",
             Self::Drained => "drained",
             Self::Closed => "closed",

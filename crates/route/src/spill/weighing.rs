@@ -255,6 +255,7 @@ impl<'a> Weighing<'a> {
         match other.access {
             Access::Unreachable => return Some(Objection::Unreachable),
             Access::Refused => return Some(Objection::Refused),
+            Access::OutsideResidency => return Some(Objection::OutsideResidency),
             Access::Ready => {}
         }
         if share(other) == 0 {
@@ -367,8 +368,7 @@ impl<'a> Weighing<'a> {
             (_, Some(late_ms)) => late_ms,
             (_, None) => self.own_wait_ms() + rest_ms(self.own.rest_ms),
         };
-        let is_asked =
-            |other: &RegionCandidate| other.access != Access::Unreachable && share(other) > 0;
+        let is_asked = |other: &RegionCandidate| other.access.is_possible() && share(other) > 0;
         let waits = self.others.iter().zip(regions).filter(|(other, _)| is_asked(other));
         waits
             .map(|(other, judged)| judged.cost.first_token_ms() + rest_ms(other.rest_ms))

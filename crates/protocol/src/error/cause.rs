@@ -1,0 +1,104 @@
+//! Causes of failures that the gateway records and no client is sent: one table of code and meaning,
+//! beside that of errors.
+
+use super::ErrorKind;
+
+/// Declares all causes, so that none can lack a code or a meaning.
+macro_rules! failure_causes {
+    ($($(#[doc = $doc:literal])+ $cause:ident = $code:literal;)+) => {
+        /// Cause for which a request, or one try of it, failed without an error of the gateway's own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum FailureCause {
+            $($(#[doc = $doc])+ $cause,)+
+        }
+
+        impl FailureCause {
+            /// All causes.
+            pub const ALL: &[Self] = &[$(Self::$cause),+];
+
+            /// Returns the code in records.
+            #[must_use]
+            pub fn code(self) -> &'static str {
+                match self {
+                    $(Self::$cause => $code,)+
+                }
+            }
+
+            /// Returns what the cause means.
+            fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$cause => concat!($($doc),+),)+
+                }
+            }
+        }
+    };
+}
+
+failure_causes! {
+    /// A replica, here or in another region, answered with an error of its own, which was passed on.
+    ReplicaError = "replica_error";
+    /// The node closed the client's connection: the client took no bytes of its reply for too long, or
+    /// sent more resets or control frames than any honest client.
+    ConnectionClosed = "connection_closed";
+    /// The node stopped before the request had ended.
+    NodeStopped = "node_stopped";
+    /// The replica or its region was drained, and its stream moved on.
+    Drained = "drained";
+    /// No connection led to the region.
+    RegionUnreachable = "region_unreachable";
+    /// The region's circuit breaker let no request pass.
+    RegionCircuitOpen = "region_circuit_open";
+    /// The region's node was about to stop.
+    RegionLeaving = "region_leaving";
+    /// The region had no room for the request.
+    RegionFull = "region_full";
+    /// The region took the request, and none of its replicas could serve it.
+    RegionFailed = "region_failed";
+    /// The region fell silent while its reply was waited for.
+    RegionLost = "region_lost";
+    /// The region broke off before it replied, or did not reply in time.
+    RegionBroken = "region_broken";
+}
+
+/// Returns the code of a failure that another process named, as this release knows it; `None` for a
+/// code that is not known.
+#[must_use]
+pub fn known_code(code: &str) -> Option<&'static str> {
+    codes().find(|known| *known == code)
+}
+
+/// Returns what the code of a failure means, without a full stop; `None` for a code that is not known.
+#[must_use]
+pub fn code_meaning(code: &str) -> Option<&'static str> {
+    let (_, meaning) = meanings().find(|(known, _)| *known == code)?;
+    Some(meaning.trim().trim_end_matches('.'))
+}
+
+/// Returns all codes that a record can have.
+pub fn codes() -> impl Iterator<Item = &'static str> {
+    meanings().map(|(code, _)| code)
+}
+
+fn meanings() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let errors = ErrorKind::ALL.iter().map(|kind| (kind.code(), kind.meaning()));
+    errors.chain(FailureCause::ALL.iter().map(|cause| (cause.code(), cause.meaning())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_failures_have_one_code_and_each_says_what_it_means() {
+        let all: Vec<&str> = codes().collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
+        for code in all {
+            assert_eq!(known_code(code), Some(code));
+            let meaning = code_meaning(code).expect("a meaning");
+            assert!(!meaning.is_empty() && !meaning.ends_with('.'), "{code}: {meaning}");
+        }
+        assert_eq!((known_code("full_moon"), code_meaning("full_moon")), (None, None));
+    }
+}

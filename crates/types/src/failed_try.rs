@@ -1,0 +1,104 @@
+//! Places that a request asked in vain, and regions that it never asked.
+
+use std::time::Duration;
+
+use crate::{RegionName, ReplicaName};
+
+/// Most tries that a request keeps: more than a journey with its retries and regions makes.
+const TRIES_MAX: usize = 16;
+
+/// A place that was asked and did not serve the request, or not to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedTry {
+    /// The place.
+    pub place: TriedPlace,
+    /// Code of the failure, from a fixed list.
+    pub code: &'static str,
+    /// Status with which the place answered; `None` if it did not.
+    pub status: Option<u16>,
+    /// Time from the request's head to the failure.
+    pub after: Duration,
+}
+
+/// A place that can serve a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TriedPlace {
+    /// A replica of this region.
+    Replica(ReplicaName),
+    /// Another region.
+    Region(RegionName),
+}
+
+/// Another region that a decision did not consider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOutRegion {
+    /// The region.
+    pub region: RegionName,
+    /// Reason for leaving it out.
+    pub why: LeftOutReason,
+}
+
+/// Reason for which a decision does not consider a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftOutReason {
+    /// The residency rules of the request do not allow the region.
+    OutsideResidency,
+    /// The region is silent, does not hear this one, or no connection leads there.
+    Unreachable,
+    /// The region reports no replica of the model.
+    NoModel,
+    /// Too many requests failed there, so that its circuit breaker lets none pass.
+    CircuitOpen,
+    /// The weight of the region is 0, or its ramp has not begun.
+    Drained,
+}
+
+impl FailedTry {
+    /// Adds this try to those before, unless there are as many as are kept.
+    pub fn add_to(self, tries: &mut Vec<Self>) {
+        if tries.len() < TRIES_MAX {
+            tries.push(self);
+        }
+    }
+}
+
+impl LeftOutReason {
+    /// All reasons.
+    pub const ALL: [Self; 5] = [
+        Self::OutsideResidency,
+        Self::Unreachable,
+        Self::NoModel,
+        Self::CircuitOpen,
+        Self::Drained,
+    ];
+
+    /// Returns the name in records.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OutsideResidency => "outside_residency",
+            Self::Unreachable => "unreachable",
+            Self::NoModel => "no_model",
+            Self::CircuitOpen => "circuit_open",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_tries_are_kept() {
+        let mut tries = Vec::new();
+        for number in 0..100_u16 {
+            let place = TriedPlace::Replica("gpu-a".into());
+            let status = Some(number);
+            let after = Duration::ZERO;
+            FailedTry { place, code: "replica_reset", status, after }.add_to(&mut tries);
+        }
+        assert_eq!(tries.len(), TRIES_MAX);
+        assert_eq!(tries.last().and_then(|last| last.status), Some(15));
+    }
+}
