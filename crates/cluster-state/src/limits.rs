@@ -74,7 +74,7 @@ pub(crate) const SEEDS_MAX: usize = 64;
 
 /// Longest name of a node, region, replica or tenant in bytes: it stands in certificates and
 /// labels.
-pub(crate) const NAME_BYTES_MAX: usize = 64;
+pub(crate) const NAME_BYTES_MAX: usize = spillway_types::RECORD_NAME_BYTES_MAX;
 /// Longest name of a model in bytes: registries nest them.
 pub(crate) const MODEL_NAME_BYTES_MAX: usize = 256;
 /// Longest address or URL in bytes.

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_cluster_state::{Hidden, Key, KeyId, KeyRole};
 use spillway_front::access::{AccessMode, TenantTerms};
-use spillway_types::{Country, ModelName, RegionName, Residency, TenantName};
+use spillway_types::{
+    Country, ModelName, RECORD_NAME_BYTES_MAX, RegionName, Residency, TenantName, is_record_name,
+};
 use spillway_usage::{Budget, Money};
 use toml::Spanned;
 use toml::value::{Date, Datetime, Offset, Time};
@@ -18,8 +20,6 @@ use crate::usage_section::millionths;
 
 /// Maximum number of keys in a config: as many as the cluster's agreed state can hold.
 const KEYS_MAX: usize = 32_768;
-/// Maximum length of an id or of a tenant's name, in bytes.
-const NAME_BYTES_MAX: usize = 64;
 /// Number of the last priority class.
 const PRIORITY_MAX: u8 = 3;
 
@@ -313,15 +313,22 @@ fn first_class() -> Spanned<u8> {
     Spanned::new(0..0, 0)
 }
 
-fn check_name(source: &Source, name: &Spanned<String>, what: &str) -> Result<(), ConfigError> {
+/// Checks that a name can be that of a record of all nodes.
+///
+/// # Errors
+/// Returns an error that names `what` can't be named so.
+pub(crate) fn check_name(
+    source: &Source,
+    name: &Spanned<String>,
+    what: &str,
+) -> Result<(), ConfigError> {
     let text = name.get_ref();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain) {
+    if is_record_name(text) {
         return Ok(());
     }
     let message = format!("{text:?} can't name a {what}");
     let remedy =
-        format!("use up to {NAME_BYTES_MAX} letters, digits, hyphens, underscores and dots");
+        format!("use up to {RECORD_NAME_BYTES_MAX} letters, digits, hyphens, underscores and dots");
     Err(source.fault(name.span(), message, remedy))
 }
 

@@ -12,6 +12,7 @@ use spillway_replicas::discovery::DnsQuestion;
 use spillway_types::ModelName;
 use toml::Spanned;
 
+use crate::access_section::check_name;
 use crate::care_section::CareDefaults;
 use crate::error::{ConfigError, ConfigErrors};
 use crate::recovery::{Recovered, read};
@@ -197,6 +198,7 @@ fn lower_source(
     section: DiscoverySection,
     defaults: &CareDefaults,
 ) -> Result<Found, ConfigErrors> {
+    check_name(source, &section.name, "discovery")?;
     let span = section.name.span();
     let resolver = section.resolver;
     let question = match (section.dns, section.srv, section.file) {

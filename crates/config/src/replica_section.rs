@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use toml::Spanned;
 
+use crate::access_section::check_name;
 use crate::care_section::CareDefaults;
 use crate::error::{ConfigError, ConfigErrors, all};
 use crate::health_section::{BucketSection, DeepSection, MetricsSection, ReplicaHealthSection};
@@ -358,11 +359,7 @@ impl ReplicaSection {
             let remedy = "add name = \"...\": letters, digits and hyphens";
             return Err(source.fault(self.url.span(), "the replica has no name", remedy));
         }
-        if HeaderValue::from_str(name).is_err() || name.is_empty() {
-            let remedy = "use letters, digits and hyphens";
-            return Err(source.fault(self.name.span(), "the name can't be used", remedy));
-        }
-        Ok(())
+        check_name(source, &self.name, "replica")
     }
 
     fn check_models(&self, source: &Source) -> Result<(), ConfigErrors> {

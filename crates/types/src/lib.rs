@@ -25,6 +25,7 @@ mod nearest;
 mod outcome;
 mod percent;
 mod prediction;
+mod record_name;
 mod residency;
 mod sign;
 mod signals;
@@ -62,6 +63,7 @@ pub use outcome::{
 };
 pub use percent::{NoPercent, Percent};
 pub use prediction::Prediction;
+pub use record_name::{RECORD_NAME_BYTES_MAX, is_record_name, to_record_name};
 pub use residency::Residency;
 pub use sign::{ReplyForm, Sign, SignFault, SignKind, Worked, WorkedPart};
 pub use signals::{Reading, Signals};

@@ -57,7 +57,7 @@ async fn addresses_of_a_name_are_replicas() {
         one.address.port()
     );
     let node = Setup::new().table(source).start().await;
-    let name = format!("workers-127.0.0.1:{}", one.address.port());
+    let name = format!("workers-127.0.0.1-{}", one.address.port());
     stands_at_last(&node, &name, "open").await;
     assert_eq!(ask(&node).await, 200);
     node.stop().await;
@@ -220,7 +220,7 @@ async fn other_settings_of_its_replicas_do_not_make_a_discovery_forget_them() {
     };
     let file = File::new(&with(""));
     let node = file.start().await;
-    let name = format!("workers-127.0.0.1:{}", one.address.port());
+    let name = format!("workers-127.0.0.1-{}", one.address.port());
     stands_at_last(&node, &name, "open").await;
     server.mood(Mood::Silent);
     file.replace(&with("weight = 7").text());

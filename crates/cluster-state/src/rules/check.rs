@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use spillway_types::{ModelName, is_token};
+use spillway_types::{ModelName, is_record_name, is_token};
 
 use crate::limits::{
     BATCH_MAX, COUNTRIES_EACH_MAX, MODEL_NAME_BYTES_MAX, MODELS_EACH_MAX, NAME_BYTES_MAX,
@@ -21,8 +21,7 @@ const SHOWN_CHARS_MAX: usize = 32;
 /// # Errors
 /// Returns an error that names `what`, the kind of record.
 pub(crate) fn name(text: &str, what: &str) -> Result<(), CommandError> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain) {
+    if is_record_name(text) {
         return Ok(());
     }
     let remedy =

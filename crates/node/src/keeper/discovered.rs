@@ -6,7 +6,7 @@ use std::path::Path;
 use spillway_config::{CareDefaults, DiscoveryConfig, Found, ReplicaConfig, read_replicas};
 use spillway_replicas::discovery::{DiscoveredEndpoint, DnsSource, EmptyGrace, FileSource};
 use spillway_resolver::Resolver;
-use spillway_types::ReplicaName;
+use spillway_types::{ReplicaName, to_record_name};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -271,7 +271,7 @@ fn found(
     config.may_vanish = true;
     let place = address.map_or_else(|| host.clone(), |address| address.to_string());
     let spec = &mut config.spec;
-    spec.name = ReplicaName::from(format!("{discovery}-{place}:{port}"));
+    spec.name = name_of(&format!("{discovery}-{place}:{port}"));
     if let Some(tls) = &mut spec.tls {
         // Certificates are for the name, while connections go to the address.
         tls.server_name.get_or_insert_with(|| host.trim_end_matches('.').to_owned());
@@ -281,4 +281,10 @@ fn found(
     // SRV weights go up to 65,535, ours to 1,000.
     spec.weight = spec.weight.saturating_mul(*weight).clamp(1, 1000);
     config
+}
+
+/// Returns the name of a replica that was found: one that all nodes can agree on, the same at each
+/// start.
+fn name_of(found: &str) -> ReplicaName {
+    ReplicaName::from(to_record_name(found, crc32c::crc32c(found.as_bytes())))
 }
