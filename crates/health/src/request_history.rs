@@ -4,18 +4,20 @@
 mod cause;
 mod finding;
 mod first_token_histogram;
+mod history_bin;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use spillway_route::ShedReason;
 use spillway_types::Outcome;
 
 pub use cause::{ClientName, FailurePlace, LimitedClient, RequestCause};
 pub use finding::{RequestFinding, RequestTrouble};
+pub use history_bin::{HistoryBin, sum_bins};
 
 use self::finding::{BadShare, Finder};
-use self::first_token_histogram::FirstTokenHistogram;
 
 /// Length of a bin: a burst of ten seconds shows in a chart, and ten minutes are 120 points.
 pub const BIN: Duration = Duration::from_secs(5);
@@ -36,7 +38,7 @@ const LIMITED_BINS: usize = 6;
 
 /// Requests of a node by the time of their end.
 ///
-/// Time is given as the time since any fixed moment. Memory is bounded: about 40 KiB, and as much
+/// Time is given as the time since any fixed moment. Memory is bounded: about 60 KiB, and as much
 /// again while requests fail for many reasons.
 #[derive(Debug, Default)]
 pub struct RequestHistory {
@@ -62,6 +64,8 @@ pub struct HistoryPoint {
     pub refused_per_s: f64,
     /// Those of them that another region served.
     pub forwarded_per_s: f64,
+    /// Those of them that another region forwarded here.
+    pub received_per_s: f64,
     /// Generated tokens per second.
     pub tokens_per_s: f64,
     /// Median time to first token of streams that went well, in milliseconds; `None` without any.
@@ -70,14 +74,25 @@ pub struct HistoryPoint {
     pub first_token_p95_ms: Option<f64>,
 }
 
+/// Requests that bins are asked about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountedRequests {
+    /// All that ended on the node.
+    #[default]
+    All,
+    /// Those of the node's own clients. The sum over all nodes has each request once.
+    OfClients,
+}
+
 /// Requests of a bin.
 #[derive(Clone, Debug, Default)]
 struct Bin {
     counts: Counts,
-    limited: u32,
-    forwarded: u32,
-    tokens: u64,
-    first_token: FirstTokenHistogram,
+    /// Figures of requests of this node's own clients.
+    of_clients: HistoryBin,
+    /// Figures of requests that other regions forwarded here.
+    of_regions: HistoryBin,
     failures: BTreeMap<RequestCause, u32>,
     refusals: BTreeMap<RequestCause, u32>,
     clients: BTreeMap<ClientName, u32>,
@@ -101,15 +116,10 @@ impl RequestHistory {
         }
         let Some(bin) = self.bins.back_mut() else { return };
         let mut counts = Counts { requests: 1, ..Counts::default() };
-        bin.forwarded += u32::from(outcome.region.is_some());
-        bin.tokens = bin.tokens.saturating_add(outcome.tokens.completion);
-        if let Some(time) = outcome.first_token() {
-            bin.first_token.record(time);
-        }
+        if outcome.is_guest { &mut bin.of_regions } else { &mut bin.of_clients }.record(outcome);
         count(&mut bin.clients, ClientName::of(outcome), CLIENTS_MAX, None);
         if let Some(shed) = outcome.shed {
             if is_limit(shed.reason) {
-                bin.limited += 1;
                 let client = ClientName::of(outcome);
                 let limited = LimitedClient { client, reason: shed.reason };
                 count(&mut bin.limited_clients, limited, CLIENTS_MAX, None);
@@ -152,7 +162,7 @@ impl RequestHistory {
             let causes = self.causes(state.bins, |bin| &bin.failures);
             RequestFinding {
                 trouble: RequestTrouble::Failing,
-                usual: self.usual(|it| it.failed),
+                usual: state.usual,
                 share: state.share,
                 causes,
             }
@@ -161,7 +171,7 @@ impl RequestHistory {
             let causes = self.causes(state.bins, |bin| &bin.refusals);
             RequestFinding {
                 trouble: RequestTrouble::Refused,
-                usual: self.usual(|it| it.refused),
+                usual: state.usual,
                 share: state.share,
                 causes,
             }
@@ -206,7 +216,17 @@ impl RequestHistory {
     /// Returns the figures of the complete bins, the oldest first.
     #[must_use]
     pub fn points(&self) -> Vec<HistoryPoint> {
-        self.complete().map(Bin::point).collect()
+        self.complete().map(|bin| bin.all().point()).collect()
+    }
+
+    /// Returns the complete bins, the oldest first.
+    #[must_use]
+    pub fn bins(&self, counted: CountedRequests) -> Vec<HistoryBin> {
+        let figures = |bin: &Bin| match counted {
+            CountedRequests::All => bin.all(),
+            CountedRequests::OfClients => bin.of_clients.clone(),
+        };
+        self.complete().map(figures).collect()
     }
 
     /// Returns the bins that are complete, the oldest first.
@@ -216,25 +236,16 @@ impl RequestHistory {
 
     /// Looks at the bins up to the newest, which is complete now.
     fn look(&mut self) {
-        let share = |of: fn(&Counts) -> u32| {
-            let shares = self
-                .bins
-                .iter()
-                .rev()
-                .map(move |bin| BadShare::of(of(&bin.counts), bin.counts.requests));
-            shares.collect::<Vec<_>>()
+        let bins: Vec<Counts> = self.bins.iter().rev().map(|bin| bin.counts).collect();
+        let look = |finder: &mut Finder, of: fn(&Counts) -> u32| {
+            let shares: Vec<_> = bins.iter().map(|it| BadShare::of(of(it), it.requests)).collect();
+            finder.look(&shares, |newest| {
+                let newest = &bins[..newest.min(bins.len())];
+                usual(self.minutes.iter().chain([&self.minute]), newest, of)
+            });
         };
-        let (failed, refused) = (share(|it| it.failed), share(|it| it.refused));
-        self.failing.look(&failed);
-        self.refusing.look(&refused);
-    }
-
-    /// Returns the share of such requests in the last hour, without the minute that is not over;
-    /// `None` without requests.
-    fn usual(&self, of: impl Fn(&Counts) -> u32) -> Option<f64> {
-        let requests: u64 = self.minutes.iter().map(|it| u64::from(it.requests)).sum();
-        let bad: u64 = self.minutes.iter().map(|it| u64::from(of(it))).sum();
-        (requests > 0).then(|| bad as f64 / requests as f64)
+        look(&mut self.failing, |it| it.failed);
+        look(&mut self.refusing, |it| it.refused);
     }
 
     /// Returns the causes in the last bins with their shares of the requests that went wrong, the
@@ -259,17 +270,11 @@ impl RequestHistory {
 }
 
 impl Bin {
-    fn point(&self) -> HistoryPoint {
-        let per_s = |number: u32| f64::from(number) / BIN.as_secs_f64();
-        HistoryPoint {
-            requests_per_s: per_s(self.counts.requests),
-            failed_per_s: per_s(self.counts.failed),
-            refused_per_s: per_s(self.counts.refused + self.limited),
-            forwarded_per_s: per_s(self.forwarded),
-            tokens_per_s: self.tokens as f64 / BIN.as_secs_f64(),
-            first_token_p50_ms: self.first_token.quantile_ms(0.5),
-            first_token_p95_ms: self.first_token.quantile_ms(0.95),
-        }
+    /// Returns the figures of all requests.
+    fn all(&self) -> HistoryBin {
+        let mut all = self.of_clients.clone();
+        all.add(&self.of_regions);
+        all
     }
 }
 
@@ -279,6 +284,22 @@ impl Counts {
         self.failed = self.failed.saturating_add(other.failed);
         self.refused = self.refused.saturating_add(other.refused);
     }
+}
+
+/// Returns the share of bad requests in minutes, without those of the newest bins; `None` without
+/// requests.
+fn usual<'a>(
+    minutes: impl Iterator<Item = &'a Counts>,
+    newest: &[Counts],
+    bad: fn(&Counts) -> u32,
+) -> Option<f64> {
+    let add = |(all, sum): (u64, u64), it: &Counts| {
+        (all + u64::from(it.requests), sum + u64::from(bad(it)))
+    };
+    let (all, all_bad) = minutes.fold((0, 0), add);
+    let (newest, newest_bad) = newest.iter().fold((0, 0), add);
+    let requests = all.saturating_sub(newest);
+    (requests > 0).then(|| all_bad.saturating_sub(newest_bad) as f64 / requests as f64)
 }
 
 fn is_limit(reason: &str) -> bool {

@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// Buckets: two an octave from 1 ms to more than four minutes, so that a percentile is at most a
 /// fifth off.
 const BUCKETS: usize = 37;
 const PER_OCTAVE: f64 = 2.0;
 
 /// Counts of times by size. The first bucket ends at 1 ms, the last has no end.
-#[derive(Clone, Debug)]
+///
+/// It is sent as pairs of bucket and count, since few buckets of some seconds are in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(usize, u32)>", into = "Vec<(usize, u32)>")]
 pub(super) struct FirstTokenHistogram([u32; BUCKETS]);
 
 impl Default for FirstTokenHistogram {
@@ -23,6 +28,12 @@ impl FirstTokenHistogram {
         let bucket = (octaves * PER_OCTAVE).ceil() as usize;
         let count = &mut self.0[bucket.min(BUCKETS - 1)];
         *count = count.saturating_add(1);
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (count, more) in self.0.iter_mut().zip(other.0) {
+            *count = count.saturating_add(more);
+        }
     }
 
     /// Returns the time in milliseconds below which this share of the times is; `None` without any.
@@ -43,6 +54,23 @@ impl FirstTokenHistogram {
             below += count;
         }
         None
+    }
+}
+
+impl From<Vec<(usize, u32)>> for FirstTokenHistogram {
+    fn from(pairs: Vec<(usize, u32)>) -> Self {
+        let mut histogram = Self::default();
+        for (bucket, more) in pairs {
+            let count = &mut histogram.0[bucket.min(BUCKETS - 1)];
+            *count = count.saturating_add(more);
+        }
+        histogram
+    }
+}
+
+impl From<FirstTokenHistogram> for Vec<(usize, u32)> {
+    fn from(histogram: FirstTokenHistogram) -> Self {
+        histogram.0.into_iter().enumerate().filter(|(_, count)| *count > 0).collect()
     }
 }
 
