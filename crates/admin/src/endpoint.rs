@@ -62,7 +62,7 @@ const LIST: &[&str] = &["consistency", "limit", "after"];
 const TRIE: &[&str] = &["consistency", "top"];
 const REQUESTS: &[&str] = &[
     "limit", "after", "failed", "id", "tenant", "key", "model", "route", "replica", "region",
-    "reason", "status",
+    "reason", "status", "code",
 ];
 const USAGE: &[&str] = &["since", "until", "tenant", "key", "model", "by"];
 const WRITE: &[&str] = &["dry_run"];

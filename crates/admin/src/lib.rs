@@ -28,6 +28,7 @@ mod overview;
 mod own_limits;
 mod patterns;
 mod query;
+mod record_fields;
 mod records;
 mod reply;
 mod requests;
@@ -57,7 +58,11 @@ pub use overview::{
 };
 pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};
-pub use requests::{ComparedRegions, Expected, FilterField, RequestEntry, RequestFilter, Requests};
+pub use record_fields::{RecordField, record_fields};
+pub use requests::{
+    ComparedRegions, Expected, FilterField, LeftOutEntry, RequestEntry, RequestFilter, Requests,
+    TryEntry,
+};
 pub use route_check::RouteCheck;
 pub use steering::{Steered, SteeredRegion};
 pub use token_file::{TokenFileError, parse_token_file};

@@ -17,7 +17,7 @@ pub trait Requests: Debug + Send + Sync {
 pub struct RequestFilter {
     /// Only requests with a greater number.
     pub after: Option<u64>,
-    /// Only requests that failed: a status of 400 or more, or a reply that broke off.
+    /// Only requests that failed: an error, a gRPC status other than 0, or a reply that broke off.
     pub is_failed: bool,
     /// Fields and what they have to be; of `status` a class such as `5xx` may be given.
     pub fields: Vec<(FilterField, String)>,
@@ -44,11 +44,13 @@ pub enum FilterField {
     Reason,
     /// Status that the client was sent.
     Status,
+    /// Code of the failure, or of one of its tries.
+    Code,
 }
 
 impl FilterField {
     /// All fields.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Id,
         Self::Tenant,
         Self::Key,
@@ -58,6 +60,7 @@ impl FilterField {
         Self::Region,
         Self::Reason,
         Self::Status,
+        Self::Code,
     ];
 
     /// Returns the name of the query parameter.
@@ -73,6 +76,7 @@ impl FilterField {
             Self::Region => "region",
             Self::Reason => "reason",
             Self::Status => "status",
+            Self::Code => "code",
         }
     }
 }
@@ -102,10 +106,21 @@ pub struct RequestEntry<'a> {
     pub fallback_for: Option<Cow<'a, str>>,
     /// Split and arm of it, as `split/arm`.
     pub arm: Option<Cow<'a, str>>,
-    /// Region that served: another one if the request was forwarded; null if none did.
+    /// Region that served, or was asked last: another one if the request was forwarded; null if none
+    /// was asked.
     pub region: Option<Cow<'a, str>>,
     /// Replica that was asked last; null if none was, or in another region.
     pub replica: Option<Cow<'a, str>>,
+    /// Places that were asked in vain before, in this order: hops and retries.
+    #[serde(default)]
+    pub tries: Vec<TryEntry<'a>>,
+    /// Other regions that were not considered, of a request that failed or for which regions were
+    /// compared.
+    #[serde(default)]
+    pub left_out: Vec<LeftOutEntry<'a>>,
+    /// Places where its residency rules let it be served, in words; null for anywhere.
+    #[serde(default)]
+    pub residency: Option<Cow<'a, str>>,
     /// Reason for that replica, e.g. `soonest`.
     pub reason: Option<Cow<'a, str>>,
     /// Reason for which it was refused, e.g. `queue_full`.
@@ -118,6 +133,12 @@ pub struct RequestEntry<'a> {
     pub status: u16,
     /// Status of a gRPC call.
     pub grpc_status: Option<u8>,
+    /// Code of the failure, e.g. `replica_connect`; null for a success.
+    #[serde(default)]
+    pub code: Option<Cow<'a, str>>,
+    /// Message of the gateway's own error, or the code or type that the replica gave its error.
+    #[serde(default)]
+    pub detail: Option<Cow<'a, str>>,
     /// Manner in which it ended, e.g. `complete`, `cut`.
     pub end: Cow<'a, str>,
     /// Time from its head to its end, in milliseconds.
@@ -145,6 +166,30 @@ pub struct RequestEntry<'a> {
     pub expected: Option<Expected>,
     /// Last comparison of regions; null if none was needed.
     pub compared: Option<ComparedRegions<'a>>,
+}
+
+/// A place that was asked in vain.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TryEntry<'a> {
+    /// Region of the place.
+    pub region: Cow<'a, str>,
+    /// Replica; null in another region, which chose it.
+    pub replica: Option<Cow<'a, str>>,
+    /// Code of the failure, e.g. `replica_reset`, `region_lost`.
+    pub code: Cow<'a, str>,
+    /// Status with which the place answered; null if it did not.
+    pub status: Option<u16>,
+    /// Time from the request's head to the failure, in milliseconds.
+    pub after_ms: f64,
+}
+
+/// Another region that was not considered.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOutEntry<'a> {
+    /// Name of the region.
+    pub region: Cow<'a, str>,
+    /// Reason: `outside_residency`, `unreachable`, `no_model`, `circuit_open` or `drained`.
+    pub reason: Cow<'a, str>,
 }
 
 /// Expectation of a replica, at the time of the decision.
@@ -206,6 +251,11 @@ impl RequestEntry<'_> {
             replica: owned(self.replica),
             reason: owned(self.reason),
             shed: owned(self.shed),
+            tries: self.tries.into_iter().map(TryEntry::into_owned).collect(),
+            left_out: self.left_out.into_iter().map(LeftOutEntry::into_owned).collect(),
+            residency: owned(self.residency),
+            code: owned(self.code),
+            detail: owned(self.detail),
             end: Cow::Owned(self.end.into_owned()),
             hedge: owned(self.hedge),
             compared: self.compared.map(|compared| ComparedRegions {
@@ -231,6 +281,7 @@ impl RequestEntry<'_> {
                 let compared = self.compared.as_ref().map(|compared| &*compared.reason);
                 is(&self.reason) || is(&self.shed) || compared == Some(wanted)
             }
+            FilterField::Code => is(&self.code) || self.tries.iter().any(|it| it.code == wanted),
             FilterField::Status => {
                 let class = format!("{}xx", self.status / 100);
                 wanted == class || wanted == self.status.to_string()
@@ -239,7 +290,27 @@ impl RequestEntry<'_> {
     }
 
     fn is_failed(&self) -> bool {
-        self.status >= 400 || !matches!(&*self.end, "complete" | "answered")
+        self.code.is_some() || self.status >= 400 || !matches!(&*self.end, "complete" | "answered")
+    }
+}
+
+impl TryEntry<'_> {
+    fn into_owned(self) -> TryEntry<'static> {
+        TryEntry {
+            region: Cow::Owned(self.region.into_owned()),
+            replica: self.replica.map(|replica| Cow::Owned(replica.into_owned())),
+            code: Cow::Owned(self.code.into_owned()),
+            ..self
+        }
+    }
+}
+
+impl LeftOutEntry<'_> {
+    fn into_owned(self) -> LeftOutEntry<'static> {
+        LeftOutEntry {
+            region: Cow::Owned(self.region.into_owned()),
+            reason: Cow::Owned(self.reason.into_owned()),
+        }
     }
 }
 
@@ -253,6 +324,8 @@ mod tests {
             tenant: Some("acme".into()),
             reason: Some("soonest".into()),
             status: 503,
+            code: Some("overloaded".into()),
+            tries: vec![TryEntry { code: "region_full".into(), ..TryEntry::default() }],
             end: "answered".into(),
             compared: Some(ComparedRegions { reason: "queue_full".into(), ..Default::default() }),
             ..RequestEntry::default()
@@ -271,6 +344,9 @@ mod tests {
             (FilterField::Key, "acme", false),
             (FilterField::Reason, "soonest", true),
             (FilterField::Reason, "queue_full", true),
+            (FilterField::Code, "overloaded", true),
+            (FilterField::Code, "region_full", true),
+            (FilterField::Code, "no_replica", false),
             (FilterField::Status, "503", true),
             (FilterField::Status, "5xx", true),
             (FilterField::Status, "4xx", false),
@@ -284,9 +360,16 @@ mod tests {
     #[test]
     fn what_broke_off_has_failed_whatever_its_status() {
         let failed = RequestFilter { is_failed: true, ..RequestFilter::default() };
-        let with = |status, end: &'static str| RequestEntry { status, end: end.into(), ..entry() };
+        let with = |status, end: &'static str| RequestEntry {
+            status,
+            code: None,
+            end: end.into(),
+            ..entry()
+        };
         assert!(entry().passes(&failed));
         assert!(with(200, "cut").passes(&failed));
         assert!(!with(200, "complete").passes(&failed));
+        let call = RequestEntry { code: Some("replica_error".into()), ..with(200, "complete") };
+        assert!(call.passes(&failed), "a call may fail with the status 200");
     }
 }

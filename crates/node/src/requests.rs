@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use spillway_admin::{ComparedRegions, Expected, RequestEntry, RequestFilter};
+use spillway_admin::{
+    ComparedRegions, Expected, LeftOutEntry, RequestEntry, RequestFilter, TryEntry,
+};
 use spillway_config::{AccessLogConfig, LoggedRequests};
 use spillway_telemetry::{LinePlace, LineWriter};
-use spillway_types::{End, Outcome, Prediction, unix_ms};
+use spillway_types::{FailedTry, LeftOutRegion, Outcome, Prediction, TriedPlace, unix_ms};
 
 /// Requests that are remembered: some seconds of a busy node, hours of a quiet one. Each takes less
 /// than 1 KiB.
@@ -114,10 +116,11 @@ impl RequestLog {
 
     fn entry<'a>(&'a self, ended: &'a Ended) -> RequestEntry<'a> {
         let Ended { number, ended_ms, outcome } = ended;
+        let own = self.region.as_str();
         let was_here = outcome.replica.is_some();
         let region = match &outcome.region {
             Some(region) => Some(region.as_str().into()),
-            None => was_here.then(|| self.region.as_str().into()),
+            None => was_here.then(|| own.into()),
         };
         RequestEntry {
             number: *number,
@@ -138,12 +141,18 @@ impl RequestLog {
                 .as_ref()
                 .filter(|_| outcome.region.is_none())
                 .map(|replica| replica.as_str().into()),
+            tries: outcome.tries.iter().map(|tried| try_entry(tried, own)).collect(),
+            left_out: outcome.left_out.iter().map(left_out_entry).collect(),
+            residency: (!outcome.residency.is_anywhere())
+                .then(|| outcome.residency.to_string().into()),
             reason: outcome.reason.filter(|_| outcome.region.is_none()).map(Into::into),
             shed: outcome.shed.map(|shed| shed.reason.into()),
             priority: outcome.shed.map(|shed| shed.priority),
             is_guest: outcome.is_guest,
             status: outcome.status,
             grpc_status: outcome.grpc_status,
+            code: outcome.code.map(Into::into),
+            detail: outcome.detail.as_deref().map(Into::into),
             end: outcome.end.as_str().into(),
             duration_ms: ms(outcome.duration.as_secs_f64()),
             first_token_ms: outcome.first_token().map(|time| ms(time.as_secs_f64())),
@@ -186,11 +195,8 @@ impl RequestLog {
 impl AccessLog {
     /// Returns true if a request is to be written.
     fn wants(&self, ended: &Ended) -> bool {
-        let outcome = &ended.outcome;
-        let has_failed =
-            outcome.status >= 400 || !matches!(outcome.end, End::Complete | End::Answered);
         match self.config.requests {
-            _ if has_failed => true,
+            _ if ended.outcome.has_failed() => true,
             LoggedRequests::All => self.is_drawn(ended),
             LoggedRequests::Off | LoggedRequests::Errors => false,
         }
@@ -204,6 +210,24 @@ impl AccessLog {
         f64::from(drawn) / f64::from(u32::MAX) * 100.0 < self.config.share_percent
             || self.config.share_percent >= 100.0
     }
+}
+
+fn try_entry<'a>(tried: &'a FailedTry, own: &'a str) -> TryEntry<'a> {
+    let (region, replica) = match &tried.place {
+        TriedPlace::Replica(replica) => (own, Some(replica.as_str().into())),
+        TriedPlace::Region(region) => (region.as_str(), None),
+    };
+    TryEntry {
+        region: region.into(),
+        replica,
+        code: tried.code.into(),
+        status: tried.status,
+        after_ms: ms(tried.after.as_secs_f64()),
+    }
+}
+
+fn left_out_entry(left_out: &LeftOutRegion) -> LeftOutEntry<'_> {
+    LeftOutEntry { region: left_out.region.as_str().into(), reason: left_out.why.as_str().into() }
 }
 
 /// Returns the moment at which a request ended: outcomes wait up to a tenth of a second to be read.

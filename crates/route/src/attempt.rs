@@ -49,6 +49,23 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All reasons.
+    pub const ALL: [Self; 13] = [
+        Self::Only,
+        Self::Drawn,
+        Self::Turn,
+        Self::LighterOfTwo,
+        Self::Lightest,
+        Self::Soonest,
+        Self::Cached,
+        Self::Adapter,
+        Self::Preferred,
+        Self::Session,
+        Self::WarmingUp,
+        Self::Substitute,
+        Self::Overflow,
+    ];
+
     /// Returns the name used in logs and metric labels, e.g. `lighter_of_two`.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -100,8 +100,8 @@ pub(crate) enum CliCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReferenceArgs {
-    /// The page: all commands with their options, all metrics, all errors of the gateway, or a Grafana
-    /// dashboard of all metrics (JSON).
+    /// The page: all commands with their options, all metrics, all errors of the gateway, the
+    /// fields of the access log, or a Grafana dashboard of all metrics (JSON).
     #[arg(value_enum, default_value_t)]
     pub(crate) page: ReferencePage,
 }
@@ -112,6 +112,7 @@ pub(crate) enum ReferencePage {
     Commands,
     Metrics,
     Errors,
+    AccessLog,
     Dashboard,
 }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Arg, Command, CommandFactory, FromArgMatches};
 use spillway_docs::Page;
 
+use crate::access_log_page::access_log_reference;
 use crate::cli::{Cli, CompletionsArgs, ManArgs, ReferencePage};
 use crate::groups::{GROUPS, page_of};
 use crate::{output, screen};
@@ -141,6 +142,7 @@ pub(crate) fn reference(page: ReferencePage) -> Result<()> {
         ReferencePage::Commands => commands(),
         ReferencePage::Metrics => spillway_telemetry::reference(),
         ReferencePage::Errors => spillway_protocol::error_reference(),
+        ReferencePage::AccessLog => access_log_reference(),
         ReferencePage::Dashboard => serde_json::to_string_pretty(&spillway_telemetry::dashboard())?,
     };
     Ok(output::line(text.trim_end())?)

@@ -1,5 +1,6 @@
 //! The `spillway` command: an inference gateway node, its config checks, a demo and an emulator.
 
+mod access_log_page;
 mod admin_stream;
 #[cfg(test)]
 mod allocator_test;

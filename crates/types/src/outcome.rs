@@ -62,7 +62,7 @@ pub struct Outcome {
     /// Code of the failure, from a fixed list; `None` for a success.
     pub code: Option<&'static str>,
     /// Message of the gateway's own error, or the code or type that the replica gave its error.
-    pub detail: Option<Box<str>>,
+    pub detail: Option<String>,
     /// Manner in which the request ended.
     pub end: End,
     /// Time from the request's head to the end of the request.
@@ -354,6 +354,9 @@ impl EstimateReason {
 }
 
 impl Hedge {
+    /// All results.
+    pub const ALL: [Self; 3] = [Self::Won, Self::Lost, Self::Failed];
+
     /// Returns the name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {

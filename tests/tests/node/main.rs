@@ -19,6 +19,7 @@ mod drain;
 mod early_replies;
 mod engine_fields;
 mod exact_usage;
+mod failure_records;
 mod fallbacks;
 mod first_tokens;
 #[expect(dead_code, reason = "tests of regions use more of it")]

@@ -5,6 +5,7 @@ mod circuit_breaker;
 mod deadlines;
 mod dns;
 mod failure;
+mod failure_records;
 mod forwarding;
 mod forwards;
 mod gate;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use spillway_route::ShedReason;
+use spillway_route::{ShedReason, SpillReason};
 use spillway_types::Deadline;
 
 use super::Journey;
 use super::test_sight::{START, Story, TestRegion, TestReplica, TestSight, ms};
-use crate::{Claim, Decision, Event, Position, QueueSight, Step, WaitTerms, Way};
+use crate::{Claim, Decision, Event, Position, QueueSight, ResidencyDenial, Step, WaitTerms, Way};
 
 /// Regions at these distances in milliseconds, each with so many requests running of ten.
 fn regions(distances: &[(u16, u8)]) -> Vec<TestRegion> {
@@ -241,4 +241,23 @@ fn a_regions_own_pause_is_told_to_those_that_are_turned_away() {
     let mut story = Story::of(sight);
     story.next();
     assert_eq!(story.journey.busy_until(), Some(*START + Duration::from_secs(3)));
+}
+
+#[test]
+fn a_request_that_leaves_its_region_says_what_is_wrong_there() {
+    let reason = |change: &dyn Fn(&mut TestSight)| {
+        let mut sight = TestSight::new(1).with_regions(&["b"]);
+        change(&mut sight);
+        let decision = decide(&sight, 7);
+        assert_eq!(forwarded(&decision), Some(0), "{decision:?}");
+        decision.spill.map(|plan| plan.reason)
+    };
+    assert_eq!(reason(&|sight| sight.is_evacuated = true), Some(SpillReason::Evacuated));
+    let forbid = |sight: &mut TestSight| sight.permission = Err(ResidencyDenial::NeverGiven);
+    assert_eq!(reason(&forbid), Some(SpillReason::OutsideResidency));
+    let none = |sight: &mut TestSight| {
+        sight.replicas.clear();
+        sight.regroup();
+    };
+    assert_eq!(reason(&none), Some(SpillReason::NoReplica));
 }

@@ -165,7 +165,12 @@ impl Keeper {
             }
             Action::ModelChanged { replica, model, to } => {
                 let to = breaker(to);
-                tracing::info!(%replica, %model, to, "breaker changed");
+                match to {
+                    BREAKER_OPEN => {
+                        tracing::warn!(%replica, %model, "the model's circuit breaker opened");
+                    }
+                    to => tracing::info!(%replica, %model, to, "breaker changed"),
+                }
                 self.feedback.metrics.record_transition(replica.as_str(), to, "breaker");
             }
         }
@@ -210,11 +215,14 @@ impl Keeper {
     }
 }
 
+/// Name of the state of a circuit breaker that lets no request pass.
+const BREAKER_OPEN: &str = "breaker_open";
+
 /// Returns the name of a breaker's state in logs and metrics.
 fn breaker(standing: Option<ModelStanding>) -> &'static str {
     match standing {
         None => "breaker_closed",
-        Some(ModelStanding::Open) => "breaker_open",
+        Some(ModelStanding::Open) => BREAKER_OPEN,
         Some(ModelStanding::Trial) => "breaker_trial",
     }
 }

@@ -19,6 +19,7 @@ static GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 /// Turns an error into a reply that has only a head.
 pub(crate) fn refusal(error: &GatewayError, mut record: RequestRecord) -> Response<ReplyBody> {
     record.refused(error);
+    record.refused_with(error.message.clone());
     trailers_only(trailers_of(error), &mut record)
 }
 

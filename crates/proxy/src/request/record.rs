@@ -131,15 +131,21 @@ impl RequestRecord {
     pub(crate) fn broke_off(&mut self, error: &GatewayError) {
         self.edit(|outcome| {
             outcome.code = Some(error.kind.code());
-            outcome.detail = Some(beginning(&error.message).into());
+            outcome.detail = Some(shortened(error.message.clone()));
         });
+    }
+
+    /// Notes the message of the error with which the request was refused.
+    pub(crate) fn refused_with(&mut self, message: String) {
+        self.edit(|outcome| outcome.detail = Some(shortened(message)));
     }
 
     /// Notes what a replica calls the error that is passed on.
     pub(crate) fn replica_says(&mut self, error: &ReplyError) {
         self.edit(|outcome| {
             if outcome.code == Some(FailureCause::ReplicaError.code()) {
-                outcome.detail = error.code.clone().or_else(|| error.kind.clone());
+                outcome.detail =
+                    error.code.as_ref().or(error.kind.as_ref()).map(|it| it.to_string());
             }
         });
     }
@@ -373,7 +379,6 @@ impl RequestRecord {
         self.answered(error.kind.status().as_u16());
         self.edit(|outcome| {
             outcome.code = Some(error.kind.code());
-            outcome.detail = Some(beginning(&error.message).into());
             outcome.shed = error.shed.map(|reason| Shed { reason, priority });
         });
     }
@@ -453,6 +458,10 @@ impl Drop for RequestRecord {
 }
 
 /// Returns so much of a message as a record keeps.
-fn beginning(message: &str) -> &str {
-    &message[..message.floor_char_boundary(DETAIL_BYTES_MAX)]
+fn shortened(mut message: String) -> String {
+    if message.len() > DETAIL_BYTES_MAX {
+        message.truncate(message.floor_char_boundary(DETAIL_BYTES_MAX));
+        message.shrink_to_fit();
+    }
+    message
 }

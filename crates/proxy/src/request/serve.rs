@@ -105,7 +105,7 @@ pub(crate) async fn serve(
     let mut response = match exchange.run(request, &identity).await {
         Ok(response) => response,
         // Only guests are sent elsewhere.
-        Err(sent) => refuse(&sent.error, Protocol::Raw, Endpoint::Other, sent.record),
+        Err(sent) => refuse(sent.error, Protocol::Raw, Endpoint::Other, sent.record),
     };
     if is_head && let Some(length) = response.body().own_length() {
         // HTTP/2 would send the body; a replica's own reply to HEAD has none.
@@ -216,7 +216,7 @@ impl Exchange {
         record.asked_for(operation(endpoint, protocol));
         let grant = match self.admitted(&head, endpoint, prefixed.is_some()).await {
             Ok(grant) => grant,
-            Err(error) => return Ok(refuse(&error, protocol, endpoint, record)),
+            Err(error) => return Ok(refuse(error, protocol, endpoint, record)),
         };
         record.admitted(&grant);
         if prefixed.is_none() {
@@ -236,7 +236,7 @@ impl Exchange {
                     record.answered(local.response.status().as_u16());
                     return Ok(local.response.map(ReplyBody::full));
                 }
-                Some(Err(error)) => return Ok(refuse(&error, protocol, endpoint, record)),
+                Some(Err(error)) => return Ok(refuse(error, protocol, endpoint, record)),
                 None => {}
             }
         }
@@ -508,9 +508,10 @@ impl Exchange {
         let error = self.spread(error);
         if self.guest.is_some() && MAY_DO_BETTER.contains(&error.kind) {
             record.refused(&error);
+            record.refused_with(error.message.clone());
             return Err(Box::new(SentElsewhere { error, record }));
         }
-        Ok(refuse(&error, protocol, endpoint, record))
+        Ok(refuse(error, protocol, endpoint, record))
     }
 
     /// Adds random delay to a Retry-After without a better prediction, so that refused clients do
@@ -664,15 +665,15 @@ fn refuses_body(response: &Response<ReplyBody>) -> bool {
 
 /// Builds the reply for an error of the gateway.
 fn refuse(
-    error: &GatewayError,
+    error: GatewayError,
     protocol: Protocol,
     endpoint: Endpoint<'_>,
     mut record: RequestRecord,
 ) -> Response<ReplyBody> {
     if protocol == Protocol::Grpc {
-        return grpc_reply::refusal(error, record);
+        return grpc_reply::refusal(&error, record);
     }
-    record.refused(error);
+    record.refused(&error);
     let mut response = Response::new(ReplyBody::full(error.body(protocol)));
     *response.status_mut() = error.kind.status();
     let headers = response.headers_mut();
@@ -697,6 +698,7 @@ fn refuse(
         let allowed = Some(allowed_methods(endpoint)).filter(|list| !list.is_empty());
         headers.insert(header::ALLOW, HeaderValue::from_static(allowed.unwrap_or(METHODS)));
     }
+    record.refused_with(error.message);
     response
 }
 

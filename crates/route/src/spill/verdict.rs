@@ -154,6 +154,26 @@ impl SpillPlan {
 }
 
 impl SpillReason {
+    /// All reasons.
+    pub const ALL: [Self; 16] = [
+        Self::Room,
+        Self::Cached,
+        Self::Session,
+        Self::NoReplica,
+        Self::Evacuated,
+        Self::OutsideResidency,
+        Self::Better,
+        Self::OnlyWay,
+        Self::NoneBetter,
+        Self::NobodyElse,
+        Self::GuestWithoutRoom,
+        Self::QueueFull,
+        Self::AllBusy,
+        Self::Slo,
+        Self::Late,
+        Self::NobodyInReach,
+    ];
+
     /// Returns the name used in logs and metric labels, e.g. `none_better`.
     #[must_use]
     pub fn name(self) -> &'static str {

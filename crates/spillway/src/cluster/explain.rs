@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::Serialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::calls::show;
 use super::client::{AdminClient, escaped};
@@ -21,8 +21,8 @@ use crate::output::WrongUsage;
 #[command(after_help = "Example: spillway explain 4bf92f3577b34da6a3ce929d0e0e4736\n\
     Example: spillway explain --model llama-3.1-8b --prompt 'Why is the sky blue?'\n\
     Example: spillway explain --body request.json --tenant acme --header 'x-session-id: 7'\n\n\
-    With an id, as replies have it in `x-request-id`, it tells of a request that ended on this node. \
-    Without, the request is sent to no replica, and the answer is about this moment and this node.")]
+    With an id, as replies have it in `x-request-id`, it tells of a request that ended, at each \
+    node that had it. Without, the request is sent to no replica, and the answer is about this moment and this node.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     connect: Connect,
@@ -92,15 +92,26 @@ pub(super) async fn run(args: &ExplainArgs) -> Result<()> {
 
 /// Shows the requests of an id, which a client may have used several times.
 async fn ended(client: &AdminClient, id: &str) -> Result<()> {
-    let answer = client.read(&format!("/v1/requests?id={}", escaped(id))).await?;
-    let entries = answer["requests"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let of_node = format!("/v1/requests?id={}", escaped(id));
+    // A node of an older release can't ask the others.
+    let answer = match client.read(&format!("{of_node}&scope=cluster")).await {
+        Ok(answer) => answer,
+        Err(_) => client.read(&of_node).await?,
+    };
+    let entries = answer["requests"].as_array().cloned().unwrap_or_default();
     anyhow::ensure!(
         !entries.is_empty(),
-        "this node remembers no request {id}: it keeps the last 4,096 that ended; ask the node that \
-         answered it"
+        "no node remembers a request {id}: each keeps the last 4,096 that ended"
     );
-    let stories: Vec<String> = entries.iter().map(request::story).collect();
+    let stories: Vec<String> = hops(entries).iter().map(request::story).collect();
     show(client, &answer, &stories.join("\n\n"))
+}
+
+/// Puts the records of a request in the order of its hops: the client's own node, then the node of
+/// another region that served it.
+fn hops(mut entries: Vec<Value>) -> Vec<Value> {
+    entries.sort_by_key(|entry| entry["is_guest"] == true);
+    entries
 }
 
 fn body(args: &ExplainArgs) -> Result<Box<RawValue>> {

@@ -4,33 +4,129 @@ use serde_json::Value;
 
 use super::words;
 
-/// Describes one request in sentences: where it went and why, what was expected, what came of it.
+/// Describes one request in sentences: where it was asked for in vain, where it went and why, what was
+/// expected, what came of it, and which regions were not considered.
 pub(super) fn story(entry: &Value) -> String {
-    let mut lines = vec![went(entry)];
+    let mut lines = Vec::new();
+    if entry["is_guest"] == true {
+        lines.push(format!("At {}, to which another node forwarded it:", plain(&entry["node"])));
+    }
+    lines.extend(tried(entry));
+    lines.extend(went(entry));
+    lines.extend(failed(entry));
     lines.extend(compared(entry));
     lines.extend(expected(entry));
     lines.push(came_of_it(entry));
+    lines.extend(residency(entry));
+    lines.extend(left_out(entry));
     lines.extend([String::new(), facts(entry)]);
     lines.join("\n")
 }
 
-/// Says where a request went, and why.
-fn went(entry: &Value) -> String {
+/// Says which places were asked in vain, in their order.
+fn tried(entry: &Value) -> Vec<String> {
+    let lines = tries(entry).iter().zip(1..).map(|(tried, number)| {
+        let (place, code) = (place(tried), plain(&tried["code"]));
+        let after = tried["after_ms"].as_f64().map(time).unwrap_or_default();
+        match tried["status"].as_u64() {
+            Some(status) => {
+                format!("Try {number}, after {after}: {place}: it answered with status {status} ({code}).")
+            }
+            None => format!("Try {number}, after {after}: {place}: {}.", meaning(code)),
+        }
+    });
+    lines.collect()
+}
+
+fn tries(entry: &Value) -> &[Value] {
+    entry["tries"].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// Names the place of a request, or of one of its tries.
+fn place(entry: &Value) -> String {
+    let region = plain(&entry["region"]);
+    match entry["replica"].as_str() {
+        Some(replica) => format!("{replica} in {region}"),
+        None => format!("region {region}"),
+    }
+}
+
+/// Says where a request went, and why; nothing of a place that failed, which [`tried`] has named.
+fn went(entry: &Value) -> Option<String> {
     let text = |name: &str| entry[name].as_str();
     let why = |reason: Option<&str>| {
         reason
             .map(|name| format!(": {}", words::of_reason(name).unwrap_or(name)))
             .unwrap_or_default()
     };
-    let compared = entry["compared"]["reason"].as_str();
+    let is_answered = text("end") == Some("answered");
+    let last = tries(entry).last().filter(|_| is_answered);
+    let is_last_try =
+        last.is_some_and(|last| ["region", "replica"].iter().all(|it| last[it] == entry[it]));
     match (text("shed"), text("replica"), text("region")) {
-        (Some(shed), ..) => format!("It was turned away{}.", why(Some(shed))),
-        (None, Some(replica), Some(region)) => {
-            format!("It went to {replica} in {region}{}.", why(text("reason")))
+        (Some(shed), ..) => Some(format!("It was refused{}.", why(Some(shed)))),
+        _ if is_last_try => None,
+        (None, Some(_), Some(_)) => {
+            Some(format!("It went to {}{}.", place(entry), why(text("reason"))))
         }
-        (None, None, Some(region)) => format!("It was forwarded to {region}{}.", why(compared)),
-        _ => format!("No replica was asked: {} answered it itself.", plain(&entry["node"])),
+        (None, None, Some(region)) => {
+            let compared = entry["compared"]["reason"].as_str();
+            Some(format!("It was forwarded to {region}{}.", why(compared)))
+        }
+        _ if tries(entry).is_empty() => {
+            Some(format!("No replica was asked: {} answered it itself.", plain(&entry["node"])))
+        }
+        _ => None,
     }
+}
+
+/// Says why a request failed.
+fn failed(entry: &Value) -> Option<String> {
+    let code = entry["code"].as_str()?;
+    let detail = entry["detail"].as_str().map(|detail| format!(" {detail}")).unwrap_or_default();
+    Some(match (code, entry["region"].as_str()) {
+        ("replica_error", Some(region)) => {
+            let by = match entry["replica"].as_str() {
+                Some(replica) => replica.to_owned(),
+                None => format!("a replica in {region}"),
+            };
+            let grpc = entry["grpc_status"].as_u64();
+            let status = grpc.map(|grpc| format!("gRPC status {grpc}"));
+            let status = status.unwrap_or_else(|| format!("status {}", entry["status"]));
+            let named = detail.trim();
+            let named = if named.is_empty() { String::new() } else { format!(", {named}") };
+            format!(
+                "It failed with replica_error: {by} answered with an error of its own ({status}{named})."
+            )
+        }
+        _ if detail.is_empty() => format!("It failed with {code}: {}.", meaning(code)),
+        _ => format!("It failed with {code}:{}.", detail.trim_end_matches('.')),
+    })
+}
+
+/// Returns what a code means, as words behind a colon; the code itself if it is one of a newer node.
+fn meaning(code: &str) -> String {
+    let Some(meaning) = spillway_protocol::code_meaning(code) else { return code.to_owned() };
+    let mut letters = meaning.chars();
+    let first = letters.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
+    format!("{first}{} ({code})", letters.as_str())
+}
+
+/// Says where rules let a request be served.
+fn residency(entry: &Value) -> Option<String> {
+    let residency = entry["residency"].as_str()?;
+    Some(format!("Its residency rules let it be served {residency}."))
+}
+
+/// Says which other regions were not considered, and why.
+fn left_out(entry: &Value) -> Option<String> {
+    let regions = entry["left_out"].as_array().filter(|regions| !regions.is_empty())?;
+    let named = |it: &Value| {
+        let reason = plain(&it["reason"]);
+        format!("{} ({})", plain(&it["region"]), words::of_left_out(reason).unwrap_or(reason))
+    };
+    let named: Vec<String> = regions.iter().map(named).collect();
+    Some(format!("Regions that were not considered: {}.", named.join(", ")))
 }
 
 /// Says how this region compared with others.
@@ -75,30 +171,40 @@ fn expected(entry: &Value) -> Option<String> {
 /// Says how it ended.
 fn came_of_it(entry: &Value) -> String {
     let number = |name: &str| entry[name].as_f64().unwrap_or_default();
-    let end = match entry["end"].as_str().unwrap_or_default() {
-        "complete" => "The reply was passed on whole",
-        "answered" => "The gateway itself answered",
-        "cancelled_before_reply" => "Its client left before a reply",
-        "cancelled_in_reply" => "Its client left in the reply",
-        "cut" => "The replica broke off in the reply",
-        "stalled" => "The replica fell silent in the reply",
-        "deadline_passed" => "Its deadline passed in the reply",
-        other => other,
+    let is_by_client = entry["code"].as_str().is_none_or(|code| code == "client_closed");
+    let end = match plain(&entry["end"]) {
+        "cancelled_before_reply" if !is_by_client => "it was broken off before a reply",
+        "cancelled_in_reply" if !is_by_client => "it was broken off in the reply",
+        end => words::of_value("end", end).unwrap_or(end),
     };
+    let end = capitalised(end);
+    // Each try has its own line.
     let retries = match number("retries") as u64 {
         0 => String::new(),
+        _ if !tries(entry).is_empty() => String::new(),
         1 => ", after one retry".to_owned(),
         several => format!(", after {several} retries"),
     };
+    let ms = number("duration_ms");
+    format!("{end}: status {}, {ms:.0} ms in all{}{retries}.", entry["status"], used(entry))
+}
+
+fn capitalised(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    first + letters.as_str()
+}
+
+/// Says which tokens a request used; nothing if it used none.
+fn used(entry: &Value) -> String {
+    let (prompt, cached) = (&entry["prompt_tokens"], &entry["cached_tokens"]);
+    let generated = entry["completion_tokens"].as_u64().unwrap_or_default();
     let about = if is_estimated(entry) { "about " } else { "" };
-    format!(
-        "{end}: status {}, {:.0} ms in all, {about}{} prompt tokens ({} cached), {} generated{retries}.",
-        entry["status"],
-        number("duration_ms"),
-        entry["prompt_tokens"],
-        entry["cached_tokens"],
-        entry["completion_tokens"]
-    )
+    match (prompt.as_u64().unwrap_or_default(), generated) {
+        (0, 0) => String::new(),
+        (0, _) => format!(", an unknown number of prompt tokens, {generated} generated"),
+        _ => format!(", {about}{prompt} prompt tokens ({cached} cached), {generated} generated"),
+    }
 }
 
 /// Returns true if the tokens of a request are not all as its replica reported them.
@@ -119,8 +225,8 @@ fn facts(entry: &Value) -> String {
 }
 
 /// Columns of [`row`].
-pub(super) const HEADING: [&str; 9] =
-    ["UTC", "status", "first", "total", "tokens", "model", "who", "where", "why"];
+pub(super) const HEADING: [&str; 10] =
+    ["UTC", "status", "code", "first", "total", "tokens", "model", "who", "where", "why"];
 
 /// Columns in the order in which a narrow terminal is spared them.
 pub(super) const DROPPED: [&str; 4] = ["model", "who", "total", "tokens"];
@@ -132,7 +238,8 @@ pub(super) fn row(entry: &Value) -> Vec<String> {
     let place = match (text("region"), text("replica")) {
         (Some(region), Some(replica)) => format!("{region}/{replica}"),
         (Some(region), None) => format!("{region} (forwarded)"),
-        _ => "-".to_owned(),
+        // Of a request that no place served, the place that was asked last.
+        _ => tries(entry).last().map_or_else(|| "-".to_owned(), tried_place),
     };
     let cached = match number("cached_tokens") {
         0 => String::new(),
@@ -141,18 +248,34 @@ pub(super) fn row(entry: &Value) -> Vec<String> {
     let about = if is_estimated(entry) { "~" } else { "" };
     let end = text("end").filter(|end| !matches!(*end, "complete" | "answered"));
     let compared = entry["compared"]["reason"].as_str().filter(|_| text("replica").is_none());
-    let why = end.or_else(|| text("shed")).or_else(|| text("reason")).or(compared);
+    // Why a place was chosen is no cause of a failure.
+    let chosen = text("reason").or(compared).filter(|_| text("code").is_none());
+    let why = end.or_else(|| text("shed")).or(chosen);
     vec![
-        clock(number("ended_ms")),
+        clock(number("ended_ms"))[..SECONDS].to_owned(),
         entry["status"].to_string(),
+        text("code").unwrap_or("-").to_owned(),
         entry["first_token_ms"].as_f64().map_or_else(|| "-".to_owned(), time),
         entry["duration_ms"].as_f64().map_or_else(|| "-".to_owned(), time),
-        format!("{about}{}{cached}+{}", number("prompt_tokens"), number("completion_tokens")),
+        match (number("prompt_tokens"), number("completion_tokens")) {
+            (0, 0) => "-".to_owned(),
+            // No prompt has no tokens: they were not reported.
+            (0, generated) => format!("-+{generated}"),
+            (prompt, generated) => format!("{about}{prompt}{cached}+{generated}"),
+        },
         text("model").unwrap_or("-").to_owned(),
         text("key").or_else(|| text("tenant")).unwrap_or("-").to_owned(),
         place,
         why.unwrap_or("-").to_owned(),
     ]
+}
+
+/// Returns the place of a try as a cell.
+fn tried_place(tried: &Value) -> String {
+    match tried["replica"].as_str() {
+        Some(replica) => format!("{}/{replica}", plain(&tried["region"])),
+        None => plain(&tried["region"]).to_owned(),
+    }
 }
 
 /// Formats milliseconds with three digits and their unit.
@@ -164,6 +287,9 @@ fn time(ms: f64) -> String {
         _ => format!("{:.1} min", ms / 6e4),
     }
 }
+
+/// Characters of a time of the day to its seconds.
+const SECONDS: usize = "12:34:56".len();
 
 /// Formats the time of the day (UTC) of a moment in milliseconds since 1970.
 fn clock(at_ms: u64) -> String {
@@ -240,9 +366,104 @@ mod tests {
             ),
             "{told}"
         );
-        assert_eq!(row(&entry)[7..], ["us (forwarded)", "cached"]);
+        assert_eq!(row(&entry)[8..], ["us (forwarded)", "cached"]);
         entry["shed"] = json!("queue_full");
-        assert!(story(&entry).starts_with("It was turned away: the queue is full"));
+        assert!(story(&entry).starts_with("It was refused: the queue is full"));
+    }
+
+    /// Returns a request that failed, with these fields in place of those of one that was served.
+    fn failing(fields: Value) -> Value {
+        let mut entry = served();
+        entry["expected"] = Value::Null;
+        for name in ["prompt_tokens", "cached_tokens", "completion_tokens", "retries"] {
+            entry[name] = json!(0);
+        }
+        for (name, value) in fields.as_object().expect("fields") {
+            entry[name] = value.clone();
+        }
+        entry
+    }
+
+    fn lines(entry: &Value) -> Vec<String> {
+        story(entry).lines().map(str::to_owned).take_while(|line| !line.is_empty()).collect()
+    }
+
+    #[test]
+    fn a_request_of_a_lost_region_was_not_answered_by_its_node_alone() {
+        let entry = failing(json!({
+            "region": "eu", "replica": null, "reason": null, "status": 502, "end": "answered",
+            "code": "replica_reset", "detail": "the region eu can't be reached any more",
+            "tries": [{ "region": "eu", "replica": null, "code": "region_lost", "after_ms": 1012.0 }],
+        }));
+        assert_eq!(
+            lines(&entry),
+            [
+                "Try 1, after 1.0 s: region eu: the region fell silent while its reply was waited \
+                 for (region_lost).",
+                "It failed with replica_reset: the region eu can't be reached any more.",
+                "The gateway itself answered: status 502, 1234 ms in all.",
+            ]
+        );
+        assert_eq!(row(&entry)[1..4], ["502", "replica_reset", "52 ms"]);
+        assert_eq!(row(&entry)[8..], ["eu (forwarded)", "-"]);
+    }
+
+    #[test]
+    fn a_replica_s_own_error_names_the_replica_and_no_reason_for_its_choice() {
+        let entry = failing(json!({
+            "status": 500, "code": "replica_error", "detail": "InternalServerError",
+            "tries": [{ "region": "eu", "replica": "gpu-a", "code": "replica_error", "status": 503,
+                "after_ms": 4.0 }],
+        }));
+        assert_eq!(
+            lines(&entry)[..3],
+            [
+                "Try 1, after 4.0 ms: gpu-a in eu: it answered with status 503 (replica_error)."
+                    .to_owned(),
+                "It went to gpu-b in eu: it has more of the prompt in its cache.".to_owned(),
+                "It failed with replica_error: gpu-b answered with an error of its own (status 500, \
+                 InternalServerError)."
+                    .to_owned(),
+            ]
+        );
+        assert_eq!(row(&entry)[8..], ["eu/gpu-b", "-"]);
+    }
+
+    #[test]
+    fn rules_and_regions_that_were_not_considered_are_named() {
+        let entry = failing(json!({
+            "region": null, "replica": null, "reason": null, "status": 403, "end": "answered",
+            "code": "region_not_allowed", "detail": "no region that could serve it is allowed",
+            "residency": "only in the regions us",
+            "left_out": [{ "region": "ap", "reason": "outside_residency" },
+                { "region": "us", "reason": "drained" }],
+        }));
+        assert_eq!(
+            lines(&entry)[3..],
+            [
+                "Its residency rules let it be served only in the regions us.",
+                "Regions that were not considered: ap (its residency rules do not allow it), us (its \
+                 weight or its ramp is 0).",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_node_that_stops_is_no_client_that_left() {
+        let entry = failing(json!({ "end": "cancelled_in_reply", "code": "node_stopped" }));
+        let told = story(&entry);
+        assert!(told.contains("It failed with node_stopped: the node stopped before"), "{told}");
+        assert!(told.contains("It was broken off in the reply: status 200"), "{told}");
+    }
+
+    #[test]
+    fn tokens_that_nobody_reported_are_a_dash() {
+        let mut entry = served();
+        entry["prompt_tokens"] = json!(0);
+        entry["cached_tokens"] = json!(0);
+        assert_eq!(row(&entry)[5], "-+128");
+        entry["completion_tokens"] = json!(0);
+        assert_eq!(row(&entry)[5], "-");
     }
 
     #[test]
@@ -252,8 +473,9 @@ mod tests {
         assert_eq!(
             cells,
             [
-                "12:34:56.789",
+                "12:34:56",
                 "200",
+                "-",
                 "52 ms",
                 "1.2 s",
                 "1024(512)+128",
@@ -267,7 +489,7 @@ mod tests {
         cut["end"] = json!("cut");
         cut["tokens_estimated"] = json!(true);
         let cells = row(&cut);
-        assert_eq!((&*cells[4], &*cells[8]), ("~1024(512)+128", "cut"));
+        assert_eq!((&*cells[5], &*cells[9]), ("~1024(512)+128", "cut"));
         assert!(story(&cut).contains("about 1024 prompt tokens"), "{}", story(&cut));
     }
 }

@@ -19,7 +19,8 @@ const LOOK_MAX: usize = 1_000;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway tail --failed\n\
-    Example: spillway tail --tenant acme --status 5xx --last 100 --once\n\n\
+    Example: spillway tail --tenant acme --status 5xx --last 100 --once\n\
+    Example: spillway tail --code replica_connect\n\n\
     Shows requests of the node that is asked; a node remembers the last 4,096. `spillway explain ID` \
     tells more of one.")]
 pub(crate) struct TailArgs {
@@ -31,7 +32,7 @@ pub(crate) struct TailArgs {
     /// Shows those alone, and ends.
     #[arg(long)]
     once: bool,
-    /// Only requests that failed: a status of 400 or more, or a reply that broke off.
+    /// Only requests that failed: an error, or a reply that broke off.
     #[arg(long)]
     failed: bool,
     /// Only requests of this tenant.
@@ -58,6 +59,9 @@ pub(crate) struct TailArgs {
     /// Only requests with this status, or a class such as `5xx`.
     #[arg(long, value_parser = parse_status)]
     status: Option<String>,
+    /// Only requests that failed with this code, or had a try that did, e.g. `replica_connect`.
+    #[arg(long, value_parser = parse_code)]
+    code: Option<String>,
 }
 
 impl TailArgs {
@@ -72,6 +76,7 @@ impl TailArgs {
             ("region", &self.region),
             ("reason", &self.reason),
             ("status", &self.status),
+            ("code", &self.code),
         ];
         let set = |(name, value): (&str, &Option<String>)| {
             value.as_ref().map(|value| format!("&{name}={}", escaped(value)))
@@ -127,8 +132,19 @@ fn parse_status(text: &str) -> Result<String, String> {
     }
 }
 
+/// Parses a code of a failure.
+fn parse_code(text: &str) -> Result<String, String> {
+    if spillway_protocol::known_code(text).is_some() {
+        return Ok(text.to_owned());
+    }
+    let known: Vec<&str> = spillway_protocol::codes().collect();
+    let nearest = spillway_types::nearest(text, &known);
+    let meant = nearest.map(|code| format!("did you mean {code}? ")).unwrap_or_default();
+    Err(format!("{meant}docs/reference/access-log.md has all codes"))
+}
+
 /// Characters that the columns of [`request::HEADING`] begin with.
-const WIDTHS: [usize; 9] = [12, 6, 6, 6, 14, 12, 8, 16, 12];
+const WIDTHS: [usize; 10] = [8, 6, 18, 6, 6, 14, 12, 8, 16, 12];
 
 /// Table whose rows come one by one: columns grow with what they have to hold, as far as the terminal
 /// has room. A narrow one is spared some of them.
@@ -204,7 +220,7 @@ mod tests {
 
     #[test]
     fn rows_fit_the_terminal_and_keep_where_and_why() {
-        let row = ["16:21:55.229", "200", "85 ms", "1.2 s", "~1024(512)+128", "llama-3.1-8b"];
+        let row = ["16:21:55", "200", "-", "85 ms", "1.2 s", "~1024(512)+128", "llama-3.1-8b"];
         let row = [&row[..], &["acme-1", "us-east-1/us-gpu-b", "lighter_of_two"]].concat();
         let row: Vec<String> = row.into_iter().map(str::to_owned).collect();
         let mut narrow = Table::new(80);
@@ -215,7 +231,30 @@ mod tests {
         let mut wide = Table::new(usize::MAX);
         assert!(row.iter().all(|cell| wide.line(&row).contains(cell)));
         let mut tiny = Table::new(40);
-        assert!(tiny.line(&row).starts_with("16:21:55.229  200"));
+        assert!(tiny.line(&row).starts_with("16:21:55  200"));
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_the_code_whole() {
+        let row = ["16:21:55", "503", "deadline_exceeded", "-", "1.2 s", "-", "llama-3.1-8b"];
+        let row = [&row[..], &["acme-1", "us-east-1/us-gpu-b", "guest_without_room"]].concat();
+        let row: Vec<String> = row.into_iter().map(str::to_owned).collect();
+        let line = Table::new(80).line(&row);
+        assert!(line.chars().count() <= 80, "{line}");
+        assert!(
+            line.contains("deadline_exceeded") && line.contains("us-east-1/us-gpu-b"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn a_code_is_one_that_records_have() {
+        for code in ["replica_connect", "replica_error", "region_lost", "client_closed"] {
+            assert_eq!(parse_code(code), Ok(code.to_owned()));
+        }
+        assert!(
+            parse_code("replica_conect").unwrap_err().contains("did you mean replica_connect?")
+        );
     }
 
     #[test]

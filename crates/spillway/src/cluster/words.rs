@@ -1,7 +1,7 @@
 //! Plain words for the names that decisions have in logs, metrics and answers of the admin API.
 
 /// What a reason or an obstacle means, in words that go on from a name and a colon.
-const REASONS: [(&str, &str); 48] = [
+const REASONS: [(&str, &str); 50] = [
     ("only", "no other replica serves it"),
     ("drawn", "drawn by chance, as its policy does"),
     ("turn", "it is that replica's turn"),
@@ -17,6 +17,8 @@ const REASONS: [(&str, &str); 48] = [
     ("overflow", "no other replica can serve it in time"),
     ("room", "there is room here"),
     ("no_replica", "no replica here serves the model"),
+    ("evacuated", "this region is evacuated"),
+    ("outside_residency", "its residency rules do not allow it"),
     ("better", "waiting here costs more"),
     ("only_way", "this region could only turn it away"),
     ("none_better", "every other region costs as much or more"),
@@ -75,6 +77,51 @@ const TERMS: [(&str, &str); 11] = [
     ("tie", "decides between nearly equal ones"),
 ];
 
+/// How a request ended.
+const ENDS: [(&str, &str); 7] = [
+    ("complete", "the reply was passed on whole"),
+    ("answered", "the gateway itself answered"),
+    ("cancelled_before_reply", "its client left before a reply"),
+    ("cancelled_in_reply", "its client left in the reply"),
+    ("cut", "the reply broke off"),
+    ("stalled", "the reply stopped"),
+    ("deadline_passed", "its deadline passed in the reply"),
+];
+
+/// What came of a second attempt beside the first.
+const HEDGES: [(&str, &str); 3] = [
+    ("won", "the second attempt began to reply first"),
+    ("lost", "the first attempt began to reply first"),
+    ("failed", "the second attempt failed, or no replica took it"),
+];
+
+/// Returns what the value of a field of a record means, as sentences have it; `None` for a field
+/// without words, and for a value of a newer node.
+pub(crate) fn of_value(field: &str, value: &str) -> Option<&'static str> {
+    match field {
+        "end" => find(&ENDS, value),
+        "hedge" => find(&HEDGES, value),
+        "left_out[].reason" => of_left_out(value),
+        _ => of_reason(value),
+    }
+}
+
+fn find(words: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
+    words.iter().find(|(known, _)| *known == name).map(|(_, words)| *words)
+}
+
+/// Why a record says that a region was not considered, where that has no other words.
+const LEFT_OUT: [(&str, &str); 2] = [
+    ("no_model", "it reports no replica of the model"),
+    ("circuit_open", "its circuit breaker is open"),
+];
+
+/// Returns what the reason means for which a region was not considered; `None` for a name of a newer
+/// node.
+pub(super) fn of_left_out(name: &str) -> Option<&'static str> {
+    find(&LEFT_OUT, name).or_else(|| of_reason(name))
+}
+
 /// Returns what a reason or an obstacle means; `None` for a name of a newer node.
 pub(super) fn of_reason(name: &str) -> Option<&'static str> {
     REASONS.iter().chain(&CLOSED).find(|(known, _)| *known == name).map(|(_, words)| *words)
@@ -93,6 +140,13 @@ pub(super) fn place_of_term(name: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_region_that_is_not_considered_has_its_words() {
+        for reason in spillway_types::LeftOutReason::ALL {
+            assert!(of_left_out(reason.as_str()).is_some(), "{reason:?}");
+        }
+    }
 
     #[test]
     fn no_name_has_two_meanings() {

@@ -1,0 +1,81 @@
+//! Page of the fields of the access log, of which docs/reference/access-log.md is made.
+
+use std::fmt::Write;
+
+use spillway_node::RecordField;
+
+use crate::cluster::of_value;
+
+/// The page above its table.
+const HEAD: &str = "\
+# Access log
+
+One JSON object for each request that ended, a line each ([requests.md](../guides/requests.md#access-log) says how to
+switch it on). `GET /v1/requests` answers with the same fields. Made by `spillway reference access-log`.
+
+Not in the log: health checks, and connections that end before a whole request head was read, such as a head above
+`limits.header_bytes_max` or a TLS handshake that fails. Metrics count those.
+
+| field | meaning |
+|---|---|
+";
+
+/// The page above the table of codes.
+const CODES: &str = "
+## `code`
+
+Each request that failed has a code, also one that broke off under the status 200 and a gRPC call with a status other
+than 0. It is one of those of [errors.md](errors.md), as the client got it, or one below. Tries have the same codes.
+
+| code | meaning |
+|---|---|
+";
+
+/// Returns docs/reference/access-log.md.
+pub(crate) fn access_log_reference() -> String {
+    let mut page = HEAD.to_owned();
+    let fields = spillway_node::record_fields();
+    // Writes to a string never fail.
+    for RecordField { name, meaning, values } in &fields {
+        let more = if values.is_empty() { "" } else { " ([values](#values))" };
+        let _: std::fmt::Result = writeln!(page, "| `{name}` | {meaning}{more} |");
+    }
+    page.push_str(CODES);
+    for cause in spillway_protocol::FailureCause::ALL {
+        let code = cause.code();
+        let meaning = spillway_protocol::code_meaning(code).unwrap_or_default();
+        let _: std::fmt::Result = writeln!(page, "| `{code}` | {meaning} |");
+    }
+    page.push_str("\n## Values\n");
+    for RecordField { name, values, .. } in fields.iter().filter(|field| !field.values.is_empty()) {
+        let _: std::fmt::Result =
+            write!(page, "\n### Values of `{name}`\n\n| value | meaning |\n|---|---|\n");
+        for value in values {
+            let words = of_value(name, value).unwrap_or_default();
+            let _: std::fmt::Result = writeln!(page, "| `{value}` | {words} |");
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_of_the_access_log_is_what_the_code_says() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/access-log.md");
+        let written = std::fs::read_to_string(file).unwrap_or_default();
+        let remedy = "run: cargo run -- reference access-log > docs/reference/access-log.md";
+        assert!(written.trim_end() == access_log_reference().trim_end(), "{remedy}");
+    }
+
+    #[test]
+    fn each_value_has_its_words() {
+        for RecordField { name, values, .. } in spillway_node::record_fields() {
+            for value in values {
+                assert!(of_value(&name, value).is_some(), "{name}: {value}");
+            }
+        }
+    }
+}
