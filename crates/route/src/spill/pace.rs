@@ -1,9 +1,9 @@
 //! Pace of a region: the time until the turn of one more request comes.
 
+use super::SpillTerms;
 use super::cost::sound;
 use super::guests::reserve;
 use super::region::{RegionCandidate, RegionReport};
-use super::SpillTerms;
 
 /// Milliseconds between two ends in a busy region if no region reported a rate: as in a region that
 /// ends ten requests a second. It is short, so that a region of unknown speed is tried.
