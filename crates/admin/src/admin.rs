@@ -9,6 +9,7 @@ use spillway_control_plane::ControlPlane;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{self, Credential};
+use crate::all_nodes::AllNodes;
 use crate::answer::{self, Cluster};
 use crate::call::{self, AdminCall};
 use crate::config::{AdminConfig, AdminRole};
@@ -34,6 +35,7 @@ pub struct Admin {
     own_limits: Option<Arc<dyn OwnLimits>>,
     steered: Option<Arc<dyn Steered>>,
     overview: Option<Arc<dyn Overview>>,
+    all_nodes: Option<Arc<dyn AllNodes>>,
     requests: Option<Arc<dyn Requests>>,
     route_check: Option<Arc<dyn RouteCheck>>,
     /// Index of the state whose keys this node lets in.
@@ -69,6 +71,7 @@ impl Admin {
             own_limits: None,
             steered: None,
             overview: None,
+            all_nodes: None,
             requests: None,
             route_check: None,
             admitted: None,
@@ -146,6 +149,13 @@ impl Admin {
     #[must_use]
     pub fn overviewing(self, by: Arc<dyn Overview>) -> Self {
         Self { overview: Some(by), ..self }
+    }
+
+    /// Adds the service that asks the other nodes. Without it, such questions are answered with an
+    /// error.
+    #[must_use]
+    pub fn asking(self, by: Arc<dyn AllNodes>) -> Self {
+        Self { all_nodes: Some(by), ..self }
     }
 
     /// Replaces tokens and names, for open connections, too. Requests in progress end if their
@@ -257,6 +267,8 @@ impl Admin {
             own_limits,
             route_check: self.route_check.as_deref(),
             admitted: self.admitted.as_ref(),
+            overview: self.overview.as_deref(),
+            all_nodes: self.all_nodes.as_deref(),
         };
         let answered = answer::answer(&cluster, &call).await;
         match &answered {
@@ -300,15 +312,19 @@ impl Admin {
     /// Answers from this node's own knowledge, which needs no cluster; `None` if the request is
     /// about the cluster's state.
     async fn answer_alone(&self, call: &AdminCall) -> Option<Result<Reply, ApiError>> {
-        let overview = self.overview.as_deref();
+        let (overview, all) = (self.overview.as_deref(), self.all_nodes.as_deref());
         match call.endpoint.operation {
             Operation::Explain => Some(answer::explain(self.explain.as_deref(), call).await),
             Operation::Steering => Some(answer::steering(self.steered.as_deref())),
             Operation::Node => Some(answer::node(overview, self.control_plane.as_deref()).await),
             Operation::World => Some(answer::world(overview)),
-            Operation::History => Some(answer::history(overview)),
+            Operation::History => Some(answer::history(overview, all, call).await),
+            Operation::Fleet => Some(answer::fleet(all).await),
+            Operation::Routes => Some(answer::routes(overview)),
             Operation::Usage => Some(answer::usage(overview, call).await),
-            Operation::Requests => Some(answer::requests(self.requests.as_deref(), call)),
+            Operation::Requests => {
+                Some(answer::requests(self.requests.as_deref(), all, call).await)
+            }
             // A node outside any cluster can still show the limits of its config file.
             operation if self.control_plane.is_none() => {
                 let own = self.own_limits.as_deref()?;

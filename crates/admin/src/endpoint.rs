@@ -50,6 +50,8 @@ pub(crate) enum Operation {
     Node,
     World,
     History,
+    Fleet,
+    Routes,
     Usage,
     Requests,
     Trie,
@@ -61,9 +63,10 @@ const READ: &[&str] = &["consistency"];
 const LIST: &[&str] = &["consistency", "limit", "after"];
 const TRIE: &[&str] = &["consistency", "top"];
 const REQUESTS: &[&str] = &[
-    "limit", "after", "failed", "id", "tenant", "key", "model", "route", "replica", "region",
-    "reason", "status", "code",
+    "scope", "limit", "after", "failed", "id", "tenant", "key", "model", "route", "replica",
+    "region", "reason", "status", "code",
 ];
+const HISTORY: &[&str] = &["scope", "region"];
 const USAGE: &[&str] = &["since", "until", "tenant", "key", "model", "by"];
 const WRITE: &[&str] = &["dry_run"];
 const PUT: &[&str] = &["dry_run", "create"];
@@ -234,12 +237,17 @@ fn of_node() -> Vec<Endpoint> {
         read("/v1/world", Operation::World, &[]).about(
             "Shows every region, as far as this node knows: load, requests there, distance.",
         ),
-        read("/v1/history", Operation::History, &[])
-            .about("Shows figures of this node's requests over the last ten minutes."),
+        read("/v1/history", Operation::History, HISTORY).about(
+            "Shows figures of the requests of this node, a region or all over the last ten minutes.",
+        ),
+        read("/v1/fleet", Operation::Fleet, &[])
+            .about("Shows the replicas of every region with their load, as nodes there know them."),
+        read("/v1/effective-routes", Operation::Routes, &[])
+            .about("Shows the routes that this node uses, of its config file and of the cluster."),
         read("/v1/usage", Operation::Usage, USAGE)
             .about("Shows requests, tokens and cost by tenant, key and model, of all nodes."),
         read("/v1/requests", Operation::Requests, REQUESTS)
-            .about("Shows the requests that ended last on this node, newest first."),
+            .about("Shows the requests that ended last on this node or on all, newest first."),
         explain.about("Says where a request would go from this node, and why. Sends it nowhere."),
         backup.about("Streams the state, for `spillway restore`."),
         read("/v1/openapi.json", Operation::OpenApi, &[]).about("Shows this document."),

@@ -33,7 +33,7 @@ fn query(input: &[u8]) {
             let _found = find(&method, &parts);
         }
     }
-    let known = ["consistency", "dry_run", "create", "limit", "after", "trail", "top"];
+    let known = ["consistency", "dry_run", "create", "limit", "after", "trail", "top", "scope"];
     if let Ok(query) = Query::parse(query, &known) {
         assert!((1..=PAGE_MAX).contains(&query.limit) && query.top <= PAGE_MAX);
     }

@@ -6,6 +6,7 @@
 
 mod access;
 mod admin;
+mod all_nodes;
 mod answer;
 mod call;
 mod config;
@@ -22,6 +23,7 @@ pub mod fuzz;
 mod known_names;
 mod listener;
 mod live;
+mod moved_load;
 mod openapi;
 mod orders;
 mod overview;
@@ -41,6 +43,7 @@ mod token_file;
 mod usage;
 
 pub use admin::Admin;
+pub use all_nodes::{AllNodes, Asking, Fleet, HistoryScope, RegionReplica, RequestsOfNodes};
 pub use answer::{Health, HealthReport, Problem, ProblemKind, Urgency, health_report};
 pub use config::{AdminConfig, AdminRole, ConfigToken};
 pub use console::console;
@@ -53,12 +56,12 @@ pub use overview::{
     BusiestClient, CertificateEnd, DataRoom, DiscoveryOverview, HistoryPointOverview,
     LackingReplica, LimitedClientOverview, ListenerOverview, Listing, Looking, NodeOverview,
     NodePhase, NodeProblem, Overview, PeerOverview, RefusedConfig, RegionOverview, RegionPlace,
-    ReplicaOverview, ReplicaTally, RequestHistoryOverview, RequestTroubleOverview, Summing,
-    TroubleCause,
+    ReplicaOverview, ReplicaTally, RequestHistoryOverview, RequestTroubleOverview, RouteOverview,
+    Summing, TroubleCause,
 };
 pub use own_limits::OwnLimits;
-pub use reply::{Body, Reply};
 pub use record_fields::{RecordField, record_fields};
+pub use reply::{Body, Reply};
 pub use requests::{
     ComparedRegions, Expected, FilterField, LeftOutEntry, RequestEntry, RequestFilter, Requests,
     TryEntry,

@@ -6,10 +6,11 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
+use crate::all_nodes::Fleet;
 use crate::answer::{
     AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, LimitItem,
-    Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, RequestsAnswer, StatusAnswer,
-    SteeringAnswer, TransferOrder, TrieAnswer, TrustAnswer, WorldAnswer, Written,
+    Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, RequestsAnswer, RoutesAnswer,
+    StatusAnswer, SteeringAnswer, TransferOrder, TrieAnswer, TrustAnswer, WorldAnswer, Written,
 };
 use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
 use crate::error::ErrorAnswer;
@@ -158,6 +159,10 @@ fn query_schema(name: &str, operation: Operation) -> (Value, &'static str) {
             json!({ "type": "string", "enum": ["operators", "system"], "default": "operators" }),
             "Whose deeds: those of people, or of nodes by themselves.",
         ),
+        "scope" => (
+            json!({ "type": "string", "enum": ["node", "region", "cluster"], "default": "node" }),
+            "Which nodes are asked: this one, those of a region, or all.",
+        ),
         "since" | "until" if operation == Operation::Usage => (
             json!({ "type": "string", "format": "date" }),
             "First and last day, in UTC; else the month up to today.",
@@ -228,6 +233,8 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::Node => generator.subschema_for::<NodeAnswer>(),
         Operation::World => generator.subschema_for::<WorldAnswer>(),
         Operation::History => generator.subschema_for::<RequestHistoryOverview>(),
+        Operation::Fleet => generator.subschema_for::<Fleet>(),
+        Operation::Routes => generator.subschema_for::<RoutesAnswer>(),
         Operation::Usage => generator.subschema_for::<ClusterUsage>(),
         Operation::Requests => generator.subschema_for::<RequestsAnswer>(),
         Operation::Trie => generator.subschema_for::<TrieAnswer>(),

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_usage::UsageQuery;
 
-use crate::usage::ClusterUsage;
+use crate::usage::{AskedNode, ClusterUsage};
 
 /// Knowledge of the node about itself, other nodes and regions. Needs no cluster.
 pub trait Overview: Debug + Send + Sync {
@@ -21,6 +21,9 @@ pub trait Overview: Debug + Send + Sync {
 
     /// Returns figures of this node's requests over the last ten minutes.
     fn history(&self) -> RequestHistoryOverview;
+
+    /// Returns the routes that this node uses, in the order in which requests meet them.
+    fn routes(&self) -> Vec<RouteOverview>;
 
     /// Returns the replicas of this node.
     fn replicas(&self) -> Listing<'_>;
@@ -108,13 +111,16 @@ pub struct TroubleCause {
     pub percent: f64,
 }
 
-/// Figures of the requests of a node over the last ten minutes.
+/// Figures of requests over the last ten minutes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestHistoryOverview {
     /// Length of a point in time, in milliseconds.
     pub bin_ms: u64,
     /// Points, the oldest first; fewer after a start.
     pub points: Vec<HistoryPointOverview>,
+    /// Nodes whose requests these are, the answering one first. Requests of a node with a fault are
+    /// missing.
+    pub nodes: Vec<AskedNode>,
 }
 
 /// Figures of the requests that ended in some seconds.
@@ -128,12 +134,41 @@ pub struct HistoryPointOverview {
     pub refused_per_s: f64,
     /// Those of them that another region served.
     pub forwarded_per_s: f64,
+    /// Those of them that another region forwarded here.
+    pub received_per_s: f64,
     /// Generated tokens per second.
     pub tokens_per_s: f64,
     /// Median time to first token of streams that went well, in milliseconds; null without any.
     pub first_token_p50_ms: Option<f64>,
     /// 95th percentile of that time.
     pub first_token_p95_ms: Option<f64>,
+}
+
+/// A route that the node uses: of its config file or of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RouteOverview {
+    /// Name of the route.
+    pub name: String,
+    /// Beginning of the paths that it takes; null for the endpoints of models.
+    pub path_prefix: Option<String>,
+    /// Models that it serves; empty for all.
+    pub models: Vec<String>,
+    /// Pool of its replicas; null for all replicas.
+    pub pool: Option<String>,
+    /// Policy that chooses a replica.
+    pub policy: String,
+    /// True if streams go on at another replica when theirs fails.
+    pub continues_streams: bool,
+    /// True if slow requests are sent to a second replica, too.
+    pub hedges: bool,
+    /// True if clients keep a replica for a session.
+    pub keeps_sessions: bool,
+    /// Longest useful time to the first byte of a reply, in milliseconds; null without such a limit.
+    pub slo_ms: Option<u64>,
+    /// Longest wait for a slot, in milliseconds.
+    pub wait_ms: u64,
+    /// True if requests may go to overflow replicas.
+    pub overflows: bool,
 }
 
 /// Client with most of the requests.
@@ -378,6 +413,7 @@ pub struct ReplicaOverview {
     /// Models of the replica.
     pub models: Vec<String>,
     /// Models that it should serve, and says it does not have.
+#[serde(default)]
     pub models_missing: Vec<String>,
     /// State in one word, as in `/replicas`.
     pub state: String,

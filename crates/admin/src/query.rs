@@ -34,6 +34,20 @@ pub(crate) struct Query {
     pub(crate) until: Option<Day>,
     /// What sums of usage are told apart by.
     pub(crate) by: Option<Vec<UsageBy>>,
+    /// Nodes that are asked.
+    pub(crate) scope: Scope,
+}
+
+/// Nodes that a read asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The answering one.
+    #[default]
+    Node,
+    /// Those of a region.
+    Region,
+    /// All.
+    Cluster,
 }
 
 /// Audit trail to show.
@@ -58,6 +72,7 @@ impl Default for Query {
             since: None,
             until: None,
             by: None,
+            scope: Scope::Node,
         }
     }
 }
@@ -111,6 +126,10 @@ impl Query {
             ("failed", "true" | "") => self.is_failed = true,
             ("failed", "false") => self.is_failed = false,
             ("failed", _) => return Err(wrong(name, "use true or false")),
+            ("scope", "node") => self.scope = Scope::Node,
+            ("scope", "region") => self.scope = Scope::Region,
+            ("scope", "cluster") => self.scope = Scope::Cluster,
+            ("scope", _) => return Err(wrong(name, "use node, region or cluster")),
             ("since", text) => self.since = Some(day(name, text)?),
             ("until", text) => self.until = Some(day(name, text)?),
             ("by", list) => self.by = Some(by(name, list)?),
@@ -156,11 +175,12 @@ fn shown(name: &str) -> String {
 mod tests {
     use super::*;
 
-    const KNOWN: [&str; 6] = ["consistency", "dry_run", "limit", "after", "trail", "top"];
+    const KNOWN: [&str; 7] = ["consistency", "dry_run", "limit", "after", "trail", "top", "scope"];
 
     #[test]
     fn parameters_are_read_in_any_order() {
-        let text = "limit=7&after=a%2Fb&consistency=stale&dry_run=true&trail=system&top=1000";
+        let text =
+            "limit=7&after=a%2Fb&consistency=stale&dry_run=true&trail=system&top=1000&scope=region";
         let query = Query::parse(Some(text), &KNOWN).unwrap();
         let expected = Query {
             consistency: Consistency::Stale,
@@ -169,6 +189,7 @@ mod tests {
             after: Some("a/b".to_owned()),
             trail: Trail::System,
             top: 1_000,
+            scope: Scope::Region,
             ..Query::default()
         };
         assert_eq!(query, expected);
@@ -188,6 +209,7 @@ mod tests {
             "top=1001",
             "top=-1",
             "after=%FF",
+            "scope=world",
             "dryrun=true",
         ] {
             assert!(Query::parse(Some(text), &KNOWN).is_err(), "{text}");

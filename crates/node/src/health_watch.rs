@@ -1,4 +1,4 @@
-//! Health of this node: what it counts of requests, and its judgement every half a minute for metrics,
+//! Health of this node: what it counts of requests, and its judgement every ten seconds for metrics,
 //! the log, `/readyz` and other nodes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,8 @@ use spillway_admin::{
 };
 use spillway_control_plane::ControlPlane;
 use spillway_health::{
-    BIN, EjectionLog, HistoryPoint, MemberState, RecentEjections, RequestFinding, RequestHistory,
-    RequestTrouble,
+    BIN, CountedRequests, EjectionLog, HistoryBin, HistoryPoint, MemberState, RecentEjections,
+    RequestFinding, RequestHistory, RequestTrouble,
 };
 use spillway_telemetry::LiveHealth;
 use spillway_types::{Outcome, ReplicaName, unix_ms};
@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::feedback::Feedback;
 
-/// Period of the judgement: an alert on its metrics waits longer than that in any case, and who asks is
-/// answered by a judgement of the moment.
-const PERIOD: Duration = Duration::from_secs(30);
+/// Period of the judgement: other nodes hear of a problem, and of its end, so much later at most. Whoever
+/// asks this node is answered by a judgement of the moment.
+const PERIOD: Duration = Duration::from_secs(10);
 /// Problems that other nodes are told, and characters of each: a few, since they ask every second
 /// while an operator looks.
 const REPORTED_MAX: usize = 3;
@@ -98,11 +98,13 @@ impl NodeHealth {
 
     /// Returns figures for charts, for the last ten minutes.
     pub(crate) fn history(&self) -> RequestHistoryOverview {
-        let points = self.requests().points().into_iter();
-        RequestHistoryOverview {
-            bin_ms: u64::try_from(BIN.as_millis()).unwrap_or(u64::MAX),
-            points: points.map(point).collect(),
-        }
+        let points = self.requests().points();
+        history_overview(points.into_iter())
+    }
+
+    /// Returns the same figures as bins, which can be added to those of other nodes.
+    pub(crate) fn bins(&self, counted: CountedRequests) -> Vec<HistoryBin> {
+        self.requests().bins(counted)
     }
 
     /// Returns the clients that their own limits refuse.
@@ -199,12 +201,24 @@ pub(crate) async fn watch(
     }
 }
 
+/// Returns figures of points for operators.
+pub(crate) fn history_overview(
+    points: impl Iterator<Item = HistoryPoint>,
+) -> RequestHistoryOverview {
+    RequestHistoryOverview {
+        bin_ms: u64::try_from(BIN.as_millis()).unwrap_or(u64::MAX),
+        points: points.map(point).collect(),
+        nodes: Vec::new(),
+    }
+}
+
 fn point(point: HistoryPoint) -> HistoryPointOverview {
     HistoryPointOverview {
         requests_per_s: point.requests_per_s,
         failed_per_s: point.failed_per_s,
         refused_per_s: point.refused_per_s,
         forwarded_per_s: point.forwarded_per_s,
+        received_per_s: point.received_per_s,
         tokens_per_s: point.tokens_per_s,
         first_token_p50_ms: point.first_token_p50_ms.map(f64::round),
         first_token_p95_ms: point.first_token_p95_ms.map(f64::round),

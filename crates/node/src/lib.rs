@@ -3,6 +3,7 @@
 mod access;
 mod admin;
 mod agreed;
+mod all_nodes;
 mod certificates;
 pub mod cluster;
 mod discovery_watch;

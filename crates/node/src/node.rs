@@ -38,6 +38,7 @@ pub use self::stop::Stopped;
 use crate::access::KeyBook;
 use crate::admin::{Admin, AdminSocket, serve_admin};
 use crate::agreed::{Agreed, AgreedParts, RegionFacts, SharedRegionFacts};
+use crate::all_nodes::LastAnswers;
 use crate::certificates::shown_identities;
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
 use crate::explain::Explainer;
@@ -341,6 +342,7 @@ impl Node {
             keeper: self.keeper.clone(),
             places: Arc::clone(&self.places),
             room: Arc::clone(&self.room),
+            last: LastAnswers::default(),
         }
     }
 
@@ -368,7 +370,8 @@ impl Node {
         if let Some(control_plane) = self.control_plane() {
             self.follow_records(control_plane, (stop(), stop()));
         }
-        let overview: Arc<dyn Overview> = Arc::new(self.overview(file.as_ref(), &bound));
+        let source = Arc::new(self.overview(file.as_ref(), &bound));
+        let overview: Arc<dyn Overview> = Arc::clone(&source) as _;
         let judging = health_watch::watch(
             Arc::clone(&overview),
             self.control_plane().cloned(),
@@ -383,7 +386,7 @@ impl Node {
             let api = api.limiting(Arc::new(FileLimits(Arc::clone(&self.gateway))));
             let api = api.steering(Arc::new(SteeringSource(Arc::clone(&self.gateway))));
             let api = api.remembering(Arc::clone(&self.feedback) as _);
-            let api = api.overviewing(Arc::clone(&overview));
+            let api = api.overviewing(Arc::clone(&overview)).asking(source);
             let (writing, stop) = (api.write_orders(), stop());
             let writing = async move { stop.run_until_cancelled(writing).await };
             // Without a cluster it ends at once.

@@ -10,7 +10,7 @@ use futures_util::{StreamExt, stream};
 use spillway_admin::{
     LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase, Overview,
     PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally,
-    RequestHistoryOverview, Summing,
+    RequestHistoryOverview, RouteOverview, Summing,
 };
 use spillway_config::RegionConfig;
 use spillway_front::client::Listener;
@@ -20,8 +20,10 @@ use spillway_link::{Link, PeerStatus};
 use spillway_types::{ModelLoad, Reading, RegionName, ReplicaSlot, unix_ms};
 use spillway_upstream::regions::{OtherRegion, Regions};
 use spillway_upstream::replica::Replica;
+use spillway_upstream::route_spec::RouteSpec;
 use spillway_usage::UsageQuery;
 
+use crate::all_nodes::LastAnswers;
 use crate::cluster::ask_node;
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
@@ -48,6 +50,8 @@ pub(crate) struct OverviewSource {
     pub(crate) places: Arc<Places>,
     /// Room in the data folder.
     pub(crate) room: Arc<Room>,
+    /// Answers of all nodes that were given last.
+    pub(crate) last: LastAnswers,
 }
 
 /// Places of regions, by the config.
@@ -126,32 +130,59 @@ impl Overview for OverviewSource {
         self.feedback.health.history()
     }
 
+    fn routes(&self) -> Vec<RouteOverview> {
+        self.feedback.gateway.view().routes().map(|route| route_overview(&route.spec)).collect()
+    }
+
     fn replicas(&self) -> Listing<'_> {
-        Box::pin(async {
-            let members = self.keeper.members().await;
-            let view = self.feedback.gateway.view();
-            let loads = view.replica_loads();
-            let of_view: BTreeMap<&str, (&Replica, Reading)> = view
-                .replicas()
-                .iter()
-                .zip(0..)
-                .map(|(replica, index)| {
-                    let kv_use = loads.signals(ReplicaSlot(index)).kv_use;
-                    (replica.spec().name.as_str(), (&**replica, kv_use))
-                })
-                .collect();
-            let (health, now) = (&self.feedback.health, Instant::now());
-            let row = |member: &MemberReport| ReplicaOverview {
-                ejections: health.recent_ejections(&member.name, now).number,
-                flaps: health.recent_ejections(&member.name, now).flaps,
-                ..replica_row(member, of_view.get(member.name.as_str()).copied())
-            };
-            members.iter().map(row).collect()
-        })
+        Box::pin(replica_overviews(&self.feedback, &self.keeper))
     }
 
     fn usage(&self, query: UsageQuery) -> Summing<'_> {
         Box::pin(async move { usage::of_cluster(&self.feedback, &self.node, &query).await })
+    }
+}
+
+/// Returns the replicas of this node.
+pub(crate) async fn replica_overviews(
+    feedback: &Feedback,
+    keeper: &KeeperHandle,
+) -> Vec<ReplicaOverview> {
+    let members = keeper.members().await;
+    let view = feedback.gateway.view();
+    let loads = view.replica_loads();
+    let of_view: BTreeMap<&str, (&Replica, Reading)> = view
+        .replicas()
+        .iter()
+        .zip(0..)
+        .map(|(replica, index)| {
+            let kv_use = loads.signals(ReplicaSlot(index)).kv_use;
+            (replica.spec().name.as_str(), (&**replica, kv_use))
+        })
+        .collect();
+    let (health, now) = (&feedback.health, Instant::now());
+    let row = |member: &MemberReport| ReplicaOverview {
+        ejections: health.recent_ejections(&member.name, now).number,
+        flaps: health.recent_ejections(&member.name, now).flaps,
+        ..replica_row(member, of_view.get(member.name.as_str()).copied())
+    };
+    members.iter().map(row).collect()
+}
+
+fn route_overview(route: &RouteSpec) -> RouteOverview {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    RouteOverview {
+        name: route.name.to_string(),
+        path_prefix: route.path_prefix.clone(),
+        models: route.models.iter().map(ToString::to_string).collect(),
+        pool: route.pool.clone(),
+        policy: route.policy.name().to_owned(),
+        continues_streams: route.continuation.is_some(),
+        hedges: route.hedge.is_some(),
+        keeps_sessions: route.session.is_some(),
+        slo_ms: route.queue.slo.map(millis),
+        wait_ms: route.queue.limits.wait_ms_max,
+        overflows: route.overflow,
     }
 }
 

@@ -222,6 +222,11 @@ impl View {
         of_replicas.chain(&self.known.here)
     }
 
+    /// Returns all routes, in the order in which requests meet them.
+    pub fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.prefixed.iter().chain(&self.built_in)
+    }
+
     /// Returns true if a model exists somewhere, even if no replica of this region may serve it.
     #[must_use]
     pub fn is_known(&self, model: &ModelName) -> bool {

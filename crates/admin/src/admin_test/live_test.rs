@@ -14,7 +14,7 @@ use super::trie_test::Teller;
 use super::world::{World, listen};
 use crate::{
     Admin, AdminConfig, ClusterUsage, Listing, Looking, NodeOverview, NodePhase, Overview,
-    RegionOverview, RequestHistoryOverview, Summing, openapi, parse_token_file,
+    RegionOverview, RequestHistoryOverview, RouteOverview, Summing, openapi, parse_token_file,
 };
 
 const READER: &str = "reader-token-0123456789abcdef";
@@ -40,6 +40,10 @@ impl Overview for Counted {
 
     fn history(&self) -> RequestHistoryOverview {
         RequestHistoryOverview::default()
+    }
+
+    fn routes(&self) -> Vec<RouteOverview> {
+        Vec::new()
     }
 
     fn replicas(&self) -> Listing<'_> {

@@ -224,8 +224,13 @@ async fn every_endpoint_answers_as_the_document_says() {
         "node",
         "world",
         "history",
+        "history?scope=cluster",
+        "history?scope=region&region=eu",
+        "fleet",
+        "effective-routes",
         "usage?by=day,tenant&since=2026-11-01&until=2026-11-27",
         "requests?status=5xx&failed",
+        "requests?id=x&scope=cluster",
     ]) {
         tour.get(&format!("/v1/{path}")).await;
     }
@@ -277,6 +282,10 @@ async fn mistakes_are_answered_with_code_cause_and_remedy() {
     assert_eq!(client.get("/v1/models?limit=0").await.refused(400), "bad_request");
     assert_eq!(client.get("/v1/models?dry_run=true").await.refused(400), "bad_request");
     assert_eq!(client.get("/v1/limits?after=x").await.refused(400), "bad_request");
+    for wrong in ["history?region=eu", "requests?scope=region", "requests?scope=cluster&after=1"] {
+        let answer = client.get(&format!("/v1/{wrong}")).await;
+        assert_eq!(answer.refused(400), "bad_request", "{wrong}");
+    }
     assert_eq!(client.get("/v1/watch?after=x").await.refused(400), "bad_request");
     assert_eq!(put("/v1/models/m", json!({ "alias": "x" })).await.refused(400), "bad_request");
     assert_eq!(put("/v1/settings/x", json!({ "value": "1" })).await.refused(404), "not_found");

@@ -12,10 +12,11 @@ use spillway_usage::{Money, UsageQuery, UsageTable, Used};
 use super::client::Client;
 use super::world::{World, listen};
 use crate::{
-    Admin, AdminConfig, AskedNode, ClusterUsage, Explain, ExplainError, ExplainRequest, Explaining,
-    ListenerOverview, Listing, Looking, NodeOverview, Overview, RegionOverview, ReplicaOverview,
-    ReplicaTally, RequestEntry, RequestFilter, RequestHistoryOverview, Requests, Steered,
-    SteeredRegion, Summing, parse_token_file,
+    Admin, AdminConfig, AllNodes, AskedNode, Asking, ClusterUsage, Explain, ExplainError,
+    ExplainRequest, Explaining, Fleet, HistoryPointOverview, HistoryScope, ListenerOverview,
+    Listing, Looking, NodeOverview, Overview, RegionOverview, RegionReplica, ReplicaOverview,
+    ReplicaTally, RequestEntry, RequestFilter, RequestHistoryOverview, Requests, RequestsOfNodes,
+    RouteOverview, Steered, SteeredRegion, Summing, parse_token_file,
 };
 
 /// Test double that repeats the question. Real answers are made by a node's data path.
@@ -66,6 +67,10 @@ impl Overview for Teller {
         RequestHistoryOverview::default()
     }
 
+    fn routes(&self) -> Vec<RouteOverview> {
+        vec![RouteOverview { name: "all".to_owned(), ..RouteOverview::default() }]
+    }
+
     fn replicas(&self) -> Listing<'_> {
         let replica = ReplicaOverview { name: "gpu-a".to_owned(), ..ReplicaOverview::default() };
         Box::pin(std::future::ready(vec![replica]))
@@ -91,6 +96,29 @@ impl Overview for Teller {
         };
         let nodes = vec![node("a", "eu", None), node("b", "us", Some("there is no connection"))];
         Box::pin(std::future::ready(ClusterUsage::new(&query, nodes, table)))
+    }
+}
+
+impl AllNodes for Teller {
+    fn history(&self, _: HistoryScope) -> Asking<'_, RequestHistoryOverview> {
+        let point = HistoryPointOverview { requests_per_s: 2.0, ..HistoryPointOverview::default() };
+        let history = RequestHistoryOverview {
+            points: vec![point],
+            nodes: vec![AskedNode::default()],
+            ..RequestHistoryOverview::default()
+        };
+        Box::pin(std::future::ready(history))
+    }
+
+    fn replicas(&self) -> Asking<'_, Fleet> {
+        let replica = ReplicaOverview { name: "gpu-a".to_owned(), ..ReplicaOverview::default() };
+        let replicas = vec![RegionReplica { region: "eu".to_owned(), replica }];
+        Box::pin(std::future::ready(Fleet { nodes: vec![AskedNode::default()], replicas }))
+    }
+
+    fn requests(&self, filter: RequestFilter, limit: usize) -> Asking<'_, RequestsOfNodes> {
+        let requests = self.recent(&filter, limit);
+        Box::pin(std::future::ready(RequestsOfNodes { nodes: Vec::new(), requests }))
     }
 }
 

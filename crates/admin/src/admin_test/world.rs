@@ -90,6 +90,7 @@ impl World {
             .explaining(Arc::new(Teller))
             .steering(Arc::new(Teller))
             .overviewing(Arc::new(Teller))
+            .asking(Arc::new(Teller))
             .remembering(Arc::new(Teller));
         let (address, listening) = listen(admin.clone()).await;
         self.tasks.spawn(admin.write_orders());

@@ -10,10 +10,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::access::Credential;
+use crate::all_nodes::AllNodes;
 use crate::call::AdminCall;
 use crate::config::AdminConfig;
 use crate::error::{ApiError, LeaderHint};
 use crate::fault;
+use crate::overview::Overview;
 use crate::own_limits::OwnLimits;
 use crate::route_check::RouteCheck;
 
@@ -34,6 +36,10 @@ pub(crate) struct Cluster<'a> {
     pub(crate) route_check: Option<&'a dyn RouteCheck>,
     /// Index of the state whose keys this node lets in; `None` where nothing follows them.
     pub(crate) admitted: Option<&'a watch::Receiver<u64>>,
+    /// What this node knows of replicas and regions; `None` where dry runs estimate no moves.
+    pub(crate) overview: Option<&'a dyn Overview>,
+    /// Asks the other nodes; `None` where dry runs estimate no moves.
+    pub(crate) all_nodes: Option<&'a dyn AllNodes>,
 }
 
 impl Cluster<'_> {

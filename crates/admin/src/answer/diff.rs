@@ -10,10 +10,11 @@ use tokio::time::timeout;
 
 use super::cluster::Cluster;
 use super::freshness::Freshness;
-use super::{trie, write};
+use super::{moved, trie, write};
 use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::fault;
+use crate::moved_load::MovedLoad;
 use crate::records::{name_of, shown};
 use crate::reply::{Reply, json};
 
@@ -27,6 +28,8 @@ pub(crate) struct DryRun {
     pub(crate) dry_run: bool,
     /// Changed records; empty if the command would change nothing.
     pub(crate) changes: Vec<Diff>,
+    /// Estimate of the requests that would move; null for orders other than a drain.
+    pub(crate) moved: Option<MovedLoad>,
 }
 
 /// Change of one record.
@@ -54,7 +57,8 @@ pub(super) async fn dry_run(
     let mut shown: Vec<Diff> = changes.iter().map(diff).collect();
     let state = cluster.control_plane.published();
     shown.extend(changes.iter().filter_map(|change| cold(&state, change)));
-    Ok(json(StatusCode::OK, &DryRun { freshness, dry_run: true, changes: shown }))
+    let moved = moved::moved(cluster, call).await;
+    Ok(json(StatusCode::OK, &DryRun { freshness, dry_run: true, changes: shown, moved }))
 }
 
 /// Waits until the published state, which commands are tried on, has everything that was carried

@@ -11,6 +11,7 @@ mod freshness;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod limits;
+mod moved;
 mod overview;
 mod problem;
 mod problems;
@@ -40,7 +41,9 @@ pub(crate) use explain::{ExplainOrder, Explanation, explain};
 pub(crate) use freshness::Freshness;
 pub(crate) use limits::{LimitItem, Limits, alone as limits_alone};
 pub use overview::{HealthReport, health_report};
-pub(crate) use overview::{NodeAnswer, WorldAnswer, history, judged, node, world};
+pub(crate) use overview::{
+    NodeAnswer, RoutesAnswer, WorldAnswer, fleet, history, judged, node, routes, world,
+};
 pub use problem::{Problem, ProblemKind, Urgency};
 pub(crate) use read::{Many, One};
 pub(crate) use requests::{RequestsAnswer, requests};
@@ -119,6 +122,8 @@ async fn carry_out(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, Api
         | Operation::Live
         | Operation::World
         | Operation::History
+        | Operation::Fleet
+        | Operation::Routes
         | Operation::Usage
         | Operation::Requests => Err(ApiError::internal("this is answered without a cluster")),
     }

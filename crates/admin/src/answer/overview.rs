@@ -11,11 +11,16 @@ use super::problem::Problem;
 use super::problems::{Sight, problems};
 use super::status::{MemberInfo, StatusAnswer, status_answer};
 use super::verdict::{self, Health};
+use crate::all_nodes::{AllNodes, HistoryScope};
+use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::overview::{
     CertificateEnd, NodeOverview, NodeProblem, Overview, RegionOverview, ReplicaOverview,
+    RouteOverview,
 };
+use crate::query::Scope;
 use crate::reply::{Reply, json};
+use crate::requests::FilterField;
 
 /// The answering node and its cluster.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -124,10 +129,44 @@ pub(crate) fn world(by: Option<&dyn Overview>) -> Result<Reply, ApiError> {
     Ok(json(StatusCode::OK, &WorldAnswer { regions: by.regions() }))
 }
 
-/// Answers the figures of this node's requests over the last ten minutes.
-pub(crate) fn history(by: Option<&dyn Overview>) -> Result<Reply, ApiError> {
-    let by = by.ok_or_else(|| ApiError::internal("nobody here knows of requests"))?;
-    Ok(json(StatusCode::OK, &by.history()))
+/// Answers the figures of requests over the last ten minutes.
+pub(crate) async fn history(
+    by: Option<&dyn Overview>,
+    all: Option<&dyn AllNodes>,
+    call: &AdminCall,
+) -> Result<Reply, ApiError> {
+    let unknown = || ApiError::internal("nobody here knows of requests");
+    let named = call.query.fields.iter().find(|(field, _)| *field == FilterField::Region);
+    let region = named.map(|(_, region)| region.clone());
+    let scope = match call.query.scope {
+        Scope::Region => HistoryScope::Region(region),
+        _ if region.is_some() => {
+            let cause = "a region is named, and the scope is another";
+            return Err(ApiError::bad_request(cause, "use scope=region, or leave out `region`"));
+        }
+        Scope::Node => return Ok(json(StatusCode::OK, &by.ok_or_else(unknown)?.history())),
+        Scope::Cluster => HistoryScope::Cluster,
+    };
+    Ok(json(StatusCode::OK, &all.ok_or_else(unknown)?.history(scope).await))
+}
+
+/// Answers the replicas of every region.
+pub(crate) async fn fleet(all: Option<&dyn AllNodes>) -> Result<Reply, ApiError> {
+    let all = all.ok_or_else(|| ApiError::internal("nobody here knows of replicas"))?;
+    Ok(json(StatusCode::OK, &all.replicas().await))
+}
+
+/// Routes that a node uses.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct RoutesAnswer {
+    /// Routes, in the order in which requests meet them.
+    pub(crate) routes: Vec<RouteOverview>,
+}
+
+/// Answers the routes that this node uses.
+pub(crate) fn routes(by: Option<&dyn Overview>) -> Result<Reply, ApiError> {
+    let by = by.ok_or_else(|| ApiError::internal("nobody here knows of routes"))?;
+    Ok(json(StatusCode::OK, &RoutesAnswer { routes: by.routes() }))
 }
 
 /// Returns a row for each node that is a member of the log or linked to this one, this one first.

@@ -21,12 +21,14 @@ use spillway_upstream::remote::GuestTerms;
 use spillway_upstream::wire_body::{BoxError, LinkBody};
 use tokio::sync::mpsc;
 
+use crate::all_nodes;
 use crate::cluster::guest_notes::GuestNotes;
 use crate::cluster::homes::{self, KnownHomes};
 use crate::cluster::node_facts;
 use crate::cluster::residency;
 use crate::cluster::residency_refusals::ResidencyRefusals;
 use crate::feedback::Feedback;
+use crate::keeper::KeeperHandle;
 use crate::usage;
 
 /// Header of a reply to a request that was accepted and then not worked on. Its value is the
@@ -53,6 +55,7 @@ pub(super) struct Guests {
     pub(super) homes: KnownHomes,
     /// What this node tells others about itself.
     pub(super) feedback: Arc<Feedback>,
+    pub(super) keeper: KeeperHandle,
 }
 
 impl Handler for Guests {
@@ -111,6 +114,11 @@ impl Guests {
             usage::SPENDING_PATH => {
                 let reply = usage::spending_reply(&head.uri, &self.feedback);
                 Some(Box::pin(ready(Ok(reply))))
+            }
+            all_nodes::HISTORY_PATH | all_nodes::REPLICAS_PATH | all_nodes::REQUESTS_PATH => {
+                let (feedback, keeper) = (Arc::clone(&self.feedback), self.keeper.clone());
+                let uri = head.uri.clone();
+                Some(Box::pin(async move { Ok(all_nodes::reply(&uri, &feedback, &keeper).await) }))
             }
             usage::PATH => {
                 let (feedback, uri) = (Arc::clone(&self.feedback), head.uri.clone());

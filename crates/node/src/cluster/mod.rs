@@ -14,6 +14,7 @@ mod names;
 mod node_facts;
 mod others;
 mod own;
+pub(crate) mod questions;
 mod region_circuit_breakers;
 mod remote;
 mod residency;
@@ -146,6 +147,7 @@ impl Cluster {
             knowledge: Arc::clone(&knowledge),
             residency_refusals: ResidencyRefusals::default(),
             feedback: Arc::clone(feedback),
+            keeper: keeper.clone(),
         };
         let mut link_config = spillway_link::LinkConfig::new(identity, config.address, files);
         link_config.paths.clone_from(&config.paths);

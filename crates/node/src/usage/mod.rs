@@ -263,14 +263,9 @@ pub(crate) async fn of_cluster(
     let (mut table, answers) = tokio::join!(own, asked);
     let mut nodes = vec![AskedNode { name: node.to_owned(), region, fault: None }];
     for answer in answers {
-        let fault = match answer.rows {
-            Ok(rows) => {
-                rows.into_iter().for_each(|row| table.add_row(row));
-                None
-            }
-            Err(fault) => Some(fault.to_owned()),
-        };
-        nodes.push(AskedNode { name: answer.name, region: answer.region, fault });
+        let (answer, asked) = answer.into_parts();
+        answer.into_iter().flat_map(|it| it.rows).for_each(|row| table.add_row(row));
+        nodes.push(asked);
     }
     let budgets = feedback.usage.budgets.states(day_of(SystemTime::now()));
     ClusterUsage { budgets, ..ClusterUsage::new(query, nodes, table) }

@@ -9,8 +9,8 @@ use spillway_link::{BoxBody, Link};
 use spillway_types::NodeName;
 use tokio_util::sync::CancellationToken;
 
-use super::asking::{ask, json_reply, question};
 use super::budgets::{Heard, Told};
+use crate::cluster::questions::{ask, json_reply, question};
 use crate::feedback::Feedback;
 
 /// Path of the question; its query is a [`Heard`] in JSON. No client reaches it.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use spillway_types::Percent;
 
 use super::args::{DrainArgs, UndrainArgs, WeightArgs};
-use super::calls::change;
+use super::calls::{change, show_change};
 use super::client::{AdminClient, escaped};
 use crate::output;
 
@@ -20,13 +20,10 @@ pub(super) async fn drain(args: &DrainArgs) -> Result<()> {
     }
     let client = AdminClient::new(&args.connect)?;
     let path = target_path(&args.target, if args.evacuate { "evacuate" } else { "drain" });
-    change(&client, Method::POST, &path, None, &args.change).await?;
+    let answer = client.change(Method::POST, &path, None, &args.change).await?;
+    show_change(&client, &answer, args.change.dry_run)?;
     if args.change.dry_run && !client.as_json {
-        let moved = match args.target.split_once('/') {
-            Some((_, replica)) => of_replica(&client.read("/replicas").await?, replica),
-            None => of_region(&client.read("/v1/world").await?, &args.target, args.evacuate),
-        };
-        for line in moved {
+        for line in moved(&answer["moved"]) {
             output::line(&line)?;
         }
     }
@@ -62,54 +59,41 @@ pub(super) async fn weight(args: &WeightArgs) -> Result<()> {
     change(&client, Method::POST, &path, Some(&body), &args.change).await
 }
 
-/// Describes the requests that move when a region is drained or evacuated, and the room of the others.
-fn of_region(world: &Value, region: &str, is_evacuated: bool) -> Vec<String> {
-    let regions = || world["regions"].as_array().into_iter().flatten();
-    let Some(own) = regions().find(|it| it["region"] == region) else { return Vec::new() };
-    let now = own["in_flight"].as_f64().unwrap_or_default();
-    let is_up = |it: &&Value| {
-        it["region"] != region && it["is_heard"] == true && it["is_reachable"] == true
+/// Describes the requests that a drain would move, and the load of those that would take them.
+fn moved(moved: &Value) -> Vec<String> {
+    let Some(now) = moved["in_flight"].as_f64() else { return Vec::new() };
+    let what = match moved["requests_per_s"].as_f64() {
+        Some(rate) => format!("{rate:.1} requests/s move, {now:.0} of them in flight now"),
+        None => format!("{now:.0} requests in flight move"),
     };
-    let room = |it: &Value| match (it["in_flight"].as_f64(), it["places"].as_f64()) {
-        (Some(used), Some(places)) => format!("{used:.0} of {places:.0} slots used"),
-        _ => "its slots are not known".to_owned(),
-    };
-    let others: Vec<String> =
-        regions().filter(is_up).map(|it| format!("{} ({})", name(it), room(it))).collect();
-    let room = others.join(", ");
-    let moves = match (is_evacuated, others.is_empty()) {
-        (true, true) => "no other region is up to serve its clients".to_owned(),
-        (true, false) => format!("its clients are served elsewhere; up: {room}"),
-        (false, true) => "its own clients stay; no other region is up".to_owned(),
-        (false, false) => {
-            format!("its own clients stay, and those of other regions go elsewhere; up: {room}")
+    let mut lines = vec![format!("estimate: {what}")];
+    let to = moved["to"].as_array().into_iter().flatten();
+    lines.extend(to.map(|it| format!("  {}", load_change(it))));
+    match moved["without_slot"].as_f64().unwrap_or_default() {
+        left if left > 0.0 => {
+            lines.push(format!("  {left:.0} in flight find no free slot: they wait or are refused"))
         }
-    };
-    vec![format!("{region} has {now:.0} requests at its replicas now, which may finish"), moves]
+        _ => {}
+    }
+    lines
 }
 
-/// Describes the requests of a replica, and the others that serve its models.
-fn of_replica(replicas: &Value, replica: &str) -> Vec<String> {
-    let all = || replicas.as_array().into_iter().flatten();
-    // Replicas of other regions are known to a node there.
-    let Some(own) = all().find(|it| it["name"] == replica) else { return Vec::new() };
-    let now = own["in_flight"].as_f64().unwrap_or_default();
-    let models: Vec<&Value> = own["models"].as_array().into_iter().flatten().collect();
-    let serves = |it: &&Value| {
-        let mut served = it["models"].as_array().into_iter().flatten();
-        it["name"] != replica && it["state"] == "serving" && served.any(|it| models.contains(&it))
-    };
-    let others: Vec<String> = all().filter(serves).map(name).collect();
-    let rest = match others.is_empty() {
-        true => "no other replica of its region serves its models".to_owned(),
-        false => format!("its models stay served by {}", others.join(", ")),
-    };
-    vec![format!("{replica} has {now} requests now, which may finish"), rest]
-}
-
-fn name(item: &Value) -> String {
-    let name = item["region"].as_str().or_else(|| item["name"].as_str());
-    name.unwrap_or_default().to_owned()
+/// Describes the load of a region or a replica before and after.
+fn load_change(change: &Value) -> String {
+    let number = |name: &str| change[name].as_f64().unwrap_or_default();
+    let (now, more) = (number("in_flight"), number("more"));
+    let name = change["name"].as_str().unwrap_or_default();
+    let then = now + more;
+    match change["slots"].as_f64().filter(|slots| *slots > 0.0) {
+        Some(slots) => {
+            let percent = |used: f64| used / slots * 100.0;
+            let (before, after) = (percent(now), percent(then));
+            format!(
+                "{name}: {now:.0} + {more:.0} of {slots:.0} slots in flight, {before:.0} % then {after:.0} %"
+            )
+        }
+        None => format!("{name}: {now:.0} + {more:.0} in flight, its slots are not known"),
+    }
 }
 
 /// Parses a region's weight. A weight above the usual is rare, and more often a slip such as a figure
@@ -171,26 +155,23 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_says_what_moves_and_where_there_is_room() {
-        let region = |name: &str, is_up: bool| {
-            json!({ "region": name, "is_heard": is_up, "is_reachable": is_up, "in_flight": 6.0,
-                    "places": 128.0 })
-        };
-        let world =
-            json!({ "regions": [region("us", true), region("eu", true), region("ap", false)] });
-        let told = of_region(&world, "us", true).join("\n");
-        assert!(told.contains("us has 6 requests") && told.contains("served elsewhere"), "{told}");
-        assert!(told.ends_with("elsewhere; up: eu (6 of 128 slots used)"), "{told}");
-        assert!(of_region(&world, "us", false).join("\n").contains("its own clients stay"));
-        let alone = json!({ "regions": [region("us", true)] });
-        assert!(of_region(&alone, "us", true).join("\n").contains("no other region is up"));
-        assert!(of_region(&world, "mars", true).is_empty());
-
-        let replica = |name: &str| json!({ "name": name, "state": "serving", "models": ["m"], "in_flight": 2 });
-        let told = of_replica(&json!([replica("a"), replica("b")]), "a").join("\n");
-        assert!(told.contains("a has 2 requests") && told.ends_with("served by b"), "{told}");
-        let told = of_replica(&json!([replica("a")]), "a").join("\n");
-        assert!(told.contains("no other replica"), "{told}");
+    fn a_drain_says_what_moves_where_and_what_that_does_to_loads() {
+        let answer = json!({
+            "requests_per_s": 3.04, "in_flight": 6.0, "without_slot": 0.0,
+            "to": [{ "name": "us", "in_flight": 8.0, "more": 6.0, "slots": 100.0 },
+                   { "name": "ap", "in_flight": 1.0, "more": 0.0, "slots": null }],
+        });
+        let lines = moved(&answer);
+        assert_eq!(lines[0], "estimate: 3.0 requests/s move, 6 of them in flight now");
+        assert_eq!(lines[1], "  us: 8 + 6 of 100 slots in flight, 8 % then 14 %");
+        assert_eq!(lines[2], "  ap: 1 + 0 in flight, its slots are not known");
+        assert_eq!(lines.len(), 3);
+        let full =
+            json!({ "requests_per_s": null, "in_flight": 6.0, "without_slot": 6.0, "to": [] });
+        let lines = moved(&full);
+        assert_eq!(lines[0], "estimate: 6 requests in flight move");
+        assert_eq!(lines[1], "  6 in flight find no free slot: they wait or are refused");
+        assert!(moved(&Value::Null).is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use spillway_admin::{
     Admin, AdminConfig, AskedNode, ClusterUsage, Explain, ExplainError, ExplainRequest, Explaining,
     Listing, Looking, NodeOverview, Overview, RegionOverview, ReplicaTally, RequestHistoryOverview,
-    Summing, connection_builder, parse_token_file,
+    RouteOverview, Summing, connection_builder, parse_token_file,
 };
 use spillway_cluster_state::Fingerprint;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
@@ -71,6 +71,10 @@ impl Overview for Teller {
 
     fn history(&self) -> RequestHistoryOverview {
         RequestHistoryOverview::default()
+    }
+
+    fn routes(&self) -> Vec<RouteOverview> {
+        Vec::new()
     }
 
     fn replicas(&self) -> Listing<'_> {

@@ -1,0 +1,70 @@
+//! Interface to what all nodes know together: this node asks the others.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::overview::{ReplicaOverview, RequestHistoryOverview};
+use crate::requests::{RequestEntry, RequestFilter};
+use crate::usage::AskedNode;
+
+/// Questions that this node answers together with the nodes that it is linked to. Each waits for
+/// two seconds at most, and its answer names the nodes that gave none.
+pub trait AllNodes: Debug + Send + Sync {
+    /// Returns figures of requests over the last ten minutes.
+    fn history(&self, scope: HistoryScope) -> Asking<'_, RequestHistoryOverview>;
+
+    /// Returns the replicas of every region.
+    fn replicas(&self) -> Asking<'_, Fleet>;
+
+    /// Returns the requests that ended last and pass the filter, newest first, at most `limit`. The
+    /// filter's `after` is not looked at: numbers are those of one node.
+    fn requests(&self, filter: RequestFilter, limit: usize) -> Asking<'_, RequestsOfNodes>;
+}
+
+/// An answer of several nodes that is being made.
+pub type Asking<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Nodes whose requests a history has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HistoryScope {
+    /// The answering node.
+    #[default]
+    Node,
+    /// The nodes of a region; `None` for that of the answering node. Has requests that other regions
+    /// forwarded there, too.
+    Region(Option<String>),
+    /// All nodes. Each request counts once, at the node that its client asked.
+    Cluster,
+}
+
+/// Replicas of every region.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Fleet {
+    /// Nodes that were asked, the answering one first.
+    pub nodes: Vec<AskedNode>,
+    /// Replicas by region and name.
+    pub replicas: Vec<RegionReplica>,
+}
+
+/// A replica of a region.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RegionReplica {
+    /// Region of the replica.
+    pub region: String,
+    /// Figures of the replica. Its requests in flight are those of all nodes that answered.
+    #[serde(flatten)]
+    pub replica: ReplicaOverview,
+}
+
+/// Requests of several nodes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequestsOfNodes {
+    /// Nodes that were asked, the answering one first.
+    pub nodes: Vec<AskedNode>,
+    /// Requests, newest first.
+    pub requests: Vec<RequestEntry<'static>>,
+}
