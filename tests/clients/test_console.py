@@ -17,6 +17,7 @@ from console_site import (
     Node,
     Site,
     Tab,
+    answers,
     behind_a_prefix,
     browser,
     chromium,
@@ -209,6 +210,7 @@ def test_an_operator_drains_a_region_after_seeing_what_changes(tab, site: Site) 
     opener.click()
     dialog = page.get_by_role("dialog", name="Drain region eu-central-1")
     dialog.get_by_role("cell", name="draining").wait_for()
+    assert "Estimate:" in dialog.inner_text()
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
     assert site.one.state_of_region("eu-central-1", READER) == "active", "nothing was ordered"
@@ -306,15 +308,200 @@ def test_an_explanation_begins_with_a_sentence(tab, site: Site) -> None:
     own.complaints = [it for it in own.complaints if "422" not in it]
 
 
-def test_a_request_appears_as_it_ends_and_tells_where_it_went(tab, site: Site) -> None:
+def row_of(page, request_id: str):
+    """The row of a request, whose id shows above its time."""
+    return page.locator(f'tr:has([title="{request_id}"])')
+
+
+def test_a_request_appears_as_it_ends_and_a_drawer_says_where_it_went(tab, site: Site) -> None:
     own = tab(site.one)
     page = own.open(READER)
     own.show("requests")
     assert site.one.ask("asked-while-looking") == 200
-    page.get_by_role("button", name="More of the request asked-while-looking").click()
-    page.get_by_text("It went to eu-central-1/one-tiny: ").wait_for()
-    page.get_by_label("Failed only").check()
-    page.get_by_role("button", name="More of the request asked-while-looking").wait_for(state="detached")
+    opener = row_of(page, "asked-while-looking").get_by_role("button")
+    opener.click()
+    drawer = page.get_by_role("dialog", name="200 from one-tiny")
+    drawer.get_by_text("It went to eu-central-1/one-tiny: ").wait_for()
+    assert violations(page) == []
+    # Its address leads back to it, in another tab too.
+    link = page.url
+    page.keyboard.press("Escape")
+    drawer.wait_for(state="hidden")
+    assert "request=" not in page.url
+    assert opener.evaluate("button => button === document.activeElement")
+    other = tab(site.one)
+    other.open(READER).goto(link)
+    other.page.get_by_role("dialog").get_by_text("asked-while-looking").wait_for()
+
+
+def test_filters_are_those_of_the_node_and_stay_in_the_address(tab, site: Site) -> None:
+    own = tab(site.one)
+    page = own.open(READER)
+    own.show("requests")
+    assert site.one.ask("went-well") == 200
+    assert site.one.asks("no-such-model") == 404
+    row_of(page, "went-well").wait_for()
+    page.get_by_label("Status").select_option("failed")
+    row_of(page, "went-well").wait_for(state="detached")
+    page.get_by_role("cell", name="404").first.wait_for()
+    assert page.url.endswith("?failed=true")
+    page.get_by_role("button", name="Clear filters").click()
+    page.get_by_label("Model").fill("no-such-model")
+    page.get_by_label("Model").press("Enter")
+    page.get_by_text("No request like that has ended yet.").wait_for()
+    page.reload()
+    page.get_by_text("No request like that has ended yet.").wait_for()
+    assert page.get_by_label("Model").input_value() == "no-such-model"
+
+
+def test_rows_stay_where_they_are_while_they_are_paused(tab, site: Site) -> None:
+    own = tab(site.one)
+    page = own.open(READER)
+    own.show("requests")
+    assert site.one.ask("before-the-pause") == 200
+    row_of(page, "before-the-pause").wait_for()
+    page.get_by_role("button", name="Pause").click()
+    assert site.one.ask("during-the-pause") == 200
+    # The page follows the node, so that a table that does not is one that waits.
+    seen = page.evaluate("document.querySelector('#connection').dataset.state")
+    page.wait_for_timeout(2_500)  # wait: two looks that must not happen
+    assert (seen, row_of(page, "during-the-pause").count()) == ("live", 0)
+    page.get_by_role("button", name="Go on").click()
+    row_of(page, "during-the-pause").wait_for()
+
+
+def test_a_request_is_found_by_its_id_on_whichever_node_it_ended(tab, site: Site) -> None:
+    assert site.one.ask("sent-by-a-customer") == 200
+    own = tab(site.two)
+    page = own.open()
+    page.get_by_label("Find a request id").fill("sent-by-a-customer")
+    page.get_by_label("Find a request id").press("Enter")
+    page.get_by_role("dialog").get_by_text("on node one").wait_for()
+    assert "#/requests/sent-by-a-customer" in page.url
+    assert page.get_by_role("heading", level=1).inner_text() == "Request sent-by-a-customer"
+    page.keyboard.press("Escape")
+    page.get_by_label("Find a request id").fill("nobody-sent-this")
+    page.get_by_label("Find a request id").press("Enter")
+    page.get_by_text("No node remembers a request with this id.").wait_for()
+    assert violations(page) == []
+
+
+@contextmanager
+def requests_at(node: Node) -> Iterator[None]:
+    """A few requests a second, again and again."""
+    is_over = threading.Event()
+
+    def ask() -> None:
+        while not is_over.wait(0.3):
+            node.ask("again-and-again")
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        asking.join(timeout=30)
+
+
+def requests_per_s(page) -> float:
+    text = page.locator(".signals > div", has_text="Requests/s").locator("dd").first.inner_text()
+    return float(text) if text != "–" else 0.0
+
+
+def test_the_signals_are_those_of_the_cluster_or_of_this_region(tab, site: Site) -> None:
+    own = tab(site.two)
+    page = own.open()
+    with requests_at(site.one):
+        wait_for(lambda: requests_per_s(page) > 0, True)
+        page.get_by_role("button", name="This region").click()
+        wait_for(lambda: requests_per_s(page), 0.0)
+        assert page.url.endswith("?scope=region")
+        page.reload()
+        page.locator("#connection[data-state=live]").wait_for()
+        assert page.get_by_role("button", name="This region").get_attribute("aria-pressed") == "true"
+        page.get_by_role("button", name="Cluster").click()
+        wait_for(lambda: requests_per_s(page) > 0, True)
+
+
+def test_the_first_screen_has_the_signals_and_the_map(tab, site: Site) -> None:
+    page = tab(site.two, viewport={"width": 1280, "height": 800}).open()
+    for part in [".sentence", ".signals", "svg.map"]:
+        box = page.locator(part).bounding_box()
+        # Below the map there is room for what is wrong.
+        assert box["y"] + box["height"] < 600, part
+    for dot in page.locator("svg.map .dot").all():
+        [x, right] = dot.evaluate("it => [it.getBoundingClientRect().left, it.getBoundingClientRect().right]")
+        assert x > 184 and right < 1280
+
+
+def test_no_table_is_cut_at_1280_pixels(tab, site: Site) -> None:
+    own = tab(site.two, viewport={"width": 1280, "height": 800})
+    page = own.open()
+    assert site.two.ask("for-a-row") == 200
+    for view in VIEWS:
+        own.show(view)
+        page.locator("#connection[data-state=live]").wait_for()
+        assert page.locator(".table.cut-right").count() == 0, view
+
+
+def test_an_administrator_makes_limits_rotates_and_revokes_a_key(tab, site: Site) -> None:
+    own = tab(site.two)
+    page = own.open()
+    own.show("limits")
+    page.get_by_role("button", name="Create a key").click()
+    form = page.get_by_role("dialog", name="Create a key")
+    form.get_by_label("Name", exact=True).fill("acme-1")
+    form.get_by_label("Tenant", exact=True).fill("acme")
+    form.get_by_role("button", name="Create", exact=True).click()
+    form.get_by_text("tenant acme does not exist").wait_for()
+    form.get_by_label("Make the tenant if it is new").check()
+    assert violations(page) == []
+    form.get_by_role("button", name="Create", exact=True).click()
+    secret = page.get_by_role("dialog", name="Secret of acme-1").locator("code").inner_text()
+    assert secret.startswith("sw_acme-1_")
+    page.get_by_role("button", name="Done").click()
+    page.get_by_role("button", name="acme-1", exact=True).click()
+    drawer = page.get_by_role("dialog", name="Key acme-1")
+    drawer.get_by_role("button", name="Set limits").click()
+    form = page.get_by_role("dialog", name="Set a limit")
+    form.get_by_label("Requests per minute").fill("600")
+    form.get_by_role("button", name="Review").click()
+    review = page.get_by_role("dialog", name="Limit key:acme-1")
+    review.get_by_role("cell", name="600").wait_for()
+    review.get_by_role("button", name="Set the limit").click()
+    drawer.get_by_text("600 requests/min").wait_for()
+    assert site.two.get("v1/limits/key:acme-1")["item"]["record"]["requests_per_min"] == 600
+    drawer.get_by_role("button", name="Rotate key acme-1").click()
+    page.get_by_role("dialog", name="Rotate key acme-1").get_by_role("button", name="Rotate").click()
+    page.get_by_role("dialog", name="Secret of acme-2").wait_for()
+    page.get_by_role("button", name="Done").click()
+    old, new = (site.two.get(f"v1/keys/{key}")["item"]["record"] for key in ["acme-1", "acme-2"])
+    assert (old["tenant"], new["tenant"]) == ("acme", "acme")
+    assert old["expires_ms"] and new["expires_ms"] is None
+    drawer.get_by_role("button", name="Revoke key acme-1").click()
+    review = page.get_by_role("dialog", name="Revoke key acme-1")
+    review.get_by_role("cell", name="is_revoked").wait_for()
+    review.get_by_role("button", name="Revoke acme-1").click()
+    page.get_by_text("Done: Revoke key acme-1").wait_for()
+    assert site.two.get("v1/keys/acme-1")["item"]["info"]["is_revoked"]
+    drawer.get_by_text("revoked").first.wait_for()
+    assert violations(page) == []
+    # A refused name and a missing tenant are errors of HTTP, too.
+    own.complaints = [it for it in own.complaints if "422" not in it]
+
+
+def test_what_was_used_is_a_chart_by_day(tab, site: Site) -> None:
+    assert site.two.ask("to-be-counted") == 200
+    page = tab(site.two).open()
+    page.goto(f"{site.two.console}#/limits?by=requests")
+    today = time.strftime("%Y-%m-%d", time.gmtime())
+    chart = page.get_by_role("img", name="Requests by day")
+    wait_for(lambda: today in (chart.get_attribute("aria-label") or ""), True)
+    assert chart.locator("rect").count() == 30
+    page.get_by_label("Show").select_option("Cost")
+    page.get_by_role("img", name="Cost by day").wait_for()
+    assert "by=cost" in page.url
 
 
 def test_a_beginning_that_many_requests_share_is_hot_and_forks_where_they_differ(tab, site: Site) -> None:
@@ -336,6 +523,15 @@ def test_a_beginning_that_many_requests_share_is_hot_and_forks_where_they_differ
     assert trie.get_by_role("row").nth(1).get_by_role("cell").nth(1).inner_text() == "eu-central-1"
     blocks = page.get_by_role("table", name="Hot blocks of regions").get_by_role("row", name="eu-central-1")
     assert int(blocks.get_by_role("cell").nth(0).inner_text()) > 8
+
+
+def test_a_node_that_does_not_answer_is_named_beside_the_signals(tab, site: Site) -> None:
+    page = tab(site.two).open()
+    site.one.process.stop()
+    page.get_by_text("Without one in eu-central-1 (").wait_for()
+    site.one.again()
+    wait_for(lambda: site.one.sees(2, READER) if answers(site.one) else False, True)
+    page.get_by_text("Without one in eu-central-1 (").wait_for(state="hidden")
 
 
 def test_a_lost_connection_is_told_and_found_again(tab, site: Site) -> None:

@@ -64,19 +64,29 @@ export const get = async (path, signal) => (await send("GET", path, { signal }))
 const REPEATS = 4;
 const PAUSE_MAX_S = 2;
 
-/** Gives an order. One that no leader took is repeated, as the node asks by `Retry-After`. */
-export async function post(path, body) {
+/** Version of a record that must not exist yet. */
+export const NEW = "new";
+
+/**
+ * Gives an order. One that no leader took is repeated, as the node asks by `Retry-After`. With `version`
+ * it is refused if somebody else has written the record since that version was read.
+ */
+export async function order(method, path, body, version = null) {
   // A repeat after a lost answer is the same order, not a second one.
-  const key = crypto.getRandomValues(new Uint32Array(4)).join("-");
+  const more = { "idempotency-key": crypto.getRandomValues(new Uint32Array(4)).join("-") };
+  if (version === NEW) more["if-none-match"] = "*";
+  else if (version !== null) more["if-match"] = `"${version}"`;
   for (let left = REPEATS; ; left -= 1) {
     try {
-      return await (await send("POST", path, { body, more: { "idempotency-key": key } })).json();
+      return await (await send(method, path, { body, more })).json();
     } catch (error) {
       if (error.status !== 503 || !error.retryAfterS || left === 0) throw error;
       await new Promise((done) => setTimeout(done, Math.min(error.retryAfterS, PAUSE_MAX_S) * 1_000));
     }
   }
 }
+
+export const post = (path, body) => order("POST", path, body);
 
 /** Pages that a list is read to: more rows than anybody looks through. */
 const PAGES_MAX = 5;

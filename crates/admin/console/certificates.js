@@ -10,8 +10,9 @@ export function certificateRows(own, nodes) {
     serial: certificate?.serial ?? "",
   });
   const listeners = (own?.listeners ?? []).map((it) => row(`listener ${it.listener}`, "clients", it.certificate));
-  const authorities = (own?.cluster?.authorities ?? []).map((it, at) => row(`authority ${at + 1}`, "cluster", it));
+  const all = own?.cluster?.authorities ?? [];
+  const ofAuthorities = all.map((it, at) => row(all.length > 1 ? `certificate authority ${at + 1}` : "certificate authority", "issuing certificates", it));
   const ofNodes = (nodes?.nodes ?? []).map((it) => row(`node ${it.node}`, "links", it.certificate, it.fault));
   const mine = !nodes && own?.cluster ? [row("this node", "links", own.cluster.certificate)] : [];
-  return [...ofNodes, ...mine, ...authorities, ...listeners];
+  return [...ofNodes, ...mine, ...ofAuthorities, ...listeners];
 }

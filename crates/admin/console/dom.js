@@ -49,6 +49,10 @@ export function badge(text, level) {
 export function facts(names) {
   const values = names.map((name) => [h("dt", {}, name), h("dd", {}, "–")]);
   const element = h("dl", { class: "facts" }, values.map((pair) => h("div", {}, pair)));
-  const set = (texts) => names.forEach((name, at) => setText(values[at][1], texts[name] ?? "–"));
+  // One that is null says nothing worth its room.
+  const set = (texts) => names.forEach((name, at) => {
+    setText(values[at][1], texts[name] ?? "–");
+    values[at][1].parentElement.hidden = texts[name] === null;
+  });
   return { element, set };
 }

@@ -56,5 +56,29 @@ export function time(stampMs) {
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
+/** The time of day of milliseconds since 1970. */
+export function clock(stampMs) {
+  return isKnown(stampMs) ? time(stampMs).slice(11) : NONE;
+}
+
+/** The reader's time zone, such as `UTC+1`. */
+export function zone() {
+  const minutes = -new Date().getTimezoneOffset();
+  const sign = minutes < 0 ? "−" : "+";
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return minutes === 0 ? "UTC" : `UTC${sign}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}`;
+}
+
+/** A day of UTC as the API writes it. */
+export const day = (stampMs) => new Date(stampMs).toISOString().slice(0, 10);
+
+/** An amount of money, to the cent or to what is there below a cent. */
+export function money(text) {
+  const value = Number(text);
+  if (text === null || text === undefined || !Number.isFinite(value)) return NONE;
+  const digits = value === 0 || value >= 1 ? 2 : value >= 0.01 ? 3 : 5;
+  return value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: digits });
+}
+
 /** Texts with commas between; a dash for none. */
 export const list = (items) => (items && items.length > 0 ? items.join(", ") : NONE);

@@ -35,6 +35,10 @@ export class Live {
     return this.role !== "read";
   }
 
+  get mayAdmin() {
+    return this.role === "admin";
+  }
+
   /** Begins anew, such as with another token. */
   start() {
     this.stop();

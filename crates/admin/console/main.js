@@ -3,7 +3,8 @@
 import { ApiError, token } from "./api.js";
 import { Clients } from "./clients.js";
 import { h, setAttribute, setText } from "./dom.js";
-import { duration } from "./format.js";
+import { Drawer } from "./drawer.js";
+import { duration, zone } from "./format.js";
 import { Live } from "./live.js";
 import { alertsView } from "./views/alerts.js";
 import { controlView } from "./views/control.js";
@@ -17,7 +18,8 @@ import { routesView } from "./views/routes.js";
 import { worldView } from "./views/world.js";
 
 // A view is a function that takes the page and the rest of the path, and returns `title`, `element`,
-// and maybe `update()`, which is called at each event. A new view gets a line here and nothing else.
+// and maybe `update()`, which is called at each event, and `onQuery()`, which is called when the part
+// of the address behind the question mark changes. A new view gets a line here and nothing else.
 const VIEWS = [
   { path: "world", name: "World", view: worldView },
   { path: "regions", name: null, view: regionView },
@@ -65,6 +67,21 @@ const page = {
   refresh() {
     for (const look of shown.looks) look();
   },
+  /** A value of the address behind the question mark; "" for none. */
+  asked: (name) => route().query.get(name) ?? "",
+  /** Sets values of the address, so that it leads back here. `isStep` makes it a step to come back from. */
+  ask(values, isStep = false) {
+    const { hash, query } = route();
+    const before = query.toString();
+    for (const [name, value] of Object.entries(values)) {
+      if (value) query.set(name, value);
+      else query.delete(name);
+    }
+    if (query.toString() === before) return;
+    const text = query.toString();
+    history[isStep ? "pushState" : "replaceState"](null, "", `#${hash}${text ? `?${text}` : ""}`);
+    shown.path = location.hash;
+  },
   /** Tells what was done, to everybody. */
   say(text) {
     const said = by("said");
@@ -76,12 +93,15 @@ const page = {
 };
 
 page.clients = new Clients(page.live);
+page.drawer = new Drawer(main);
 
-let shown = { controller: new AbortController(), looks: [], view: null, path: null };
+let shown = { controller: new AbortController(), looks: [], view: null, path: null, hash: null };
 
 function route() {
-  const [path, ...rest] = location.hash.replace(/^#\/?/, "").split("/").map(decoded);
-  return { entry: VIEWS.find((entry) => entry.path === path) ?? VIEWS[0], rest };
+  const text = location.hash.replace(/^#/, "");
+  const [hash, ...asked] = text.split("?");
+  const [path, ...rest] = hash.replace(/^\//, "").split("/").map(decoded);
+  return { hash, entry: VIEWS.find((entry) => entry.path === path) ?? VIEWS[0], rest, query: new URLSearchParams(asked.join("?")) };
 }
 
 /** A part of an address that somebody typed may be badly encoded. */
@@ -95,10 +115,17 @@ function decoded(text) {
 
 /** Shows the view of the address. */
 function open() {
-  const { entry, rest } = route();
+  const { entry, rest, hash } = route();
   const isFirst = shown.path === null;
+  // Only what is asked for has changed, such as by a step back.
+  if (shown.view?.onQuery && shown.hash === hash && !shown.isWaiting) {
+    shown.path = location.hash;
+    shown.view.onQuery();
+    return;
+  }
   shown.controller.abort();
-  shown = { controller: new AbortController(), looks: [], view: null, path: location.hash };
+  page.drawer.close(true);
+  shown = { controller: new AbortController(), looks: [], view: null, path: location.hash, hash };
   setAttribute(main, "aria-busy", null);
   shown.entry = entry;
   const isOut = ["signed-out", "refused"].includes(page.live.status);
@@ -111,6 +138,7 @@ function open() {
   }
   toggleMenu(false);
   shown.view.update?.();
+  if (!shown.isWaiting) shown.view.onQuery?.();
   titled();
   // Only after a step of the reader's: at the start the top of the page is the place to be.
   if (!isFirst && !isOut) main.focus({ preventScroll: true });
@@ -167,7 +195,10 @@ function update() {
     shown.error = live.error;
     return;
   }
-  if (live.status === "live") shown.view.update?.();
+  if (live.status === "live") {
+    shown.view.update?.();
+    page.drawer.update();
+  }
   titled();
 }
 
@@ -221,6 +252,12 @@ function frame() {
   theme.value = localStorage.getItem(THEME) ?? "auto";
   theme.addEventListener("change", () => { localStorage.setItem(THEME, theme.value); dress(); });
   dress();
+  setText(by("zone"), zone());
+  by("find").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const id = by("find-id").value.trim();
+    if (id) location.hash = `#/requests/${encodeURIComponent(id)}`;
+  });
   addEventListener("hashchange", open);
 }
 

@@ -1,11 +1,16 @@
-// Map of the world with regions, their load, the distances between them and what spills.
+// Map of the part of the world that has regions: their load, the distances between them and what is forwarded.
 
 import { s, setAttribute } from "./dom.js";
 import { count, ms } from "./format.js";
 import { LAND } from "./land.js";
 
-/** The part of the land's plane that is shown: from 84° north to 58° south. */
-const VIEW = { x: 0, y: 60, width: 3_600, height: 1_420 };
+/** Units of the plane around the Earth; ten are a degree. */
+const ROUND = 3_600;
+/** Least height that is shown, about as much as Europe; and the part of it that stays free around regions. */
+const HEIGHT_MIN = 420;
+const MARGIN = 0.22;
+/** Latitudes beyond which no city lies: from 84° north to 58° south. */
+const [TOP, BOTTOM] = [60, 1_480];
 /** Size of texts and dots in pixels, however wide the map is. */
 const TEXT = 12;
 const DOT = 9;
@@ -16,36 +21,73 @@ const NOTES_MAX = 6;
 /** Where a place is in the plane. */
 const point = ({ latitude, longitude }) => ({ x: (longitude + 180) * 10, y: (90 - latitude) * 10 });
 
+/** Points moved by whole rounds, so that they lie as near to each other as they do on the globe. */
+function unrolled(points) {
+  const sorted = points.map((it) => it.x).sort((one, other) => one - other);
+  // The widest gap between neighbours is where the plane is cut; the last one reaches round to the first.
+  const gaps = sorted.map((x, at) => (at === 0 ? x + ROUND - sorted[sorted.length - 1] : x - sorted[at - 1]));
+  const begin = sorted[gaps.indexOf(Math.max(...gaps))];
+  return points.map(({ x, y }) => ({ x: x < begin ? x + ROUND : x, y }));
+}
+
+/** The part of the plane around some points, with a margin, of a shape. */
+function viewOf(points, shape) {
+  const [xs, ys] = [points.map((it) => it.x), points.map((it) => it.y)];
+  const [left, right, top, bottom] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+  const height = Math.max(HEIGHT_MIN, (bottom - top) * (1 + 2 * MARGIN), ((right - left) * (1 + MARGIN)) / shape);
+  const width = height * shape;
+  const x = (left + right) / 2 - width / 2;
+  // Lines are lifted towards the pole, so there is more room above.
+  const y = height > BOTTOM - TOP ? (TOP + BOTTOM - height) / 2 : Math.min(Math.max((top + bottom) / 2 - height * 0.56, TOP), BOTTOM - height);
+  return { x, y, width, height };
+}
+
 export class WorldMap {
   constructor() {
     this.flows = s("g", { class: "flows" });
     this.dots = s("g");
     this.labels = s("g", { class: "labels" });
-    this.svg = s("svg", { class: "map", viewBox: `${VIEW.x} ${VIEW.y} ${VIEW.width} ${VIEW.height}`, role: "img", "aria-label": "Map of the regions" },
-      s("defs", {}, arrow("arrow-sent")),
-      s("path", { class: "land", d: LAND }), this.flows, this.dots, this.labels);
+    // Thrice side by side, since the part that is shown may reach over the 180th meridian.
+    const land = [-1, 0, 1].map((times) => s("path", { class: "land", d: LAND, transform: `translate(${times * ROUND} 0)` }));
+    this.svg = s("svg", { class: "map", role: "img", "aria-label": "Map of the regions" },
+      s("defs", {}, arrow("arrow-sent")), land, this.flows, this.dots, this.labels);
+    this.view = { x: 0, y: TOP, width: ROUND, height: BOTTOM - TOP };
     // Pixels of the screen, in units of the plane.
     this.scale = 3;
+    this.size_ = "";
     new ResizeObserver(() => this.fit()).observe(this.svg);
   }
 
   fit() {
-    const width = this.svg.clientWidth;
-    if (width === 0 || VIEW.width / width === this.scale) return;
-    this.scale = VIEW.width / width;
+    const size = `${this.svg.clientWidth} ${this.svg.clientHeight}`;
+    if (this.svg.clientWidth === 0 || size === this.size_) return;
+    this.size_ = size;
     if (this.last) this.draw(this.last);
+  }
+
+  /** Shows the part of the plane with these points in it, as wide as the element is. */
+  crop(points) {
+    const { clientWidth: width, clientHeight: height } = this.svg;
+    if (width === 0 || height === 0) return;
+    this.view = viewOf(points, width / height);
+    this.scale = this.view.width / width;
+    const { x, y } = this.view;
+    setAttribute(this.svg, "viewBox", [x, y, this.view.width, this.view.height].map((it) => it.toFixed(1)).join(" "));
   }
 
   /** Shows regions; `rate(region)` is what is sent there per second. */
   update(regions, rate) {
     this.last = { regions, rates: new Map(regions.map((it) => [it.region, rate(it.region)])) };
     this.draw(this.last);
-    const told = regions.filter((it) => it.place).map((it) => `${it.region}: ${stateOf(it)}, ${count(it.in_flight)} requests`);
+    const told = regions.filter((it) => it.place).map((it) => `${it.region}: ${stateOf(it)}, ${count(it.in_flight)} in flight`);
     setAttribute(this.svg, "aria-label", `Map of the regions. ${told.join("; ")}. The table below has the same facts.`);
   }
 
   draw({ regions, rates }) {
-    const placed = regions.filter((it) => it.place).map((it) => ({ ...it, at: point(it.place) }));
+    if (!regions.some((it) => it.place)) return;
+    const spots = unrolled(regions.filter((it) => it.place).map((it) => point(it.place)));
+    this.crop(spots);
+    const placed = regions.filter((it) => it.place).map((it, at) => ({ ...it, at: spots[at] }));
     const own = placed.find((it) => it.is_own);
     const others = own ? placed.filter((it) => !it.is_own) : [];
     const flows = others.map((it) => this.flow(own, it, rates.get(it.region)));
@@ -82,8 +124,8 @@ export class WorldMap {
   /** The name and two figures, where they cover nothing. */
   label(region, boxes) {
     const size = TEXT * this.scale;
-    const load = region.places ? `${count(region.in_flight)} of ${count(region.places)} places` : `${count(region.in_flight)} requests`;
-    const lines = [region.region, region.is_heard || region.is_own ? load : "not heard"];
+    const load = region.places ? `${count(region.in_flight)} of ${count(region.places)} slots` : `${count(region.in_flight)} in flight`;
+    const lines = [region.region, region.is_heard || region.is_own ? load : "no report"];
     if (region.waiting >= 1) lines.push(`${count(region.waiting)} wait`);
     // The name is bold.
     const width = Math.max(lines[0].length * 0.66, ...lines.slice(1).map((line) => line.length * 0.58)) * size;
@@ -99,23 +141,24 @@ export class WorldMap {
   /** A free place for a box beside a point: right, left, above, below, and farther off. */
   place({ x, y }, width, height, boxes) {
     const gap = (this.size + 5) * this.scale;
+    const { view } = this;
     for (const far of [1, 2.2, 3.6, 5]) {
       // Above and below it may be moved along, so that it stays on the map.
-      const along = Math.min(Math.max(x - width / 2, VIEW.x), VIEW.width - width);
+      const along = Math.min(Math.max(x - width / 2, view.x), view.x + view.width - width);
       const spots = [[x + gap * far, y - height / 2], [x - gap * far - width, y - height / 2], [along, y - gap * far - height], [along, y + gap * far]];
       for (const [left, top] of spots) {
         const box = { x: left, y: top, width, height };
-        const isInside = left >= VIEW.x && left + width <= VIEW.width && top >= VIEW.y && top + height <= VIEW.y + VIEW.height;
+        const isInside = left >= view.x && left + width <= view.x + view.width && top >= view.y && top + height <= view.y + view.height;
         if (isInside && !boxes.some((other) => overlap(box, other))) return box;
       }
     }
-    return { x: Math.max(VIEW.x, Math.min(x + gap, VIEW.width - width)), y: y - height / 2, width, height };
+    return { x: Math.max(view.x, Math.min(x + gap, view.x + view.width - width)), y: y - height / 2, width, height };
   }
 
   /** A line with the distance; an arrow where requests go. */
   flow(own, other, rate) {
     // The short way round, which may lead over the edge of the map: then it is drawn once from each side.
-    const round = Math.abs(other.at.x - own.at.x) > VIEW.width / 2 ? Math.sign(other.at.x - own.at.x) * VIEW.width : 0;
+    const round = Math.abs(other.at.x - own.at.x) > ROUND / 2 ? Math.sign(other.at.x - own.at.x) * ROUND : 0;
     const isBusy = other.spilling > 0 || (rate ?? 0) >= 0.05;
     const curve = this.curve(own.at, { x: other.at.x - round, y: other.at.y });
     const line = (shift) => s("path", {
@@ -133,7 +176,7 @@ export class WorldMap {
   curve(a, b) {
     // Lifted towards the pole, as routes are drawn on maps.
     const lift = Math.min(260, Math.hypot(b.x - a.x, b.y - a.y) * 0.22);
-    const middle = { x: (a.x + b.x) / 2, y: Math.max(VIEW.y + 30, (a.y + b.y) / 2 - lift) };
+    const middle = { x: (a.x + b.x) / 2, y: Math.max(this.view.y + 30, (a.y + b.y) / 2 - lift) };
     const cut = (this.size + 5) * this.scale;
     const short = (from) => {
       const distance = Math.hypot(middle.x - from.x, middle.y - from.y) || 1;
@@ -146,12 +189,12 @@ export class WorldMap {
   note({ curve: { from, middle, to }, other, rate, isBusy }, boxes) {
     // The table has the figures, too.
     if (this.scale > NOTES_MAX) return null;
-    const text = isBusy ? `${count(other.spilling)} there now, ${(rate ?? 0).toFixed(1)}/s` : other.is_heard ? ms(other.rtt_ms) : "lost";
+    const text = isBusy ? `${count(other.spilling)} in flight there, ${(rate ?? 0).toFixed(1)}/s` : other.is_heard ? ms(other.rtt_ms) : "lost";
     const size = TEXT * this.scale * 0.92;
     const width = text.length * size * 0.58;
     // At the top of the curve, or as near as the map reaches.
     const top = { x: (from.x + 2 * middle.x + to.x) / 4, y: (from.y + 2 * middle.y + to.y) / 4 };
-    const x = Math.min(Math.max(top.x - width / 2, VIEW.x + size), VIEW.width - width - size);
+    const x = Math.min(Math.max(top.x - width / 2, this.view.x + size), this.view.x + this.view.width - width - size);
     const box = this.place({ x: x - (this.size + 5) * this.scale, y: top.y - size }, width, size * 1.2, boxes);
     boxes.push(box);
     return s("text", { class: isBusy ? "note sent" : "note", x: box.x, y: box.y + size * 0.95, "font-size": size }, text);
@@ -164,7 +207,7 @@ const arrow = (id) => s("marker", { id, viewBox: "0 0 10 10", refX: 7, refY: 5, 
 
 /** How a region is, in a word. */
 export function stateOf(region) {
-  if (!region.is_heard) return region.heard_ms === null ? "never heard" : "lost";
+  if (!region.is_heard) return region.heard_ms === null ? "never seen" : "lost";
   if (region.is_broken) return "replies fail";
   if (!region.is_own && !region.is_reachable) return "unreachable";
   // Drained, evacuated, or given that weight: the page of the region says which.
@@ -175,7 +218,7 @@ export function stateOf(region) {
 /** The colour of that word. */
 export function levelOf(region) {
   const state = stateOf(region);
-  if (["lost", "never heard"].includes(state)) return "bad";
+  if (["lost", "never seen"].includes(state)) return "bad";
   return ["replies fail", "unreachable", "weight 0"].includes(state) ? "warn" : "ok";
 }
 

@@ -1,8 +1,8 @@
-// Golden signals: the last figures of this node's requests in large type, each with a chart of ten minutes.
+// Golden signals: the last figures of requests in large type, each with a chart of ten minutes.
 
 import { get } from "./api.js";
-import { h, s, setText } from "./dom.js";
-import { count, ms, percent, tenth } from "./format.js";
+import { h, s, setAttribute, setText } from "./dom.js";
+import { count, list, ms, percent, tenth } from "./format.js";
 
 /** Time between two looks, in seconds: a point of the history is as long. */
 const PERIOD_S = 5;
@@ -14,34 +14,63 @@ const LAST = 2;
 const FAILED_SHARE_WARN = 0.01;
 
 const rate = (value) => (value !== null && value < 10 ? tenth(value) : count(value));
+const part = (value) => (value !== null && value > 0 && value < 0.1 ? `${tenth(value * 100)} %` : percent(value));
 const share = (name) => (points) => {
   const requests = sum(points, "requests_per_s");
   return requests > 0 ? sum(points, name) / requests : null;
 };
 
-/** Signals in the order of the page. `of` is the figure of some points, `more` a second one below it. */
+/** Signals in the order of the page. `of` is the figure of some points, `more` a second one beside its name. */
 const SIGNALS = [
   { name: "Requests/s", of: mean("requests_per_s"), show: rate },
-  { name: "Failed", of: share("failed_per_s"), show: (it) => (it !== null && it > 0 && it < 0.1 ? `${tenth(it * 100)} %` : percent(it)), level: (it) => (it >= FAILED_SHARE_WARN ? "bad" : "ok") },
-  { name: "First token", of: median("first_token_p50_ms"), show: ms, more: (points) => `p95 ${ms(median("first_token_p95_ms")(points))}` },
+  { name: "Errors", of: share("failed_per_s"), show: part, level: (it) => (it >= FAILED_SHARE_WARN ? "bad" : "ok") },
+  { name: "First token", of: median("first_token_p50_ms"), show: ms, more: (points) => `p95 ${ms(median("first_token_p95_ms")(points))}`, under: "first_token_p95_ms" },
   { name: "Tokens/s", of: mean("tokens_per_s"), show: rate },
   { name: "Refused/s", of: mean("refused_per_s"), show: rate },
   { name: "Forwarded/s", of: mean("forwarded_per_s"), show: rate },
 ];
 
-/** The tiles of a page, which look at the node by themselves. */
+/** Whose requests are shown. */
+const SCOPES = {
+  cluster: { name: "Cluster", about: "Requests of all regions, over the last ten minutes" },
+  region: { name: "This region", about: "Requests of this region, over the last ten minutes" },
+};
+
+/** The tiles of a page, which look by themselves, and their switch. */
 export function signalTiles(page) {
-  const tiles = SIGNALS.map((signal) => {
-    const figure = h("dd", {}, "–");
-    const more = signal.more ? h("dd", { class: "more" }, "–") : null;
-    const chart = s("svg", { class: "chart", viewBox: "0 0 119 32", preserveAspectRatio: "none", "aria-hidden": "true" });
-    return { signal, figure, more, chart, element: h("div", {}, h("dt", {}, signal.name), figure, more, chart) };
-  });
+  const tiles = SIGNALS.map(tile);
+  const figures = h("dl", { class: "signals" }, tiles.map((it) => it.element));
+  const missing = h("p", { class: "hint", role: "status" });
+  const isAlone = () => !page.live.snapshot.node.node.is_in_cluster;
+  const scope = () => (SCOPES[page.asked("scope")] ? page.asked("scope") : isAlone() ? "region" : "cluster");
+  const buttons = Object.entries(SCOPES).map(([value, { name }]) => h("button", { type: "button", class: "plain", value, onclick: () => choose(value) }, name));
+  const choose = (value) => {
+    page.ask({ scope: value });
+    look.again();
+  };
+  const mark = () => {
+    for (const button of buttons) setAttribute(button, "aria-pressed", String(button.value === scope()));
+    setAttribute(figures, "aria-label", SCOPES[scope()].about);
+  };
   const look = page.every(PERIOD_S, async (signal) => {
-    const { points } = await get("v1/history", signal);
-    for (const tile of tiles) draw(tile, points);
+    mark();
+    const asked = scope();
+    const { points, nodes } = await get(`v1/history?scope=${asked}`, signal);
+    if (asked !== scope()) return;
+    for (const it of tiles) draw(it, points);
+    const silent = nodes.filter((it) => it.fault).map((it) => `${it.name} in ${it.region} (${it.fault})`);
+    setText(missing, silent.length > 0 ? `Without ${list(silent)}.` : "");
   });
-  return h("div", {}, look.problem, h("dl", { class: "signals", "aria-label": "Requests of this node, over the last ten minutes" }, tiles.map((tile) => tile.element)));
+  mark();
+  const choice = h("div", { class: "switch", role: "group", "aria-label": "Whose requests", hidden: isAlone() }, buttons);
+  return { choice, onQuery: () => look.again(), element: h("div", {}, look.problem, figures, missing) };
+}
+
+function tile(signal) {
+  const figure = h("dd", {}, "–");
+  const more = h("dd", { class: "more" }, "");
+  const chart = s("svg", { class: "chart", viewBox: "0 0 119 32", preserveAspectRatio: "none", "aria-hidden": "true" });
+  return { signal, figure, more, chart, element: h("div", {}, h("dt", {}, signal.name), figure, more, chart) };
 }
 
 function draw({ signal, figure, more, chart }, points) {
@@ -49,14 +78,16 @@ function draw({ signal, figure, more, chart }, points) {
   const now = last.length > 0 ? signal.of(last) : null;
   setText(figure, signal.show(now));
   figure.dataset.level = now !== null && signal.level ? signal.level(now) : "ok";
-  if (more) setText(more, signal.more(last));
   const values = points.map((point) => signal.of([point]));
-  chart.replaceChildren(...areas(values));
+  // The p95 is above the p50, so that the scale is that of the larger one.
+  const upper = signal.under ? points.map((point) => point[signal.under]) : [];
+  const most = Math.max(...[...values, ...upper].filter((it) => it !== null), Number.MIN_VALUE);
+  setText(more, signal.more ? signal.more(last) : most > 0.001 ? `peak ${signal.show(most)}` : "");
+  chart.replaceChildren(...areas(upper, most, "upper"), ...areas(values, most, null));
 }
 
 /** Areas below the values; a gap where there is none. The newest value is at the right edge. */
-function areas(values) {
-  const most = Math.max(...values.filter((it) => it !== null), Number.MIN_VALUE);
+function areas(values, most, className) {
   const begin = POINTS - values.length;
   const groups = [];
   values.forEach((value, at) => {
@@ -67,7 +98,7 @@ function areas(values) {
   });
   return groups.map((group) => {
     const line = group.map(([x, y]) => `L${x},${y.toFixed(1)} L${x + 1},${y.toFixed(1)}`).join(" ");
-    return s("path", { d: `M${group[0][0]},32 ${line} L${group[group.length - 1][0] + 1},32 Z` });
+    return s("path", { class: className, d: `M${group[0][0]},32 ${line} L${group[group.length - 1][0] + 1},32 Z` });
   });
 }
 

@@ -7,11 +7,16 @@ import { h, s, setAttribute, setText } from "./dom.js";
  * `sort(row)`: the value to sort by; without it the column has no button,
  * `number`: true for right-aligned figures,
  * `cell(row)`: an element instead of the text; made anew when `of(row)` changes,
- * `level(row)`: `ok`, `warn`, `bad` or `idle`.
+ * `level(row)`: `ok`, `warn`, `bad` or `idle`,
+ * `quiet(row)`: true where the column says nothing worth its room; it is shown if any row says something.
+ *
+ * With `open(row)` a click on a row opens its details, and its first cell is a button for keyboards.
  */
 export class Table {
-  constructor({ caption, columns, key, empty, sort = null }) {
+  constructor({ caption, columns, key, empty, sort = null, open = null }) {
     this.columns = columns;
+    this.open = open;
+    this.chosen = null;
     this.key = key;
     this.known = new Map();
     this.data = [];
@@ -23,10 +28,27 @@ export class Table {
     this.emptyText = empty;
     const heads = columns.map((column, at) => this.head(column, at));
     const caption_ = h("caption", { class: "for-reader" }, caption);
-    this.table = h("table", {}, caption_, h("thead", {}, h("tr", {}, heads)), this.body);
+    this.heads = heads;
+    this.table = h("table", { class: open ? "opens" : null }, caption_, h("thead", {}, h("tr", {}, heads)), this.body);
     // Can be scrolled by keyboard where it is wider than the screen.
     this.scroll = h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption }, this.table);
     this.element = h("div", { class: "table" }, this.scroll, this.none);
+    this.scroll.addEventListener("scroll", () => this.cut(), { passive: true });
+    new ResizeObserver(() => this.cut()).observe(this.scroll);
+    new ResizeObserver(() => this.cut()).observe(this.table);
+  }
+
+  /** Marks the edge at which columns are cut off. */
+  cut() {
+    const { scrollLeft, scrollWidth, clientWidth } = this.scroll;
+    this.element.classList.toggle("cut-right", scrollLeft + clientWidth < scrollWidth - 2);
+    this.scroll.classList.toggle("cut-left", scrollLeft > 2);
+  }
+
+  /** Marks the row whose details are shown; null for none. */
+  choose(key) {
+    this.chosen = key;
+    for (const [of, { element }] of this.known) setAttribute(element, "aria-current", of === key ? "true" : null);
   }
 
   head(column, at) {
@@ -64,6 +86,7 @@ export class Table {
       setAttribute(th, "aria-sort", at === this.sorted.at ? way : null);
     });
     const elements = rows.map((row) => this.row(row));
+    this.hush(rows);
     const wanted = new Set(elements);
     for (const [key, known] of this.known) {
       if (!wanted.has(known.element)) this.known.delete(key);
@@ -78,6 +101,16 @@ export class Table {
     this.scroll.hidden = rows.length === 0;
     this.none.hidden = rows.length > 0;
     setText(this.none, this.needle && this.data.length > 0 ? `Nothing has “${this.needle}”.` : this.emptyText);
+  }
+
+  /** Hides columns that say nothing. */
+  hush(rows) {
+    this.columns.forEach((column, at) => {
+      if (!column.quiet) return;
+      const isQuiet = rows.every((row) => column.quiet(row));
+      this.heads[at].hidden = isQuiet;
+      for (const { cells } of this.known.values()) cells[at].hidden = isQuiet;
+    });
   }
 
   sort(rows) {
@@ -99,18 +132,31 @@ export class Table {
       const cells = this.columns.map((column, at) =>
         h(at === 0 ? "th" : "td", { scope: at === 0 ? "row" : null, class: column.number ? "number" : null }));
       known = { element: h("tr", {}, cells), cells, texts: [] };
+      if (this.open) known.element.addEventListener("click", (event) => this.clicked(event, known.row));
+      if (key === this.chosen) setAttribute(known.element, "aria-current", "true");
       this.known.set(key, known);
     }
+    known.row = row;
     this.columns.forEach((column, at) => {
       const text = column.of(row);
       const level = column.level?.(row);
       if (level) setAttribute(known.cells[at], "data-level", level);
       if (known.texts[at] === text) return;
       known.texts[at] = text;
-      if (column.cell) known.cells[at].replaceChildren(...[column.cell(row)].flat());
+      if (at === 0 && this.open) known.cells[0].replaceChildren(h("button", { type: "button", class: "opener" }, column.cell ? column.cell(row) : text));
+      else if (column.cell) known.cells[at].replaceChildren(...[column.cell(row)].flat());
       else known.cells[at].textContent = text;
     });
     return known.element;
+  }
+
+  clicked(event, row) {
+    // Links and buttons of a cell do what they say, and a reader who marks a text wants to copy it.
+    const other = event.target.closest("a, button:not(.opener)");
+    if (other || !getSelection().isCollapsed) return;
+    // The place to come back to when the details are closed.
+    event.currentTarget.querySelector(".opener").focus({ preventScroll: true });
+    this.open(row);
   }
 }
 

@@ -5,8 +5,8 @@
 
 use std::sync::LazyLock;
 
-use http::StatusCode;
 use http::request::Parts;
+use http::{StatusCode, header};
 
 use crate::error::ApiError;
 use crate::reply::Reply;
@@ -36,6 +36,11 @@ static FILES: LazyLock<Vec<StaticFile>> = LazyLock::new(|| {
         file!("api.js", SCRIPT),
         file!("arms.js", SCRIPT),
         file!("clients.js", SCRIPT),
+        file!("drawer.js", SCRIPT),
+        file!("form.js", SCRIPT),
+        file!("keys.js", SCRIPT),
+        file!("request.js", SCRIPT),
+        file!("spend.js", SCRIPT),
         file!("live.js", SCRIPT),
         file!("dom.js", SCRIPT),
         file!("format.js", SCRIPT),
@@ -63,6 +68,12 @@ static FILES: LazyLock<Vec<StaticFile>> = LazyLock::new(|| {
 /// caller has checked the host that the request names.
 #[must_use]
 pub fn console(head: &Parts) -> Option<Reply> {
+    if head.uri.path() == "/" && wants_page(head) {
+        let mut reply = redirect("console/");
+        // Another program may have the port tomorrow, so no browser keeps it in mind.
+        *reply.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+        return Some(reply);
+    }
     let name = match head.uri.path().strip_prefix(FOLDER)? {
         // Without the slash, the page's relative addresses would lead elsewhere.
         "" => return Some(redirect("console/")),
@@ -70,6 +81,12 @@ pub fn console(head: &Parts) -> Option<Reply> {
     };
     let answered = answer(name, head);
     Some(answered.unwrap_or_else(ApiError::into_reply))
+}
+
+/// Returns true for browsers. Programs that ask for the root get an error that names the paths.
+fn wants_page(head: &Parts) -> bool {
+    let accepted = head.headers.get(header::ACCEPT).and_then(|accepted| accepted.to_str().ok());
+    accepted.is_some_and(|accepted| accepted.contains("text/html"))
 }
 
 fn answer(name: &str, head: &Parts) -> Result<Reply, ApiError> {
@@ -144,6 +161,12 @@ mod tests {
         assert!(get("/metrics", &[]).is_none());
         let redirected = get("/console", &[]).unwrap();
         assert_eq!(redirected.headers()["location"], "console/");
+        let to_root = get("/", &[("accept", "text/html,*/*")]).unwrap();
+        assert_eq!(
+            (to_root.status(), &to_root.headers()["location"]),
+            (StatusCode::TEMPORARY_REDIRECT, &"console/".parse().unwrap())
+        );
+        assert!(get("/", &[("accept", "*/*")]).is_none());
         for wrong in ["/console/nothing.js", "/console/../admin.rs", "/console//", "/console/views"]
         {
             assert_eq!(get(wrong, &[]).unwrap().status(), StatusCode::NOT_FOUND, "{wrong}");

@@ -28,7 +28,7 @@ export function alertsView(page) {
     table.update(page.certificates);
   });
   table.update(page.certificates ?? []);
-  const element = h("div", {}, look.problem, calm, problems.element, section("Certificates", table.element));
+  const element = h("div", {}, look.problem, section("Problems", calm, problems.element), section("Certificates", table.element));
   return { title: "Alerts", element, update };
 }
 
@@ -56,7 +56,13 @@ function item(problem) {
   return h("li", { class: level }, badge(problem.urgency, level),
     h("h3", {}, problem.title), h("p", {}, problem.cause),
     h("p", {}, h("strong", {}, "What to do: "), problem.remedy),
-    h("p", { class: "hint" }, "See ", h("code", {}, `docs/${problem.doc}`), problem.view ? [" and ", h("a", { href: problem.view }, "the view of it")] : null, "."));
+    h("p", { class: "hint" }, docLink(problem.doc), problem.view ? [" · ", h("a", { href: problem.view }, "The view of it")] : null));
+}
+
+/** A link to a page of the docs, which the node serves, too. */
+function docLink(doc) {
+  const page = doc.replace(/\.md(?=#|$)/, ".html");
+  return h("a", { href: `../docs/${page}`, target: "_blank", rel: "noreferrer" }, "What to read");
 }
 
 function certificateTable() {
@@ -72,8 +78,8 @@ function certificateTable() {
       { name: "State", of: left, sort: (it) => it.daysLeft, cell: (it) => badge(left(it), level(it)) },
       { name: "Ends", of: (it) => time(it.endsMs), sort: (it) => it.endsMs },
       { name: "Holder", of: (it) => it.holder || "–" },
-      { name: "Serial", of: (it) => it.serial || "–", cell: (it) => h("code", {}, it.serial || "–") },
-      { name: "Fault", of: (it) => it.fault ?? "–" },
+      { name: "Fault", of: (it) => it.fault ?? "–", quiet: (it) => !it.fault },
+      { name: "Serial", of: (it) => it.serial || "–", cell: (it) => h("code", { class: "short", title: it.serial }, it.serial || "–") },
     ],
   });
 }

@@ -1,7 +1,7 @@
 // Explain: where a request would go from this node, and why not elsewhere. Sends it nowhere.
 
 import { send } from "../api.js";
-import { facts, h, section, setText } from "../dom.js";
+import { badge, facts, h, section, setText } from "../dom.js";
 import { count, tenth } from "../format.js";
 import { Table } from "../table.js";
 import { worded } from "../words.js";
@@ -61,31 +61,43 @@ function shown(answer) {
     "Most in one cache": count(answer.cached_blocks), "Client's country": answer.client_country ?? "unknown", "May be served": answer.may_be_served ?? "everywhere",
   });
   const level = { replica: "ok", region: "ok", wait: "warn", shed: "bad", refuse: "bad" }[answer.decision] ?? "ok";
-  return [h("p", { class: `sentence ${level}` }, sentence(answer)), known.element, section("Replicas here", table.element), section("Other regions", regions.element)];
+  return [h("p", { class: `sentence ${level}` }, sentence(answer)), known.element, section("Replicas here", table), section("Other regions", regions)];
 }
 
 function sentence({ decision, chosen, reason, model }) {
   const why = reason ? ` (${worded(reason)})` : "";
   const words = {
     replica: `The request would go to replica ${chosen} of this region${why}.`, region: `The request would go to region ${chosen}${why}.`,
-    wait: `The request would wait here for a place${why}.`, shed: `The request would be turned away${why}.`, refuse: `The request would be refused${why}.`,
+    wait: `The request would wait here for a slot${why}.`, shed: `The request would be refused${why}.`, refuse: `The request would be refused${why}.`,
   };
   return words[decision] ?? (chosen ? `${model ?? "The request"} would be served by ${chosen}${why}.` : `The request would go nowhere${why}.`);
 }
 
-/** Candidates with each term of their cost in a column. */
+/** Terms of a cost in the order of their passing, with what they mean. */
+const TERMS = {
+  floor: "answering a request without a prompt", network: "the way there and back", wait: "until its turn comes", prefill: "reading the part of the prompt that is not cached there",
+  decode: "generating the reply", stall: "delay of the replies that run there while the prompt is read", crowding: "delay of others by one more request", doubt: "load or state that is not known for sure",
+  price: "what the operator set on the region", session: "value of staying at the session's replica, subtracted", tie: "decides between nearly equal ones",
+};
+
+/** Candidates with each term of their cost in a column, without those that are zero everywhere. */
 function candidates(caption, rows) {
-  const terms = [...new Set(rows.flatMap((it) => Object.keys(it.terms ?? {})))];
+  const short = (name) => name.replace(/_ms$/, "");
+  const places = Object.keys(TERMS);
+  const place = (name) => (places.includes(short(name)) ? places.indexOf(short(name)) : places.length);
+  const counts = (name) => rows.some((it) => Math.abs(it.terms?.[name] ?? 0) >= 0.05);
+  const terms = [...new Set(rows.flatMap((it) => Object.keys(it.terms ?? {})))].filter(counts).sort((one, other) => place(one) - place(other));
   const table = new Table({
     caption, key: (it) => `${it.region}/${it.name}`, empty: "None was weighed.", sort: { at: 2, down: false },
     columns: [
       { name: "Name", of: (it) => it.name, sort: (it) => it.name },
-      { name: "Chosen", of: (it) => (it.chosen ? "chosen" : ""), sort: (it) => (it.chosen ? 0 : 1) },
+      { name: "Chosen", of: (it) => (it.chosen ? "chosen" : ""), sort: (it) => (it.chosen ? 0 : 1), cell: (it) => (it.chosen ? badge("chosen", "ok") : "") },
       { name: "Cost", number: true, of: (it) => (it.cost_ms === null ? "–" : `${tenth(it.cost_ms)} ms`), sort: (it) => it.cost_ms },
-      ...terms.map((name) => ({ name: name[0].toUpperCase() + name.slice(1).replace(/_ms$/, "").replaceAll("_", " "), number: true, of: (it) => (it.terms?.[name] === null || it.terms?.[name] === undefined ? "–" : `${tenth(it.terms[name])} ms`), sort: (it) => it.terms?.[name] })),
-      { name: "Why", of: (it) => worded(it.why) ?? "–" },
+      ...terms.map((name) => ({ name: short(name).replaceAll("_", " "), number: true, of: (it) => (it.terms?.[name] === null || it.terms?.[name] === undefined ? "–" : tenth(it.terms[name])), sort: (it) => it.terms?.[name] })),
+      { name: "Why not", of: (it) => worded(it.why) ?? "–", quiet: (it) => !it.why },
     ],
   });
   table.update(rows);
-  return table;
+  const legend = terms.map(short).filter((name) => TERMS[name]).map((name) => h("div", {}, h("dt", {}, name), h("dd", {}, TERMS[name])));
+  return [table.element, legend.length > 0 ? h("dl", { class: "legend" }, legend) : null];
 }

@@ -9,16 +9,16 @@ import { Table, bar } from "../table.js";
 const TOP = 300;
 
 export function promptsView(page) {
-  const none = h("p", { class: "empty", hidden: true }, "This node is in no cluster that agrees on anything. It knows by itself which replica has which prompt cached; an explanation shows it.");
-  const size = facts(["Hot blocks", "Bytes on each node", "Entries", "Written", "Put off", "Key epoch"]);
+  const none = h("p", { class: "empty", hidden: true }, "This node is in no cluster, so there is nothing to share. It knows by itself which replica has which prompt cached; Explain shows it.");
+  const size = facts(["Hot blocks", "Bytes on each node", "Log entries", "Written", "Put off", "Key epoch"]);
   const regions = regionTable();
   const trie = branchTable();
-  const what = h("p", { class: "hint" }, "Prompts are cut into blocks of one length. A keyed hash names a block, so that its text is known nowhere outside of requests. A row is a part of prompts without a fork; rows below it, set further in, go on from its end. Heat is about the number of requests of late.");
+  const what = h("p", { class: "hint" }, "Prompts are cut into blocks of one length. A keyed hash names a block, so that its text is known nowhere outside of requests. A row is a part of prompts without a fork; rows below it, set further in, go on from its end. Heat is the number of recent requests, older ones counting less.");
   const look = page.every(5, async (signal) => {
     none.hidden = Boolean(page.live.snapshot.node.log);
     if (!page.live.snapshot.node.log) return;
     const hot = await get(`v1/trie?consistency=stale&top=${TOP}`, signal);
-    size.set({ "Hot blocks": count(hot.blocks), "Bytes on each node": bytes(hot.bytes), Entries: `${tenth(hot.entries_per_s)}/s`, Written: `${bytes(hot.bytes_per_s)}/s`, "Put off": count(hot.put_off), "Key epoch": count(hot.key_epoch) });
+    size.set({ "Hot blocks": count(hot.blocks), "Bytes on each node": bytes(hot.bytes), "Log entries": `${tenth(hot.entries_per_s)}/s`, Written: `${bytes(hot.bytes_per_s)}/s`, "Put off": count(hot.put_off), "Key epoch": count(hot.key_epoch) });
     regions.update(hot.regions.map((it) => ({ ...it, share: it.blocks / hot.blocks })));
     trie.update(branches(hot.top));
   });
@@ -66,7 +66,7 @@ function branchTable() {
   const heat = (it) => count(it.heat);
   return new Table({
     caption: "Hottest beginnings of prompts", key: (it) => `${it.block}/${it.from}/${it.level}`, sort: { at: -1, down: false },
-    empty: "No beginning of a prompt is hot. It takes several requests with the same one.",
+    empty: "No beginning of a prompt is hot. It appears here after several requests with the same long beginning.",
     columns: [
       { name: "Blocks", of: place },
       { name: "Heat", number: true, of: (it) => `${heat(it)} ${it.share}`, cell: (it) => [heat(it), " ", bar(it.share, "ok")] },

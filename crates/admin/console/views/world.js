@@ -1,4 +1,4 @@
-// World: how the node is, what its requests do, every region on a map, what is wrong, and the regions as a table.
+// World: how the node is, what requests do, every region on a map, what is wrong, and the regions as a table.
 
 import { badge, h, section, setText } from "../dom.js";
 import { count, ms, percent, tenth } from "../format.js";
@@ -17,10 +17,11 @@ export function worldView(page) {
   const map = new WorldMap();
   const box = h("div", { class: "map-box" }, map.svg);
   const unplaced = h("p", { class: "hint", hidden: true });
-  const key = h("p", { class: "hint" }, "A ring fills with the requests at a region's replicas. An arrow is what this node sends there; a dashed line has the round-trip time.");
+  const key = h("p", { class: "hint key" }, "A ring fills with the load of a region. An arrow is what this node forwards there; a dashed line has the round-trip time.");
   const table = regionTable(page);
   const problems = problemList(page);
   const wrong = section("What is wrong", problems.element);
+  const tiles = signalTiles(page);
   const update = () => {
     const { node, regions } = page.live.snapshot;
     problems.update();
@@ -38,9 +39,10 @@ export function worldView(page) {
     setText(unplaced, `Not on the map: ${names.join(", ")}. A [[region]] with latitude and longitude in this node's config places a region.`);
     table.update(regions.map(known));
   };
-  const element = h("div", {}, sentence, signalTiles(page), box, key, unplaced, wrong, section("Regions", table.element,
-    h("p", { class: "hint" }, "Sent, refused and broken count this node's own requests since it started. In the own region, “there now” are requests of other regions.")));
-  return { title: "World", element, update };
+  const element = h("div", { class: "world" }, h("div", { class: "headline" }, sentence, tiles.choice), tiles.element, box, wrong, key, unplaced,
+    section("Regions", table.element,
+      h("p", { class: "hint" }, "Forwarded, refused and broken count this node's own requests since it started. Of the own region, “in flight there” are requests that other regions forwarded here.")));
+  return { title: "World", element, update, onQuery: tiles.onQuery };
 }
 
 /** A region with the figures that are known: of one that is not heard, those of before are none. */
@@ -51,6 +53,7 @@ export function known(region) {
 function regionTable(page) {
   const share = (it) => (it.places ? it.in_flight / it.places : null);
   const rate = (it) => page.live.sentPerS(it.region);
+  const none = (name) => (it) => !it[name];
   return new Table({
     caption: "Regions",
     key: (it) => it.region,
@@ -59,20 +62,20 @@ function regionTable(page) {
     columns: [
       { name: "Region", of: (it) => it.region, sort: (it) => it.region, cell: (it) => h("a", { href: `#/regions/${encodeURIComponent(it.region)}` }, it.region) },
       { name: "State", of: stateOf, sort: stateOf, cell: (it) => badge(stateOf(it), levelOf(it)) },
-      { name: "Replicas up", number: true, of: (it) => count(it.replicas_up), sort: (it) => it.replicas_up },
-      { name: "Requests", number: true, of: (it) => count(it.in_flight), sort: (it) => it.in_flight },
-      { name: "Places", number: true, of: (it) => count(it.places), sort: (it) => it.places },
       { name: "Load", number: true, of: (it) => percent(share(it)), sort: share, cell: (it) => [percent(share(it)), " ", share(it) === null ? "" : bar(share(it))] },
-      { name: "Last minutes", of: (it) => page.live.loads(it.region).join(" "), cell: (it) => sparkline(page.live.loads(it.region), it.places) },
+      { name: "In flight", number: true, of: (it) => count(it.in_flight), sort: (it) => it.in_flight },
+      { name: "Slots", number: true, of: (it) => count(it.places), sort: (it) => it.places },
       { name: "Waiting", number: true, of: (it) => count(it.waiting), sort: (it) => it.waiting },
+      { name: "Replicas up", number: true, of: (it) => count(it.replicas_up), sort: (it) => it.replicas_up },
+      { name: "Two minutes", of: (it) => (it.is_heard ? page.live.loads(it.region).join(" ") : "–"), cell: (it) => (it.is_heard ? sparkline(page.live.loads(it.region), it.places) : "–") },
       { name: "Round trip", number: true, of: (it) => (it.is_own ? "–" : ms(it.rtt_ms)), sort: (it) => (it.is_own ? null : it.rtt_ms) },
-      { name: "There now", number: true, of: (it) => count(it.spilling), sort: (it) => it.spilling },
-      { name: "Sent/s", number: true, of: (it) => tenth(rate(it)), sort: rate },
-      { name: "Sent", number: true, of: (it) => count(it.sent), sort: (it) => it.sent },
-      { name: "Refused", number: true, of: (it) => count(it.refused), sort: (it) => it.refused },
-      { name: "Broken", number: true, of: (it) => count(it.broken), sort: (it) => it.broken },
-      { name: "Weight", number: true, of: (it) => `${tenth(it.weight_percent)} %`, sort: (it) => it.weight_percent },
-      { name: "Price", number: true, of: (it) => ms(it.price_ms), sort: (it) => it.price_ms },
+      { name: "In flight there", number: true, of: (it) => count(it.spilling), sort: (it) => it.spilling, quiet: none("spilling") },
+      { name: "Forwarded/s", number: true, of: (it) => tenth(rate(it)), sort: rate },
+      { name: "Forwarded", number: true, of: (it) => count(it.sent), sort: (it) => it.sent, quiet: none("sent") },
+      { name: "Refused", number: true, of: (it) => count(it.refused), sort: (it) => it.refused, quiet: none("refused") },
+      { name: "Broken", number: true, of: (it) => count(it.broken), sort: (it) => it.broken, quiet: none("broken") },
+      { name: "Weight", number: true, of: (it) => `${tenth(it.weight_percent)} %`, sort: (it) => it.weight_percent, quiet: (it) => it.weight_percent === 100 },
+      { name: "Price", number: true, of: (it) => ms(it.price_ms), sort: (it) => it.price_ms, quiet: none("price_ms") },
     ],
   });
 }
