@@ -33,7 +33,7 @@ pub struct RequestFinding {
     pub trouble: RequestTrouble,
     /// Share of the requests of which that is so, 0 to 1.
     pub share: f64,
-    /// That share in the last hour or what there is of it; `None` if nothing was counted before.
+    /// That share in the hour before it began or what there is of it; `None` if nothing was counted.
     pub usual: Option<f64>,
     /// Causes, each with its share of those requests, the most frequent first.
     pub causes: Vec<(RequestCause, f64)>,
@@ -64,6 +64,8 @@ pub(super) struct Found {
     pub(super) share: f64,
     /// Bins of that span.
     pub(super) bins: usize,
+    /// Share before the trouble began; `None` if nothing was counted before.
+    pub(super) usual: Option<f64>,
 }
 
 impl Finder {
@@ -72,18 +74,24 @@ impl Finder {
         self.0
     }
 
-    /// Looks at complete bins, the newest first.
+    /// Looks at complete bins, the newest first. `usual` returns the share before so many of them.
     ///
     /// Trouble begins when it is sure, and ends when the short span has one bad bin at most and the
     /// long one does not show it: what fails now and then does not come and go.
-    pub(super) fn look(&mut self, bins: &[BadShare]) {
+    pub(super) fn look(&mut self, bins: &[BadShare], usual: impl Fn(usize) -> Option<f64>) {
         let (short, long) = (SHORT.of(bins), LONG.of(bins));
-        self.0 = match self.0 {
-            _ if is_sure(&short) => Some(SHORT.found(&short)),
-            _ if is_sure(&long) => Some(LONG.found(&long)),
-            Some(_) if bad_groups(&short) > 1 => Some(SHORT.found(&short)),
-            _ => None,
+        let (span, groups) = match self.0 {
+            _ if is_sure(&short) => (SHORT, short),
+            _ if is_sure(&long) => (LONG, long),
+            Some(_) if bad_groups(&short) > 1 => (SHORT, short),
+            _ => {
+                self.0 = None;
+                return;
+            }
         };
+        let bins = span.groups * span.bins;
+        let usual = self.0.map_or_else(|| usual(bins), |found| found.usual);
+        self.0 = Some(Found { share: sum(&groups).share(), bins, usual });
     }
 }
 
@@ -121,10 +129,6 @@ impl Span {
         groups
             .map(|group| group.iter().copied().fold(BadShare::default(), BadShare::plus))
             .collect()
-    }
-
-    fn found(self, groups: &[BadShare]) -> Found {
-        Found { share: sum(groups).share(), bins: self.groups * self.bins }
     }
 }
 

@@ -78,10 +78,23 @@ fn requests_that_fail_are_found_within_half_a_minute_with_their_cause() {
     let [finding] = history.findings().try_into().unwrap();
     assert_eq!(finding.trouble, RequestTrouble::Failing);
     assert!((finding.share - 0.25).abs() < 0.06, "{}", finding.share);
-    assert!(finding.usual.is_some_and(|usual| usual < 0.03), "{:?}", finding.usual);
+    assert_eq!(finding.usual, Some(0.0));
     let causes: Vec<String> = finding.causes.iter().map(|(cause, _)| cause.to_string()).collect();
     assert_eq!(causes, ["500 from gpu-a", "replies of region eu break off"]);
     assert!((finding.causes[0].1 - 0.67).abs() < 0.01);
+}
+
+#[test]
+fn what_was_usual_is_of_before_the_trouble() {
+    let mut history = RequestHistory::default();
+    let failing = |_, number| (number < 3).then(|| failed("gpu-a"));
+    feed(&mut history, 0..40, 10, failing);
+    assert_eq!(history.findings().first().and_then(|it| it.usual), None, "nothing was before");
+    let mut history = RequestHistory::default();
+    feed(&mut history, 0..303, 10, |_, _| None);
+    // Minutes of trouble make it not usual.
+    feed(&mut history, 303..900, 10, failing);
+    assert_eq!(history.findings().first().and_then(|it| it.usual), Some(0.0));
 }
 
 #[test]
