@@ -288,6 +288,10 @@ pub struct ReplicaTally {
     /// too.
     #[serde(default)]
     pub on_trial: u32,
+    /// Number of those that were ejected a moment ago, for the first time in ten minutes. They are not
+    /// among `lacking`.
+    #[serde(default)]
+    pub ejected: u32,
     /// Number of those that an operator drains.
     pub draining: u32,
     /// The others: neither up nor drained.
@@ -335,6 +339,10 @@ pub struct PeerOverview {
     pub version: Option<String>,
     /// Index of the last entry of the log that it carried out; null if it did not say so.
     pub applied_index: Option<u64>,
+    /// Time by which its clock is ahead of the answering node's, in milliseconds; null if it did not
+    /// say so.
+    #[serde(default)]
+    pub clock_ahead_ms: Option<i64>,
     /// Most urgent problems that it reports of itself.
     #[serde(default)]
     pub problems: Vec<NodeProblem>,
@@ -405,6 +413,7 @@ pub struct RegionPlace {
 
 /// A replica of the answering node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct ReplicaOverview {
     /// Name of the replica.
     pub name: String,
@@ -413,7 +422,6 @@ pub struct ReplicaOverview {
     /// Models of the replica.
     pub models: Vec<String>,
     /// Models that it should serve, and says it does not have.
-#[serde(default)]
     pub models_missing: Vec<String>,
     /// State in one word, as in `/replicas`.
     pub state: String,
@@ -423,6 +431,9 @@ pub struct ReplicaOverview {
     pub ejections: u32,
     /// True if it works for a while and fails again.
     pub flaps: bool,
+    /// True if the first of these ejections was a moment ago.
+    #[serde(default)]
+    pub is_ejected_briefly: bool,
     /// Server software; null while unknown.
     pub kind: Option<String>,
     /// Requests of this node at the replica.

@@ -29,12 +29,6 @@ macro_rules! pages {
 pages! {
     /// The index of all pages.
     INDEX = "README";
-    /// First steps with one node.
-    ONE_NODE = "start/one-node";
-    /// First steps with three regions.
-    THREE_REGIONS = "start/three-regions";
-    /// Packages, images, ports, completions.
-    INSTALL = "guides/install";
     /// Completions and manual pages.
     COMPLETIONS = "guides/install" # "completions-and-manual-pages";
     /// The config file.
@@ -61,6 +55,10 @@ pages! {
     ENDING_CERTIFICATE = "guides/incidents" # "a-certificate-that-ends";
     /// Requests that fail.
     FAILING_REQUESTS = "guides/incidents" # "requests-that-fail";
+    /// A node whose clock differs from those of others.
+    WRONG_CLOCK = "guides/incidents" # "a-wrong-clock";
+    /// A name server that does not answer.
+    HANGING_NAME_SERVER = "guides/incidents" # "a-name-server-that-hangs";
     /// A config file that the next start would refuse.
     REFUSED_CONFIG = "guides/incidents" # "a-config-that-is-refused";
     /// Kinds of problems.
@@ -71,8 +69,6 @@ pages! {
     REPLICA_DOWN = "guides/alerts" # "spillwayreplicadown";
     /// Requests that are refused for lack of room.
     SHEDDING = "guides/alerts" # "spillwayshedding";
-    /// A replica that does not answer, by the reason.
-    DOWN_REASONS = "guides/troubleshooting" # "a-replica-is-down";
     /// A model that is not served.
     MODEL_NOT_FOUND = "guides/troubleshooting" # "404-for-a-model";
     /// Splits, versions, fallbacks, retries and hedging.
@@ -81,30 +77,24 @@ pages! {
     SPLITS = "guides/routes" # "splits";
     /// Certificates.
     CERTIFICATES = "guides/certificates";
-    /// Ways to lead clients to a region.
-    STEERING = "guides/steering";
     /// Announcing an address to routers.
     ANYCAST = "guides/steering" # "anycast";
     /// Upgrades.
     UPGRADE = "guides/upgrade";
     /// Ways back after losses.
     DISASTER_RECOVERY = "guides/disaster-recovery";
-    /// Removing a region.
-    REMOVING_A_REGION = "guides/disaster-recovery" # "taking-a-region-away";
     /// The API of the admin listener.
     ADMIN_API = "reference/admin-api";
     /// All commands.
     COMMANDS = "reference/commands";
-    /// Errors of the gateway, with an anchor for each code.
-    ERRORS = "reference/errors";
+    /// Columns of the table of replicas.
+    REPLICAS_TABLE = "reference/tables" # "replicas";
+    /// Columns of the table of regions.
+    REGIONS_TABLE = "reference/tables" # "regions";
+    /// Columns of the table of nodes.
+    NODES_TABLE = "reference/tables" # "nodes";
     /// The emulated model servers.
     EMULATOR = "reference/emulator";
-    /// Checks, standing and discovery of replicas.
-    REPLICAS = "explanation/replicas";
-    /// Discovery of replicas.
-    DISCOVERY = "explanation/replicas" # "discovery";
-    /// Regions, and where requests go.
-    REGIONS = "explanation/regions";
     /// What the cluster agrees on.
     CONTROL_PLANE = "explanation/control-plane";
     /// Nodes that join and leave.
@@ -113,8 +103,6 @@ pages! {
     LIMITS = "explanation/limits";
     /// The index of what replicas have cached.
     PREFIX_INDEX = "explanation/prefix-index" # "hot-blocks";
-    /// What is done for security.
-    SECURITY = "explanation/security";
     /// Location databases.
     LOCATIONS = "guides/configuration" # "location-databases";
 }

@@ -11,6 +11,9 @@ const COUNTED: Duration = Duration::from_secs(600);
 const FLAPS_FOR: Duration = Duration::from_secs(180);
 /// Ejections from which on a replica flaps: one can be chance, the second its relapse.
 const FLAPS_MIN: usize = 3;
+/// Time from the first ejection on for which it is no news: a burst of errors is over by then, and the
+/// replica has passed its trial.
+const BRIEF: Duration = Duration::from_secs(15);
 /// Ejections that are kept of each replica.
 const KEPT_MAX: usize = 32;
 
@@ -25,6 +28,8 @@ pub struct RecentEjections {
     pub number: u32,
     /// True if the replica works for a while and fails again.
     pub flaps: bool,
+    /// True if the first of them was a moment ago.
+    pub is_brief: bool,
 }
 
 impl EjectionLog {
@@ -50,7 +55,12 @@ impl EjectionLog {
         let age = |moment: &Duration| now.saturating_sub(*moment);
         let number = moments.iter().filter(|moment| age(moment) < COUNTED).count();
         let is_last_near = moments.back().is_some_and(|last| age(last) < FLAPS_FOR);
-        RecentEjections { number: number as u32, flaps: number >= FLAPS_MIN && is_last_near }
+        let oldest = moments.iter().map(age).filter(|age| *age < COUNTED).max();
+        RecentEjections {
+            number: number as u32,
+            flaps: number >= FLAPS_MIN && is_last_near,
+            is_brief: oldest.is_some_and(|age| age < BRIEF),
+        }
     }
 }
 
@@ -63,17 +73,31 @@ mod tests {
     }
 
     #[test]
+    fn an_ejection_is_brief_until_a_burst_would_be_over() {
+        let (mut log, replica) = (EjectionLog::default(), ReplicaName::from("gpu-b"));
+        let is_brief = |log: &EjectionLog, at| log.recent(&replica, s(at)).is_brief;
+        assert!(!is_brief(&log, 0));
+        log.note(&replica, s(100));
+        assert!(is_brief(&log, 114));
+        // A relapse in the same burst does not begin it anew.
+        log.note(&replica, s(110));
+        assert!(is_brief(&log, 114));
+        assert!(!is_brief(&log, 115));
+    }
+
+    #[test]
     fn a_replica_flaps_from_its_third_ejection_until_it_was_well_for_minutes() {
         let (mut log, replica) = (EjectionLog::default(), ReplicaName::from("gpu-b"));
+        let recent = |number, flaps| RecentEjections { number, flaps, is_brief: false };
         log.note(&replica, s(0));
         log.note(&replica, s(27));
-        assert_eq!(log.recent(&replica, s(28)), RecentEjections { number: 2, flaps: false });
+        assert_eq!(log.recent(&replica, s(28)), recent(2, false));
         log.note(&replica, s(48));
-        assert_eq!(log.recent(&replica, s(227)), RecentEjections { number: 3, flaps: true });
-        assert_eq!(log.recent(&replica, s(228)), RecentEjections { number: 3, flaps: false });
+        assert_eq!(log.recent(&replica, s(227)), recent(3, true));
+        assert_eq!(log.recent(&replica, s(228)), recent(3, false));
         // An old relapse does not count.
         log.note(&replica, s(630));
-        assert_eq!(log.recent(&replica, s(630)), RecentEjections { number: 2, flaps: false });
+        assert_eq!(log.recent(&replica, s(630)), recent(2, false));
         log.forget(&replica);
         assert_eq!(log.recent(&replica, s(630)), RecentEjections::default());
     }

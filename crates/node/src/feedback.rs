@@ -20,7 +20,7 @@ use spillway_telemetry::{
     Metrics, logs,
 };
 use spillway_traces::Traces;
-use spillway_types::ReplicaSlot;
+use spillway_types::{ReplicaSlot, unix_ms};
 use spillway_usage::UsageLine;
 use tokio_util::sync::CancellationToken;
 
@@ -123,7 +123,13 @@ impl Feedback {
         let progress = self.control_plane.get().map(WatchedControlPlane::progress);
         let (applied_index, log_fault) = progress.unwrap_or_default();
         let problems = self.health.reported();
-        NodeFacts { version: self.version.clone(), applied_index, log_fault, problems }
+        NodeFacts {
+            version: self.version.clone(),
+            applied_index,
+            log_fault,
+            problems,
+            clock_ms: Some(unix_ms(SystemTime::now())),
+        }
     }
 
     /// Shows the name server's metrics too; only the first call counts.

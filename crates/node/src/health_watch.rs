@@ -253,6 +253,7 @@ fn is_own(kind: ProblemKind) -> bool {
             | ProblemKind::NodeReports
             | ProblemKind::ControlPlane
             | ProblemKind::VersionSkew
+            | ProblemKind::ClockWrong
             | ProblemKind::RegionLost
             | ProblemKind::RegionFailing
             | ProblemKind::RegionFull

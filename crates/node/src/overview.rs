@@ -17,14 +17,14 @@ use spillway_front::client::Listener;
 use spillway_geo::{Coordinates, town_of};
 use spillway_health::{MemberReport, MemberState};
 use spillway_link::{Link, PeerStatus};
-use spillway_types::{ModelLoad, Reading, RegionName, ReplicaSlot, unix_ms};
+use spillway_types::{ModelLoad, Reading, RegionName, ReplicaName, ReplicaSlot, unix_ms};
 use spillway_upstream::regions::{OtherRegion, Regions};
 use spillway_upstream::replica::Replica;
 use spillway_upstream::route_spec::RouteSpec;
 use spillway_usage::UsageQuery;
 
 use crate::all_nodes::LastAnswers;
-use crate::cluster::ask_node;
+use crate::cluster::{NodeAnswer, ask_node};
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 use crate::room::Room;
@@ -96,7 +96,7 @@ impl Overview for OverviewSource {
                     () if !gateway.quotas().is_ready() => NodePhase::AwaitingLimits,
                     () => NodePhase::Serving,
                 },
-                replicas: tally(&self.keeper.members().await),
+                replicas: self.tally(&self.keeper.members().await),
                 discoveries: self.feedback.discoveries(),
                 is_in_cluster: link.is_some(),
                 silent_regions: silent.map(|other| other.name.to_string()).collect(),
@@ -127,7 +127,8 @@ impl Overview for OverviewSource {
     }
 
     fn history(&self) -> RequestHistoryOverview {
-        self.feedback.health.history()
+        let history = self.feedback.health.history();
+        RequestHistoryOverview { nodes: vec![self.this_node()], ..history }
     }
 
     fn routes(&self) -> Vec<RouteOverview> {
@@ -161,10 +162,14 @@ pub(crate) async fn replica_overviews(
         })
         .collect();
     let (health, now) = (&feedback.health, Instant::now());
-    let row = |member: &MemberReport| ReplicaOverview {
-        ejections: health.recent_ejections(&member.name, now).number,
-        flaps: health.recent_ejections(&member.name, now).flaps,
-        ..replica_row(member, of_view.get(member.name.as_str()).copied())
+    let row = |member: &MemberReport| {
+        let ejections = health.recent_ejections(&member.name, now);
+        ReplicaOverview {
+            ejections: ejections.number,
+            flaps: ejections.flaps,
+            is_ejected_briefly: ejections.is_brief,
+            ..replica_row(member, of_view.get(member.name.as_str()).copied())
+        }
     };
     members.iter().map(row).collect()
 }
@@ -187,6 +192,11 @@ fn route_overview(route: &RouteSpec) -> RouteOverview {
 }
 
 impl OverviewSource {
+    fn tally(&self, members: &[MemberReport]) -> ReplicaTally {
+        let (health, now) = (&self.feedback.health, Instant::now());
+        tally(members, |replica| health.recent_ejections(replica, now).is_brief)
+    }
+
     fn own_region(&self, regions: &Regions) -> RegionOverview {
         let gateway = &self.feedback.gateway;
         let view = gateway.view();
@@ -303,8 +313,9 @@ fn listener((address, listener): &(SocketAddr, Arc<Listener>)) -> ListenerOvervi
     }
 }
 
-/// Counts replicas by what they do for clients.
-fn tally(members: &[MemberReport]) -> ReplicaTally {
+/// Counts replicas by what they do for clients. `is_brief` tells whether a replica was ejected a
+/// moment ago.
+fn tally(members: &[MemberReport], is_brief: impl Fn(&ReplicaName) -> bool) -> ReplicaTally {
     let mut tally = ReplicaTally::default();
     for member in members {
         tally.known += 1;
@@ -314,15 +325,18 @@ fn tally(members: &[MemberReport]) -> ReplicaTally {
             // is back in a moment.
             MemberState::Serving | MemberState::Standby | MemberState::Busy => tally.up += 1,
             MemberState::Ramping => tally.ramping += 1,
-            MemberState::Trial => {
-                tally.on_trial += 1;
-                tally.lacking.push(lacking(member));
+            MemberState::Trial | MemberState::Ejected => {
+                tally.on_trial += u32::from(member.state == MemberState::Trial);
+                if is_brief(&member.name) {
+                    tally.ejected += 1;
+                } else {
+                    tally.lacking.push(lacking(member));
+                }
             }
             MemberState::Draining | MemberState::Drained => tally.draining += 1,
-            MemberState::Starting
-            | MemberState::WarmingUp
-            | MemberState::Ejected
-            | MemberState::Down => tally.lacking.push(lacking(member)),
+            MemberState::Starting | MemberState::WarmingUp | MemberState::Down => {
+                tally.lacking.push(lacking(member))
+            }
         }
     }
     tally
@@ -382,8 +396,11 @@ async fn peers(link: &Arc<Link>) -> Vec<PeerOverview> {
     let asking = stream::iter(asked)
         .map(|(at, name)| async move { (at, ask_node(link, &name).await) })
         .buffer_unordered(ASKED_MAX);
-    let noting = asking.for_each(|(at, facts)| {
-        if let (Some(peer), Some(facts)) = (peers.get_mut(at), facts) {
+    let noting = asking.for_each(|(at, answer)| {
+        if let (Some(peer), Some(NodeAnswer { facts, clock_ahead_ms })) =
+            (peers.get_mut(at), answer)
+        {
+            peer.clock_ahead_ms = clock_ahead_ms;
             peer.version = Some(facts.version);
             peer.applied_index = facts.applied_index;
             peer.problems = facts.problems;
@@ -412,6 +429,7 @@ fn peer(status: &PeerStatus) -> PeerOverview {
         rtt_ms,
         version: None,
         applied_index: None,
+        clock_ahead_ms: None,
         problems: Vec::new(),
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct NodeRow {
     pub(crate) version: Option<String>,
     /// Round-trip time in milliseconds; null if unknown, or for this node.
     pub(crate) rtt_ms: Option<f64>,
+    /// Time by which its clock is ahead of this node's, in milliseconds; null if unknown.
+    pub(crate) clock_ahead_ms: Option<i64>,
     /// Most urgent problems that the node reports of itself; of this node, see `problems` beside
     /// `nodes`.
     pub(crate) problems: Vec<NodeProblem>,
@@ -187,6 +189,7 @@ pub(super) fn rows(node: &NodeOverview, log: Option<&StatusAnswer>) -> Vec<NodeR
         state: "this node".to_owned(),
         lag_entries: lag(log.and_then(applied)),
         version: Some(node.version.clone()),
+        clock_ahead_ms: Some(0),
         ..NodeRow::default()
     };
     let peers = node.peers.iter().map(|peer| NodeRow {
@@ -207,6 +210,7 @@ pub(super) fn rows(node: &NodeOverview, log: Option<&StatusAnswer>) -> Vec<NodeR
             .or_else(|| member(&peer.name).and_then(|it| it.matched_index))),
         version: peer.version.clone(),
         rtt_ms: peer.rtt_ms,
+        clock_ahead_ms: peer.clock_ahead_ms,
         problems: peer.problems.clone(),
     });
     let is_known = |name: &str| name == node.name || node.peers.iter().any(|it| it.name == name);

@@ -43,6 +43,8 @@ pub enum ProblemKind {
     NodeReports,
     /// Nodes run different versions.
     VersionSkew,
+    /// The clock of a node differs from those of others.
+    ClockWrong,
     /// The disk of the data folder is full or does not answer.
     Disk,
     /// Usage can't be written.
@@ -57,7 +59,7 @@ pub enum ProblemKind {
 
 impl ProblemKind {
     /// All kinds.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::NotServing,
         Self::RequestsFailing,
         Self::RequestsRefused,
@@ -74,6 +76,7 @@ impl ProblemKind {
         Self::NodeAway,
         Self::NodeReports,
         Self::VersionSkew,
+        Self::ClockWrong,
         Self::Disk,
         Self::UsageLost,
         Self::Certificate,
@@ -101,6 +104,7 @@ impl ProblemKind {
             Self::NodeAway => "node_away",
             Self::NodeReports => "node_reports",
             Self::VersionSkew => "version_skew",
+            Self::ClockWrong => "clock_wrong",
             Self::Disk => "disk",
             Self::UsageLost => "usage_lost",
             Self::Certificate => "certificate",
@@ -118,7 +122,8 @@ impl ProblemKind {
             Self::ReplicaAway => Page::REPLICA_DOWN,
             Self::ReplicaFlaps | Self::ReplicaSlow => Page::SLOW_REPLICA,
             Self::ModelMissing => Page::MODEL_NOT_FOUND,
-            Self::DiscoveryFails => Page::DISCOVERY,
+            Self::DiscoveryFails => Page::HANGING_NAME_SERVER,
+            Self::ClockWrong => Page::WRONG_CLOCK,
             Self::RegionLost => Page::LOST_REGION,
             Self::RegionFailing => Page::FAILING_REGION,
             Self::ControlPlane | Self::StateTrouble | Self::NodeAway => Page::DISASTER_RECOVERY,
@@ -144,6 +149,7 @@ impl ProblemKind {
             | Self::NodeAway
             | Self::NodeReports
             | Self::VersionSkew
+            | Self::ClockWrong
             | Self::Disk => "#/control",
             Self::ClientLimited => "#/limits",
             Self::NotServing

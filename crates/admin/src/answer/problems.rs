@@ -1,5 +1,7 @@
 //! The judgement of what is wrong: from what a node knows to [`Problem`]s, the most urgent first.
 
+mod clocks;
+
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
@@ -58,6 +60,7 @@ pub(super) fn problems(sight: Sight<'_>) -> Vec<Problem> {
     all.extend(node.discoveries.iter().filter_map(discovery));
     all.extend(nodes.iter().filter_map(other_node));
     all.extend(versions(nodes));
+    all.extend(clocks::clocks(nodes));
     all.extend(node.data.as_ref().and_then(room));
     all.extend(disk(log));
     all.extend(node.usage_fault.as_deref().map(usage));
@@ -126,7 +129,7 @@ fn requests(trouble: &RequestTroubleOverview) -> Problem {
     let remedy = if is_failing {
         "spillway tail --failed shows each of them; look at the logs of the replicas that are named."
     } else {
-        "Add replicas, or let more spill over; a limit holds back a client that takes too much."
+        "Add replicas, or let more requests be forwarded; a limit holds back a client that takes too much."
     };
     Problem::new(kind, Urgency::Page, title, [&cause, remedy])
 }
@@ -242,7 +245,7 @@ fn region(it: &RegionOverview, busiest: Option<&BusiestClient>) -> Option<Proble
             .map(|most| format!(" {:.0} % of the requests are of {}.", most.percent, most.client));
         let cause =
             format!("{:.0} requests wait for a slot.{}", it.waiting, most.unwrap_or_default());
-        let remedy = "Add replicas, or let more spill over. A limit holds back a client that takes too much.";
+        let remedy = "Add replicas, or let more requests be forwarded. A limit holds back a client that takes too much.";
         Problem::new(
             ProblemKind::RegionFull,
             Urgency::Ticket,
@@ -302,6 +305,8 @@ fn replica(it: &ReplicaOverview) -> Option<Problem> {
     let urgency = match state {
         "wrong model" | "without models" => Urgency::Page,
         "starting" | "warming up" => Urgency::Info,
+        // To leave it out is the remedy, and it may be back before anybody has looked.
+        "ejected" | "trial" if it.is_ejected_briefly => Urgency::Info,
         _ => Urgency::Ticket,
     };
     Some(Problem::new(kind, urgency, title, [&cause, remedy]))

@@ -88,6 +88,7 @@ fn by_title(problem: &Problem, node: &NodeOverview) -> Option<Part> {
         | ProblemKind::ReplicaFlaps
         | ProblemKind::ReplicaSlow
         | ProblemKind::RegionFailing
+        | ProblemKind::ClockWrong
         | ProblemKind::UsageLost
         | ProblemKind::ConfigRefused => true,
         ProblemKind::NodeReports => problem.urgency == Urgency::Page,
@@ -123,7 +124,9 @@ fn serving(node: &NodeOverview) -> Part {
         0 => String::new(),
         number => format!(", {number} {what}"),
     };
-    let others = some(replicas.ramping, "ramping") + &some(replicas.draining, "drained");
+    let others = some(replicas.ramping, "ramping")
+        + &some(replicas.ejected, "ejected")
+        + &some(replicas.draining, "drained");
     let lacking = named(replicas.lacking.iter().map(lacking_text).collect());
     let of = format!("{up} of {known} replicas");
     match (known, replicas.takes_none()) {
@@ -377,6 +380,16 @@ mod tests {
             );
             assert!(text.starts_with(&begin), "{text}");
         }
+    }
+
+    #[test]
+    fn an_ejection_is_a_fault_when_it_lasts() {
+        let mut node = node(2, &[]);
+        node.replicas.known = 3;
+        node.replicas.ejected = 1;
+        assert!(said(&node, None).starts_with("healthy: serves 2 of 3 replicas, 1 ejected"));
+        node.replicas.up = 0;
+        assert!(said(&node, None).starts_with("SERVES NOTHING: 0 of 3 replicas up, 1 ejected"));
     }
 
     #[test]

@@ -43,7 +43,7 @@ use crate::agreed::SharedRegionFacts;
 use crate::cluster::driver::{Driver, Gossip};
 use crate::cluster::guests::Guests;
 use crate::cluster::homes::{Exchange, KnownHomes};
-pub(crate) use crate::cluster::node_facts::{NodeFacts, ask_node};
+pub(crate) use crate::cluster::node_facts::{NodeAnswer, NodeFacts, ask_node};
 use crate::cluster::remote::Links;
 use crate::cluster::residency_refusals::ResidencyRefusals;
 pub(crate) use crate::cluster::watched::Watched;

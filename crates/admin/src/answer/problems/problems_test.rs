@@ -100,6 +100,18 @@ fn a_replica_has_the_problem_that_explains_most() {
 }
 
 #[test]
+fn an_ejection_of_a_moment_ago_wakes_nobody() {
+    let urgency = |is_ejected_briefly, state| {
+        let replica = ReplicaOverview { ejections: 1, is_ejected_briefly, ..replica(state) };
+        found(&node(), &[], &[], &[replica]).into_iter().next().map(|(_, urgency, _)| urgency)
+    };
+    for state in ["ejected", "trial"] {
+        assert_eq!(urgency(true, state), Some(Urgency::Info), "{state}");
+        assert_eq!(urgency(false, state), Some(Urgency::Ticket), "{state}");
+    }
+}
+
+#[test]
 fn a_region_is_lost_failing_or_full_and_names_the_client_that_fills_it() {
     let of = |region: RegionOverview, busiest: Option<(&str, f64)>| {
         let busiest =
