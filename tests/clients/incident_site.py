@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import threading
 import time
@@ -46,8 +47,8 @@ prefix_key = "certs/prefix.key"
 data = "{name}.data"
 
 [health]
-eject_ms = 2000                   # back soon when it is well again
-eject_max_ms = 2000
+eject_ms = 10000                  # long enough to be seen on a busy machine
+eject_max_ms = 10000
 slow_start_ms = 5000
 """
 
@@ -65,6 +66,46 @@ url = "http://127.0.0.1:{port}"
 models = ["tiny"]
 """
 
+# What a name server knows.
+DISCOVERY = """
+[[discovery]]
+name = "workers"
+dns = "workers.test:{port}"
+resolver = "127.0.0.1:{resolver}"
+replica = {{ url = "http://", models = ["tiny"] }}
+"""
+
+
+class NameServer:
+    """A name server that has one address for all names, until it hangs."""
+
+    def __init__(self) -> None:
+        self.is_hanging = False
+        self._socket = socket.socket(type=socket.SOCK_DGRAM)
+        self._socket.bind(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                question, client = self._socket.recvfrom(512)
+                if not self.is_hanging:
+                    self._socket.sendto(self._answer(question), client)
+
+    @staticmethod
+    def _answer(message: bytes) -> bytes:
+        # The question begins after the header, and a name ends with an empty label (RFC 1035).
+        end = message.index(0, 12) + 5
+        question = message[12:end]
+        is_ipv4 = question[-4:] == b"\0\1\0\1"
+        record = b"\xc0\x0c" + question[-4:] + (1).to_bytes(4) + b"\0\4" + bytes([127, 0, 0, 1])
+        header = message[:2] + b"\x84\0" + b"\0\1" + (b"\0\1" if is_ipv4 else b"\0\0") + bytes(4)
+        return header + question + (record if is_ipv4 else b"")
+
+    def stop(self) -> None:
+        self._socket.close()
+
 
 class Node:
     """A node, and the commands against it."""
@@ -73,6 +114,8 @@ class Node:
         self.name, self.region, self.folder = name, REGIONS[name], folder
         self.gateway, self.admin, self.link = next(ports), next(ports), next(ports)
         self.process: Process | None = None
+        # What is added to its clock, as libfaketime reads it.
+        self.clock = folder / f"{name}.clock"
 
     @property
     def url(self) -> str:
@@ -82,17 +125,37 @@ class Node:
     def data(self) -> Path:
         return self.folder / f"{self.name}.data"
 
-    def configure(self, others: list["Node"], replicas: list[int]) -> None:
+    def configure(self, others: list["Node"], replicas: list[int], resolver: int) -> None:
         place = {"name": self.name, "region": self.region}
         text = NODE.format(**place, gateway=self.gateway, admin=self.admin, link=self.link)
         text += "".join(PEER.format(name=it.name, region=it.region, link=it.link) for it in others)
         names = (f"{self.name}-gpu-{letter}" for letter in "abc")
-        text += "".join(REPLICA.format(name=name, port=port) for name, port in zip(names, replicas, strict=False))
+        if self.name == "ap":
+            text += DISCOVERY.format(port=replicas[0], resolver=resolver)
+        else:
+            text += "".join(REPLICA.format(name=name, port=port) for name, port in zip(names, replicas, strict=False))
         (self.folder / f"{self.name}.toml").write_text(text)
         certify(self.folder, "node", "--region", self.region, "--node", self.name)
 
     def start(self) -> None:
-        self.process = Process(self.name, [spillway(), "run", "--config", f"{self.name}.toml"], self.folder)
+        self.set_clock("+0")
+        command = [spillway(), "run", "--config", f"{self.name}.toml"]
+        self.process = Process(self.name, command, self.folder, self.faketime() if self.name == "ap" else {})
+
+    def set_clock(self, ahead: str) -> None:
+        """Sets its clock wrong by this time, such as `+2h`. Only `ap` looks at it."""
+        self.clock.write_text(f"{ahead}\n")
+
+    def faketime(self) -> dict[str, str]:
+        """Environment of a process whose clock is set by a file."""
+        if not (library := faketime()):
+            return {}
+        return {
+            "LD_PRELOAD": str(library),
+            "FAKETIME_TIMESTAMP_FILE": str(self.clock),
+            "FAKETIME_CACHE_DURATION": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess:
         """Runs a command against this node."""
@@ -113,6 +176,10 @@ class Node:
         """The first line of its status."""
         return self.run("status").stdout.partition("\n")[0]
 
+    def replicas(self) -> list[dict]:
+        """Its replicas, as the command shows them."""
+        return json.loads(self.text("replicas", "--json"))
+
     def read(self, path: str) -> str:
         """What the admin listener answers."""
         with urllib.request.urlopen(f"{self.url}/{path}", timeout=PATIENCE_S) as answer:
@@ -132,9 +199,9 @@ class Node:
         heard = [it for it in rows if (it.get("world") or {}).get("is_heard")]
         return self.sentence().startswith("healthy: ") and len(heard) == len(REGIONS)
 
-    def ask(self, key: str) -> int:
+    def ask(self, key: str, *, is_stream: bool = True) -> int:
         """Sends a chat and returns the status of its reply."""
-        body = {"model": MODEL, "max_tokens": 4, "stream": True}
+        body = {"model": MODEL, "max_tokens": 4, "stream": is_stream}
         body["messages"] = [{"role": "user", "content": "What is wrong here? " * 8}]
         headers = {"content-type": "application/json", "authorization": f"Bearer {key}"}
         url = f"http://127.0.0.1:{self.gateway}/v1/chat/completions"
@@ -148,6 +215,11 @@ class Node:
             return error.code
 
 
+def faketime() -> Path | None:
+    """The library that sets a process's clock wrong, if it is installed."""
+    return next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+
+
 class Site:
     """Three nodes, their replicas, and the keys of two tenants."""
 
@@ -159,6 +231,7 @@ class Site:
         self.nodes = {name: Node(name, folder, ports) for name in REGIONS}
         self.emulator: Process | None = None
         self.has_disk = False
+        self.name_server = NameServer()
         try:
             self.start(row)
         except BaseException:
@@ -173,13 +246,14 @@ class Site:
 
     def start(self, row: list[int]) -> None:
         command = [spillway(), "emulate", "--listen", f"127.0.0.1:{row[0]}", "--replicas", str(len(row))]
-        command += [f"--model={MODEL}", "--profile", "a100", "--seed", "7"]
+        # Slow, so that the times of a busy machine are small beside those of a slow replica.
+        command += [f"--model={MODEL}", "--profile", "a100", "--seed", "7", "--time-scale", "3"]
         self.emulator = Process("emulator", command, self.folder)
         certify(self.folder, "init", "--cluster", "incidents")
         rest = iter(row)
         for name, node in self.nodes.items():
             others = [it for it in self.nodes.values() if it is not node]
-            node.configure(others, [next(rest) for _ in range(REPLICAS[name])])
+            node.configure(others, [next(rest) for _ in range(REPLICAS[name])], self.name_server.port)
         self.has_disk = small_disk(self.ap.data)
         for node in self.nodes.values():
             node.start()
@@ -193,6 +267,7 @@ class Site:
         for process in [*(node.process for node in self.nodes.values()), self.emulator]:
             if process:
                 process.stop()
+        self.name_server.stop()
         if self.has_disk:
             subprocess.run(["umount", str(self.ap.data)], check=True, timeout=PATIENCE_S)
 
@@ -211,17 +286,27 @@ class Site:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             answer.read()
 
+    def heal(self) -> None:
+        """Takes replicas that were ejected out and in again, as operators do after a repair: what was before is over."""
+        for node in self.nodes.values():
+            for replica in node.replicas():
+                if replica["ejections"]:
+                    node.text("drain", f"{node.region}/{replica['name']}")
+                    node.text("undrain", f"{node.region}/{replica['name']}")
+
     @contextmanager
-    def load(self, node: Node, tenant: str, callers: int, pause_s: float) -> Iterator[None]:
-        """Has so many callers ask a node, each with a pause after an answer."""
+    def load(self, node: Node, tenant: str, callers: int, pause_s: float, *, is_mixed: bool = False) -> Iterator[None]:
+        """Has so many callers ask a node, each with a pause after an answer; of mixed ones half want whole replies."""
         is_over = threading.Event()
 
-        def call() -> None:
+        def call(*, is_stream: bool) -> None:
             while not is_over.wait(pause_s):
                 with contextlib.suppress(OSError):
-                    node.ask(self.keys[tenant])
+                    node.ask(self.keys[tenant], is_stream=is_stream)
 
-        threads = [threading.Thread(target=call) for _ in range(callers)]
+        threads = [
+            threading.Thread(target=call, kwargs={"is_stream": not is_mixed or number % 2 == 0}) for number in range(callers)
+        ]
         for thread in threads:
             thread.start()
         try:

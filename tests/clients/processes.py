@@ -20,13 +20,15 @@ LOG_LINES_SHOWN = 60
 class Process:
     """A running program whose output goes to a log file."""
 
-    def __init__(self, name: str, command: list[str], folder: Path) -> None:
+    def __init__(self, name: str, command: list[str], folder: Path, environment: dict[str, str] | None = None) -> None:
+        """`environment` is added to that of this process."""
         self.name = name
         self.log = folder / f"{name}.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
                 cwd=folder,
+                env={**os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -1,6 +1,7 @@
 """Incidents, each found from the console alone and from the commands alone (docs/guides/incidents.md)."""
 
 import contextlib
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -9,20 +10,29 @@ import pytest
 
 from cluster import certify
 from console_site import browser, chromium
-from incident_site import DISK_BYTES, REPLICAS, Node, Site, eventually
+from incident_site import DISK_BYTES, REPLICAS, Node, Site, eventually, faketime
 
 pytestmark = [
     pytest.mark.skipif(chromium() is None, reason="no chromium here (Debian: apt-get install chromium)"),
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(180),
 ]
 PATIENCE_MS = 60_000
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def whole_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site = Site(tmp_path_factory.mktemp("incidents"))
     yield site
     site.stop()
+
+
+@pytest.fixture
+def site(whole_site: Site) -> Iterator[Site]:
+    """The site in good health, which a test that fails doesn't spoil for the next."""
+    yield whole_site
+    for replica in range(sum(REPLICAS.values())):
+        whole_site.set_fault(replica, {"kind": "none"})
+    whole_site.heal()
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +63,7 @@ def is_well(node: Node) -> None:
     eventually(node.sentence, "healthy: ", f"serves {REPLICAS[node.name]} of {REPLICAS[node.name]}", "3 of 3 voters")
 
 
-def alert(page, title: str):
+def alert(page, title: str | re.Pattern):
     """The alert with this beginning of a title; the number beside the link counts it, too."""
     found = page.locator("ul.alerts > li").filter(has=page.get_by_role("heading", level=3, name=title))
     found.wait_for()
@@ -61,16 +71,18 @@ def alert(page, title: str):
     return found
 
 
+SLOWER = "several times slower than its peers"
+
+
 def test_a_slow_replica_is_named_and_left_out(site: Site, console) -> None:
     page = console(site.us, "alerts")
-    with site.load(site.us, "acme", callers=6, pause_s=0.02):
+    with site.load(site.us, "acme", callers=6, pause_s=0.02, is_mixed=True):
         eventually(lambda: site.us.text("tail", "--once", "--last", "200"), "us-gpu-a", "us-gpu-b", "us-gpu-c")
-        with site.fault(1, {"kind": "slow", "factor": 40}):
-            found = alert(page, "Replica us-gpu-b is ejected")
-            found.filter(has_text="several times slower than its peers").wait_for()
-            eventually(site.us.sentence, "degraded: serves 2 of 3 replicas (us-gpu-b is ejected: several times slower than its peers)")
-            eventually(lambda: site.us.text("replicas"), "ejected: several")
-            eventually(lambda: site.us.text("replicas"), "us-gpu-b is slow: its first token takes ")
+        with site.fault(1, {"kind": "slow", "factor": 12}):
+            # It comes back on trial, and is ejected again.
+            found = alert(page, re.compile("Replica us-gpu-b (is ejected|is on trial|was ejected)"))
+            found.filter(has_text=SLOWER).wait_for()
+            eventually(site.us.sentence, "degraded: ", "us-gpu-b ", SLOWER)
             site.us.text("drain", "us-east-1/us-gpu-b")
             eventually(site.us.sentence, "healthy: serves 2 of 3 replicas, 1 drained")
         site.us.text("undrain", "us-east-1/us-gpu-b")
@@ -78,11 +90,22 @@ def test_a_slow_replica_is_named_and_left_out(site: Site, console) -> None:
         page.get_by_text("This node knows of no problem.").wait_for()
 
 
+def test_a_replica_that_streams_slowly_is_named(site: Site, console) -> None:
+    page = console(site.us, "world")
+    with site.load(site.us, "acme", callers=6, pause_s=0.02):
+        eventually(lambda: site.us.text("tail", "--once", "--last", "200"), "us-gpu-a", "us-gpu-b", "us-gpu-c")
+        with site.fault(1, {"kind": "slow", "factor": 7}):
+            page.locator(".sentence").filter(has_text=re.compile("us-gpu-b (is|was) .*slow")).wait_for()
+            eventually(site.us.sentence, "us-gpu-b ", "slow")
+        site.heal()
+        is_well(site.us)
+
+
 def test_of_two_replicas_the_slow_one_is_named(site: Site, console) -> None:
     """Two are too few to tell which of them is as usual, so neither is left out."""
     page = console(site.eu, "alerts")
     with site.load(site.eu, "acme", callers=4, pause_s=0.03):
-        with site.fault(4, {"kind": "slow", "factor": 40}):
+        with site.fault(4, {"kind": "slow", "factor": 12}):
             alert(page, "Replica eu-gpu-b is slow: its first token takes ")
             eventually(lambda: site.eu.text("replicas"), "eu-gpu-b is slow: its first token takes ")
             eventually(lambda: site.eu.text("top", "--once"), "eu-gpu-b is slow: its first token takes ")
@@ -91,6 +114,19 @@ def test_of_two_replicas_the_slow_one_is_named(site: Site, console) -> None:
             page.get_by_text("This node knows of no problem.").wait_for()
         site.eu.text("undrain", "eu-central-1/eu-gpu-b")
         is_well(site.eu)
+
+
+def test_a_replica_that_hangs_is_named_and_no_client_fails(site: Site, console) -> None:
+    page = console(site.us, "world")
+    with site.load(site.us, "acme", callers=3, pause_s=0.05):
+        with site.fault(2, {"kind": "hang"}):
+            page.locator(".sentence").filter(has_text="us-gpu-c is down").wait_for()
+            eventually(site.us.sentence, "degraded: serves 2 of 3 replicas (us-gpu-c is down: ")
+            page.get_by_role("link", name="Alerts").click()
+            alert(page, "Replica us-gpu-c is down")
+        is_well(site.us)
+    failed = site.us.text("tail", "--once", "--failed", "--last", "200")
+    assert "us-gpu-c" not in failed, failed
 
 
 def test_a_region_that_is_cut_off_is_named(site: Site, console) -> None:
@@ -225,18 +261,49 @@ def test_a_config_that_the_next_start_would_refuse_is_named(site: Site, console)
     page.get_by_text("This node knows of no problem.").wait_for()
 
 
+@pytest.mark.skipif(faketime() is None, reason="no libfaketime here (Debian: apt-get install faketime)")
+def test_a_wrong_clock_is_named_by_its_node_and_by_others(site: Site, console) -> None:
+    page = console(site.us, "world")
+    title = "lock of node ap is 3 h ahead of those of most nodes"
+    site.ap.set_clock("+3h")
+    try:
+        page.locator(".sentence").filter(has_text=title).wait_for()
+        eventually(site.us.sentence, "degraded: ", title)
+        eventually(site.ap.sentence, "degraded: ", title)
+        alert(console(site.ap, "alerts"), f"The c{title}")
+    finally:
+        site.ap.set_clock("+0")
+    is_well(site.us)
+    is_well(site.ap)
+
+
+def test_a_name_server_that_hangs_is_named_and_its_replicas_stay(site: Site, console) -> None:
+    page = console(site.ap, "world")
+    site.name_server.is_hanging = True
+    try:
+        page.locator(".sentence").filter(has_text="discoveries lack answers (workers is stale)").wait_for()
+        eventually(site.ap.sentence, "degraded: discoveries lack answers (workers is stale)", "serves 1 of 1 replicas")
+        page.get_by_role("link", name="Alerts").click()
+        alert(page, "Discovery workers is stale").filter(has_text="1 replicas stay in use").wait_for()
+        assert site.ap.ask(site.keys["acme"]) == 200
+    finally:
+        site.name_server.is_hanging = False
+    is_well(site.ap)
+
+
 def test_errors_that_are_rare_and_a_short_burst_are_no_incident(site: Site) -> None:
+    is_calm(site.us, 5)
     with site.load(site.us, "acme", callers=4, pause_s=0.02):
         with site.fault(0, {"kind": "status", "code": 500, "probability": 0.015}):
             is_calm(site.us, 20)
         with site.fault(0, {"kind": "status", "code": 500, "probability": 0.5}):
             is_calm(site.us, 8)
-        is_calm(site.us, 30)
+        is_calm(site.us, 20)
 
 
 def is_calm(node: Node, for_s: float) -> None:
-    """Fails if the node reports that requests fail within this time."""
+    """Fails if the node reports anything within this time."""
     end = time.monotonic() + for_s
     while time.monotonic() < end:
-        assert "of requests fail" not in node.sentence()
+        assert (sentence := node.sentence()).startswith("healthy: "), sentence
         time.sleep(1)  # wait: between two looks
