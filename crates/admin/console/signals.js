@@ -1,6 +1,6 @@
 // Golden signals: the last figures of requests in large type, each with a chart of ten minutes.
 
-import { get } from "./api.js";
+import { get, part } from "./api.js";
 import { h, s, setAttribute, setText } from "./dom.js";
 import { count, list, ms, percent, tenth } from "./format.js";
 
@@ -14,7 +14,7 @@ const LAST = 2;
 const FAILED_SHARE_WARN = 0.01;
 
 const rate = (value) => (value !== null && value < 10 ? tenth(value) : count(value));
-const part = (value) => (value !== null && value > 0 && value < 0.1 ? `${tenth(value * 100)} %` : percent(value));
+const partly = (value) => (value !== null && value > 0 && value < 0.1 ? `${tenth(value * 100)} %` : percent(value));
 const share = (name) => (points) => {
   const requests = sum(points, "requests_per_s");
   return requests > 0 ? sum(points, name) / requests : null;
@@ -23,7 +23,7 @@ const share = (name) => (points) => {
 /** Signals in the order of the page. `of` is the figure of some points, `more` a second one beside its name. */
 const SIGNALS = [
   { name: "Requests/s", of: mean("requests_per_s"), show: rate },
-  { name: "Errors", of: share("failed_per_s"), show: part, level: (it) => (it >= FAILED_SHARE_WARN ? "bad" : "ok") },
+  { name: "Errors", of: share("failed_per_s"), show: partly, level: (it) => (it >= FAILED_SHARE_WARN ? "bad" : "ok") },
   { name: "First token", of: median("first_token_p50_ms"), show: ms, more: (points) => `p95 ${ms(median("first_token_p95_ms")(points))}`, under: "first_token_p95_ms" },
   { name: "Tokens/s", of: mean("tokens_per_s"), show: rate },
   { name: "Refused/s", of: mean("refused_per_s"), show: rate },
@@ -36,13 +36,13 @@ const SCOPES = {
   region: { name: "This region", about: "Requests of this region, over the last ten minutes" },
 };
 
-/** The tiles of a page, which look by themselves, and their switch. */
-export function signalTiles(page) {
+/** The tiles of a page, which look by themselves, and their switch. With a `region` they are about that one. */
+export function signalTiles(page, region = null) {
   const tiles = SIGNALS.map(tile);
   const figures = h("dl", { class: "signals" }, tiles.map((it) => it.element));
   const missing = h("p", { class: "hint", role: "status" });
   const isAlone = () => !page.live.snapshot.node.node.is_in_cluster;
-  const scope = () => (SCOPES[page.asked("scope")] ? page.asked("scope") : isAlone() ? "region" : "cluster");
+  const scope = () => (region ? "region" : SCOPES[page.asked("scope")] ? page.asked("scope") : isAlone() ? "region" : "cluster");
   const buttons = Object.entries(SCOPES).map(([value, { name }]) => h("button", { type: "button", class: "plain", value, onclick: () => choose(value) }, name));
   const choose = (value) => {
     page.ask({ scope: value });
@@ -50,12 +50,12 @@ export function signalTiles(page) {
   };
   const mark = () => {
     for (const button of buttons) setAttribute(button, "aria-pressed", String(button.value === scope()));
-    setAttribute(figures, "aria-label", SCOPES[scope()].about);
+    setAttribute(figures, "aria-label", region ? `Requests of ${region}, over the last ten minutes` : SCOPES[scope()].about);
   };
   const look = page.every(PERIOD_S, async (signal) => {
     mark();
     const asked = scope();
-    const { points, nodes } = await get(`v1/history?scope=${asked}`, signal);
+    const { points, nodes } = await get(`v1/history?scope=${asked}${region ? `&region=${part(region)}` : ""}`, signal);
     if (asked !== scope()) return;
     for (const it of tiles) draw(it, points);
     const silent = nodes.filter((it) => it.fault).map((it) => `${it.name} in ${it.region} (${it.fault})`);

@@ -19,6 +19,7 @@ export class Table {
     this.chosen = null;
     this.key = key;
     this.known = new Map();
+    this.loud = new Set();
     this.data = [];
     this.needle = "";
     this.sorted = sort ?? { at: 0, down: false };
@@ -103,13 +104,14 @@ export class Table {
     setText(this.none, this.needle && this.data.length > 0 ? `Nothing has “${this.needle}”.` : this.emptyText);
   }
 
-  /** Hides columns that say nothing. */
+  /** Hides columns that say nothing. One that said something once stays, so that none comes and goes. */
   hush(rows) {
     this.columns.forEach((column, at) => {
       if (!column.quiet) return;
-      const isQuiet = rows.every((row) => column.quiet(row));
-      this.heads[at].hidden = isQuiet;
-      for (const { cells } of this.known.values()) cells[at].hidden = isQuiet;
+      if (rows.some((row) => !column.quiet(row))) this.loud.add(at);
+      const isHidden = !this.loud.has(at);
+      this.heads[at].hidden = isHidden;
+      for (const { cells } of this.known.values()) cells[at].hidden = isHidden;
     });
   }
 
@@ -170,7 +172,7 @@ export function bar(share, level = share >= 0.95 ? "bad" : share >= 0.8 ? "warn"
 
 /** A line of the last numbers. */
 export function sparkline(values, most) {
-  const [width, height] = [90, 20];
+  const [width, height] = [70, 20];
   const top = Math.max(most || 0, ...values, 1);
   const point = (value, at) => `${(at * width / Math.max(1, values.length - 1)).toFixed(1)},${(height - 1 - (value / top) * (height - 2)).toFixed(1)}`;
   return s("svg", { class: "spark", viewBox: `0 0 ${width} ${height}`, width, height, "aria-hidden": "true" },

@@ -18,7 +18,7 @@ pub trait AllNodes: Debug + Send + Sync {
     fn history(&self, scope: HistoryScope) -> Asking<'_, RequestHistoryOverview>;
 
     /// Returns the replicas of every region.
-    fn replicas(&self) -> Asking<'_, Fleet>;
+    fn replicas(&self) -> Asking<'_, AllReplicas>;
 
     /// Returns the requests that ended last and pass the filter, newest first, at most `limit`. The
     /// filter's `after` is not looked at: numbers are those of one node.
@@ -43,7 +43,7 @@ pub enum HistoryScope {
 
 /// Replicas of every region.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Fleet {
+pub struct AllReplicas {
     /// Nodes that were asked, the answering one first.
     pub nodes: Vec<AskedNode>,
     /// Replicas by region and name.

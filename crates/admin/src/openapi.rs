@@ -6,7 +6,7 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-use crate::all_nodes::Fleet;
+use crate::all_nodes::AllReplicas;
 use crate::answer::{
     AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, LimitItem,
     Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, RequestsAnswer, RoutesAnswer,
@@ -233,7 +233,7 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::Node => generator.subschema_for::<NodeAnswer>(),
         Operation::World => generator.subschema_for::<WorldAnswer>(),
         Operation::History => generator.subschema_for::<RequestHistoryOverview>(),
-        Operation::Fleet => generator.subschema_for::<Fleet>(),
+        Operation::Fleet => generator.subschema_for::<AllReplicas>(),
         Operation::Routes => generator.subschema_for::<RoutesAnswer>(),
         Operation::Usage => generator.subschema_for::<ClusterUsage>(),
         Operation::Requests => generator.subschema_for::<RequestsAnswer>(),

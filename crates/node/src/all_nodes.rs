@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::{Response, Uri};
 use serde::{Deserialize, Serialize};
 use spillway_admin::{
-    AllNodes, AskedNode, Asking, FilterField, Fleet, HistoryScope, Overview, RegionReplica,
+    AllNodes, AllReplicas, AskedNode, Asking, FilterField, HistoryScope, Overview, RegionReplica,
     ReplicaOverview, RequestEntry, RequestFilter, RequestHistoryOverview, Requests,
     RequestsOfNodes,
 };
@@ -14,7 +14,7 @@ use spillway_health::{CountedRequests, HistoryBin, sum_bins};
 use spillway_link::{BoxBody, PeerStatus};
 use tokio::sync::Mutex;
 
-use crate::cluster::questions::{NodeAnswer, ask_each, json_reply, question};
+use crate::cluster::questions::{Answered, ask_each, json_reply, question};
 use crate::feedback::Feedback;
 use crate::health_watch::history_overview;
 use crate::keeper::KeeperHandle;
@@ -38,7 +38,7 @@ struct HistoryQuestion {
 
 /// Bins of a node, the oldest first. A newer node may add fields.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct HistoryAnswer {
+struct HistoryReply {
     bins: Vec<HistoryBin>,
 }
 
@@ -47,7 +47,7 @@ struct HistoryAnswer {
 struct ReplicasQuestion {}
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct ReplicasAnswer {
+struct ReplicasReply {
     replicas: Vec<ReplicaOverview>,
 }
 
@@ -61,7 +61,7 @@ struct RequestsQuestion {
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct RequestsAnswer {
+struct RequestsReply {
     requests: Vec<RequestEntry<'static>>,
 }
 
@@ -69,7 +69,7 @@ struct RequestsAnswer {
 #[derive(Debug, Default)]
 pub(crate) struct LastAnswers {
     histories: Mutex<BTreeMap<HistoryScope, (Instant, RequestHistoryOverview)>>,
-    fleet: Mutex<Option<(Instant, Fleet)>>,
+    fleet: Mutex<Option<(Instant, AllReplicas)>>,
 }
 
 /// Returns this node's reply to another node's question.
@@ -82,19 +82,19 @@ pub(crate) async fn reply(
         HISTORY_PATH => {
             let asked = question::<HistoryQuestion>(uri);
             let bins = |asked: HistoryQuestion| feedback.health.bins(asked.counted);
-            json_reply(asked.map(|asked| HistoryAnswer { bins: bins(asked) }).as_ref())
+            json_reply(asked.map(|asked| HistoryReply { bins: bins(asked) }).as_ref())
         }
         REPLICAS_PATH => {
             let replicas = replica_overviews(feedback, keeper).await;
-            json_reply(Some(&ReplicasAnswer { replicas }))
+            json_reply(Some(&ReplicasReply { replicas }))
         }
         REQUESTS_PATH => {
             let asked = question::<RequestsQuestion>(uri);
             let asked = asked.and_then(|asked| Some((asked.filter()?, asked.limit)));
             let found = |(filter, limit)| feedback.recent(&filter, limit);
-            json_reply(asked.map(|asked| RequestsAnswer { requests: found(asked) }).as_ref())
+            json_reply(asked.map(|asked| RequestsReply { requests: found(asked) }).as_ref())
         }
-        _ => json_reply(None::<&HistoryAnswer>),
+        _ => json_reply(None::<&HistoryReply>),
     }
 }
 
@@ -137,7 +137,7 @@ impl AllNodes for OverviewSource {
         })
     }
 
-    fn replicas(&self) -> Asking<'_, Fleet> {
+    fn replicas(&self) -> Asking<'_, AllReplicas> {
         Box::pin(async {
             let mut last = self.last.fleet.lock().await;
             if let Some((_, fleet)) = last.as_ref().filter(|(at, _)| at.elapsed() < SHARED_FOR) {
@@ -154,7 +154,7 @@ impl AllNodes for OverviewSource {
             let filter = RequestFilter { after: None, ..filter };
             let asked = RequestsQuestion::new(&filter, limit);
             let answers = self.ask((REQUESTS_PATH, &asked), |_| true);
-            let answers: Vec<NodeAnswer<RequestsAnswer>> = answers.await;
+            let answers: Vec<Answered<RequestsReply>> = answers.await;
             let mut nodes = vec![self.this_node()];
             let mut requests = self.feedback.recent(&filter, limit);
             for answer in answers {
@@ -183,7 +183,7 @@ impl OverviewSource {
         let is_in = |name: &str| region.is_none_or(|region| region == name);
         let asked = HistoryQuestion { counted };
         let answers = self.ask((HISTORY_PATH, &asked), |it| is_in(it.identity.region().as_str()));
-        let answers: Vec<NodeAnswer<HistoryAnswer>> = answers.await;
+        let answers: Vec<Answered<HistoryReply>> = answers.await;
         let (mut nodes, mut bins) = (Vec::new(), Vec::new());
         if is_in(&self.region()) {
             nodes.push(self.this_node());
@@ -200,10 +200,10 @@ impl OverviewSource {
         }
     }
 
-    async fn ask_for_replicas(&self) -> Fleet {
+    async fn ask_for_replicas(&self) -> AllReplicas {
         let own = replica_overviews(&self.feedback, &self.keeper);
         let asked = self.ask((REPLICAS_PATH, &ReplicasQuestion {}), |_| true);
-        let (own, answers): (_, Vec<NodeAnswer<ReplicasAnswer>>) = tokio::join!(own, asked);
+        let (own, answers): (_, Vec<Answered<ReplicasReply>>) = tokio::join!(own, asked);
         let mut nodes = vec![self.this_node()];
         let mut all = BTreeMap::new();
         let mut take = |region: &str, replicas: Vec<ReplicaOverview>| {
@@ -218,7 +218,7 @@ impl OverviewSource {
             nodes.push(node);
         }
         let replicas = all.into_iter();
-        Fleet {
+        AllReplicas {
             nodes,
             replicas: replicas
                 .map(|((region, _), replica)| RegionReplica { region, replica })
@@ -230,14 +230,14 @@ impl OverviewSource {
         &self,
         question: (&str, &impl Serialize),
         is_asked: impl Fn(&PeerStatus) -> bool,
-    ) -> Vec<NodeAnswer<T>> {
+    ) -> Vec<Answered<T>> {
         match self.feedback.link() {
             Some(link) => ask_each(&link, is_asked, question, ANSWER_LIMIT).await,
             None => Vec::new(),
         }
     }
 
-    fn this_node(&self) -> AskedNode {
+    pub(crate) fn this_node(&self) -> AskedNode {
         AskedNode { name: self.node.clone(), region: self.region(), fault: None }
     }
 

@@ -9,9 +9,9 @@ import { worded } from "../words.js";
 export function explainView(page) {
   const models = [...new Set(page.live.snapshot.regions.flatMap((it) => it.models))].sort();
   const field = (id, label, input, hint = null) => h("div", { class: "field" }, h("label", { for: id }, label), input, hint ? h("p", { class: "hint", id: `${id}-hint` }, hint) : null);
-  const model = h("input", { id: "model", list: "models", required: true, autocomplete: "off", value: models[0] ?? "" });
+  const model = h("input", { id: "model", list: "models", required: true, autocomplete: "off", value: page.asked("model") || (models[0] ?? "") });
   const prompt = h("textarea", { id: "prompt", rows: 4, required: true, value: "Hello" });
-  const tenant = h("input", { id: "tenant", autocomplete: "off" });
+  const tenant = h("input", { id: "tenant", autocomplete: "off", value: page.asked("tenant") });
   const client = h("input", { id: "client", autocomplete: "off", "aria-describedby": "client-hint" });
   const path = h("input", { id: "path", value: "/v1/chat/completions", required: true });
   const headers = h("textarea", { id: "headers", rows: 2, "aria-describedby": "headers-hint" });
@@ -20,6 +20,8 @@ export function explainView(page) {
   const submit = async (event) => {
     event.preventDefault();
     setText(problem, "");
+    // The prompt stays out of the address, which ends up in histories and chats.
+    page.ask({ model: model.value.trim(), tenant: tenant.value.trim() });
     try {
       const body = order({ model, prompt, tenant, client, path, headers });
       answer.replaceChildren(...shown(await (await send("POST", "v1/explain", { body })).json()));

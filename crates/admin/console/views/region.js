@@ -7,6 +7,7 @@ import { count, list as joined, ms, percent, tenth } from "../format.js";
 import { stateOf } from "../map.js";
 import { nodeTable } from "./control.js";
 import { Fleet, replicaTable, showReplica } from "./replicas.js";
+import { signalTiles } from "../signals.js";
 import { known } from "./world.js";
 
 export function regionView(page, [name]) {
@@ -61,7 +62,7 @@ export function regionView(page, [name]) {
     if (before !== record?.state) offer();
     update();
   });
-  const element = h("div", {}, missing, look.problem, own.element, buttons,
+  const element = h("div", {}, missing, look.problem, signalTiles(page, name).element, own.element, buttons,
     section("Forwarding", spill.element, spillHint), section("Nodes", nodes.element), section("Replicas", replicas.element));
   return { title: `Region ${name}`, element, update, onQuery };
 }

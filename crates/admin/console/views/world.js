@@ -17,7 +17,7 @@ export function worldView(page) {
   const map = new WorldMap();
   const box = h("div", { class: "map-box" }, map.svg);
   const unplaced = h("p", { class: "hint", hidden: true });
-  const key = h("p", { class: "hint key" }, "A ring fills with the load of a region. An arrow is what this node forwards there; a dashed line has the round-trip time.");
+  const key = h("p", { class: "hint key" }, "A ring fills with the load of a region. An arrow is what this node forwards there; a dashed line has the round-trip time (RTT).");
   const table = regionTable(page);
   const problems = problemList(page);
   const wrong = section("What is wrong", problems.element);
@@ -41,7 +41,7 @@ export function worldView(page) {
   };
   const element = h("div", { class: "world" }, h("div", { class: "headline" }, sentence, tiles.choice), tiles.element, box, wrong, key, unplaced,
     section("Regions", table.element,
-      h("p", { class: "hint" }, "Forwarded, refused and broken count this node's own requests since it started. Of the own region, “in flight there” are requests that other regions forwarded here.")));
+      h("p", { class: "hint" }, "Forwarded are this node's own requests; refused and broken count them since it started. Of the own region, “in flight there” are requests that other regions forwarded here.")));
   return { title: "World", element, update, onQuery: tiles.onQuery };
 }
 
@@ -66,12 +66,11 @@ function regionTable(page) {
       { name: "In flight", number: true, of: (it) => count(it.in_flight), sort: (it) => it.in_flight },
       { name: "Slots", number: true, of: (it) => count(it.places), sort: (it) => it.places },
       { name: "Waiting", number: true, of: (it) => count(it.waiting), sort: (it) => it.waiting },
-      { name: "Replicas up", number: true, of: (it) => count(it.replicas_up), sort: (it) => it.replicas_up },
+      { name: "Replicas", number: true, of: (it) => count(it.replicas_up), sort: (it) => it.replicas_up },
       { name: "Two minutes", of: (it) => (it.is_heard ? page.live.loads(it.region).join(" ") : "–"), cell: (it) => (it.is_heard ? sparkline(page.live.loads(it.region), it.places) : "–") },
-      { name: "Round trip", number: true, of: (it) => (it.is_own ? "–" : ms(it.rtt_ms)), sort: (it) => (it.is_own ? null : it.rtt_ms) },
+      { name: "RTT", number: true, of: (it) => (it.is_own ? "–" : ms(it.rtt_ms)), sort: (it) => (it.is_own ? null : it.rtt_ms) },
       { name: "In flight there", number: true, of: (it) => count(it.spilling), sort: (it) => it.spilling, quiet: none("spilling") },
       { name: "Forwarded/s", number: true, of: (it) => tenth(rate(it)), sort: rate },
-      { name: "Forwarded", number: true, of: (it) => count(it.sent), sort: (it) => it.sent, quiet: none("sent") },
       { name: "Refused", number: true, of: (it) => count(it.refused), sort: (it) => it.refused, quiet: none("refused") },
       { name: "Broken", number: true, of: (it) => count(it.broken), sort: (it) => it.broken, quiet: none("broken") },
       { name: "Weight", number: true, of: (it) => `${tenth(it.weight_percent)} %`, sort: (it) => it.weight_percent, quiet: (it) => it.weight_percent === 100 },

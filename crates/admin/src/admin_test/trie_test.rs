@@ -12,8 +12,8 @@ use spillway_usage::{Money, UsageQuery, UsageTable, Used};
 use super::client::Client;
 use super::world::{World, listen};
 use crate::{
-    Admin, AdminConfig, AllNodes, AskedNode, Asking, ClusterUsage, Explain, ExplainError,
-    ExplainRequest, Explaining, Fleet, HistoryPointOverview, HistoryScope, ListenerOverview,
+    Admin, AdminConfig, AllNodes, AllReplicas, AskedNode, Asking, ClusterUsage, Explain,
+    ExplainError, ExplainRequest, Explaining, HistoryPointOverview, HistoryScope, ListenerOverview,
     Listing, Looking, NodeOverview, Overview, RegionOverview, RegionReplica, ReplicaOverview,
     ReplicaTally, RequestEntry, RequestFilter, RequestHistoryOverview, Requests, RequestsOfNodes,
     RouteOverview, Steered, SteeredRegion, Summing, parse_token_file,
@@ -110,10 +110,10 @@ impl AllNodes for Teller {
         Box::pin(std::future::ready(history))
     }
 
-    fn replicas(&self) -> Asking<'_, Fleet> {
+    fn replicas(&self) -> Asking<'_, AllReplicas> {
         let replica = ReplicaOverview { name: "gpu-a".to_owned(), ..ReplicaOverview::default() };
         let replicas = vec![RegionReplica { region: "eu".to_owned(), replica }];
-        Box::pin(std::future::ready(Fleet { nodes: vec![AskedNode::default()], replicas }))
+        Box::pin(std::future::ready(AllReplicas { nodes: vec![AskedNode::default()], replicas }))
     }
 
     fn requests(&self, filter: RequestFilter, limit: usize) -> Asking<'_, RequestsOfNodes> {

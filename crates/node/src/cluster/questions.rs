@@ -21,13 +21,13 @@ const ASKED_MAX: usize = 16;
 
 /// Answer of a node, or the reason why there is none.
 #[derive(Debug)]
-pub(crate) struct NodeAnswer<T> {
+pub(crate) struct Answered<T> {
     pub(crate) name: String,
     pub(crate) region: String,
     pub(crate) answer: Result<T, &'static str>,
 }
 
-impl<T> NodeAnswer<T> {
+impl<T> Answered<T> {
     /// Splits the answer into its content and what operators see of the node.
     pub(crate) fn into_parts(self) -> (Option<T>, AskedNode) {
         let (answer, fault) = match self.answer {
@@ -64,12 +64,12 @@ pub(crate) async fn ask_each<T: DeserializeOwned>(
     is_asked: impl Fn(&PeerStatus) -> bool,
     (path, query): (&str, &impl Serialize),
     limit: Duration,
-) -> Vec<NodeAnswer<T>> {
+) -> Vec<Answered<T>> {
     let mut seen = BTreeSet::new();
     // A node that changed its address may be there twice.
     let peers = link.peers().into_iter().filter(is_asked);
     let peers = peers.filter(|peer| seen.insert(peer.identity.node().clone()));
-    let mut answers: Vec<NodeAnswer<T>> = stream::iter(peers)
+    let mut answers: Vec<Answered<T>> = stream::iter(peers)
         .map(|peer| async move { ask_one(link, &peer, (path, query), limit).await })
         .buffer_unordered(ASKED_MAX)
         .collect()
@@ -83,7 +83,7 @@ async fn ask_one<T: DeserializeOwned>(
     peer: &PeerStatus,
     question: (&str, &impl Serialize),
     limit: Duration,
-) -> NodeAnswer<T> {
+) -> Answered<T> {
     let node = peer.identity.node();
     let answer = match peer.is_connected() {
         true => tokio::time::timeout(limit, ask(link, node, question))
@@ -91,7 +91,7 @@ async fn ask_one<T: DeserializeOwned>(
             .unwrap_or(Err("it did not answer in time")),
         false => Err("there is no connection"),
     };
-    NodeAnswer { name: node.to_string(), region: peer.identity.region().to_string(), answer }
+    Answered { name: node.to_string(), region: peer.identity.region().to_string(), answer }
 }
 
 /// Asks a node a question, given as path and query.

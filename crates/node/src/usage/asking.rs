@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use spillway_link::{BoxBody, Link};
 use spillway_usage::{UsageQuery, UsageRow};
 
-use crate::cluster::questions::{NodeAnswer, ask_each, json_reply, question};
+use crate::cluster::questions::{Answered, ask_each, json_reply, question};
 
 /// Path of the question; its query is a [`UsageQuery`] in JSON. No client reaches it: only nodes
 /// forward requests.
@@ -33,6 +33,6 @@ pub(crate) async fn reply<F: Future<Output = Vec<UsageRow>>>(
 }
 
 /// Asks every other node for usage, in the order of names.
-pub(super) async fn ask_nodes(link: &Link, query: &UsageQuery) -> Vec<NodeAnswer<Answer>> {
+pub(super) async fn ask_nodes(link: &Link, query: &UsageQuery) -> Vec<Answered<Answer>> {
     ask_each(link, |_| true, (PATH, query), ANSWER_LIMIT).await
 }
