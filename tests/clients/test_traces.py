@@ -214,7 +214,7 @@ def test_without_a_share_only_what_fails_is_told(traced: Traced) -> None:
         return [span for span in spans if span.attributes.get("spillway.request.id", "").startswith(name)]
 
     (failed, *_) = traced.collector.wait_for("failed request", lambda spans: of_request(spans, "failed"))
-    assert failed.is_error and failed.attributes["error.type"] == "503"
+    assert failed.is_error and failed.attributes["error.type"] == "no_replica"
     # Spans come in order, so these would have come before.
     assert of_request(traced.collector.wait_for("spans", list), "fine") == []
 

@@ -44,7 +44,7 @@ pub(crate) fn access_log_reference() -> String {
     for cause in spillway_protocol::FailureCause::ALL {
         let code = cause.code();
         let meaning = spillway_protocol::code_meaning(code).unwrap_or_default();
-        let _: std::fmt::Result = writeln!(page, "| `{code}` | {meaning} |");
+        let _: std::fmt::Result = writeln!(page, "| <a id=\"{code}\"></a>`{code}` | {meaning} |");
     }
     page.push_str("\n## Values\n");
     for RecordField { name, values, .. } in fields.iter().filter(|field| !field.values.is_empty()) {
