@@ -11,8 +11,8 @@ pub(crate) const GROUPS: &[(&str, &[(&str, Page)])] = &[
         &[
             ("status", Page::INCIDENTS),
             ("health", Page::TROUBLESHOOTING),
-            ("replicas", Page::REPLICAS),
-            ("regions", Page::REGIONS),
+            ("replicas", Page::REPLICAS_TABLE),
+            ("regions", Page::REGIONS_TABLE),
             ("explain", Page::REQUESTS),
             ("tail", Page::REQUESTS),
             ("top", Page::INCIDENTS),
@@ -42,7 +42,7 @@ pub(crate) const GROUPS: &[(&str, &[(&str, Page)])] = &[
     (
         "Cluster",
         &[
-            ("nodes", Page::NODES),
+            ("nodes", Page::NODES_TABLE),
             ("leader", Page::CONTROL_PLANE),
             ("audit", Page::ADMIN_API),
             ("watch", Page::ADMIN_API),

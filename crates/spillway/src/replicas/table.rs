@@ -25,10 +25,15 @@ const COLUMNS: [Column; 12] = [
 /// Columns in the order in which a narrow terminal is spared them.
 const DROPPED: [&str; 7] = ["votes", "pool", "kind", "p99 ms", "models", "queue", "breakers"];
 
+/// Mark of a kind that the node recognised by itself, and its meaning below the table.
+const RECOGNISED_MARK: &str = "*";
+const RECOGNISED: &str =
+    "* recognised by its metrics page; docs/reference/tables.md explains the columns";
+
 /// Models that a cell lists at most.
 const MODELS_MAX: usize = 2;
 /// Formats one line per replica of at most `width` characters, and below them what is wrong: slow
-/// replicas, open circuit breakers, and models that replicas lack.
+/// replicas, open circuit breakers, and models that replicas lack. A mark in the table is explained.
 pub(crate) fn table(members: &Value, width: usize) -> String {
     let headings = COLUMNS.map(|(heading, _)| heading);
     let members = members.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -37,7 +42,15 @@ pub(crate) fn table(members: &Value, width: usize) -> String {
     let wrong = members.iter().filter_map(|it| wrong_models(it).or_else(|| hidden_models(it)));
     let open = members.iter().flat_map(open_breakers);
     let slow = members.iter().filter_map(slow);
-    std::iter::once(table).chain(slow).chain(open).chain(wrong).collect::<Vec<_>>().join("\n")
+    // Only where the column was not dropped.
+    let mark = table.contains(RECOGNISED_MARK).then(|| RECOGNISED.to_owned());
+    std::iter::once(table)
+        .chain(mark)
+        .chain(slow)
+        .chain(open)
+        .chain(wrong)
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// Returns a line about a replica whose first tokens come much later than those of others; `None` if
@@ -129,7 +142,7 @@ fn models(member: &Value) -> String {
 
 /// Returns the software of a replica, marked with a star if it was recognised.
 fn kind(member: &Value) -> String {
-    let mark = if member["is_kind_recognised"] == true { "*" } else { "" };
+    let mark = if member["is_kind_recognised"] == true { RECOGNISED_MARK } else { "" };
     format!("{}{mark}", text(&member["kind"]))
 }
 
