@@ -1,5 +1,6 @@
 """What watches nodes: alerts, their tests, and the dashboard, with a real Prometheus. docs/guides/alerts.md says it."""
 
+import itertools
 import json
 import os
 import re
@@ -31,7 +32,9 @@ def test_each_alert_has_a_part_of_the_runbook() -> None:
     headings = set(re.findall(r"^### (\w+)$", (ROOT / "docs/guides/alerts.md").read_text(), re.MULTILINE))
     assert headings == set(re.findall(r"alert: (\w+)", rules))
     for alert in headings:
-        assert f"docs/guides/alerts.md#{alert.lower()}" in rules
+        assert f"runbook: 'docs/guides/alerts.md#{alert.lower()}'" in rules
+        # On the node itself, which its scraper knows by the address of its admin listener.
+        assert f"runbook_url: 'http://{{{{ $labels.instance }}}}/docs/guides/alerts.html#{alert.lower()}'" in rules
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +44,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("prometheus")
     log = (folder / "demo.log").open("w")
     demo = subprocess.Popen(
-        [os.environ["SPILLWAY_BIN"], "demo", "--json", "--seconds", "24", "--listen", "127.0.0.1:0"],
+        [os.environ["SPILLWAY_BIN"], "demo", "--json", "--seconds", "40", "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE, stderr=log, text=True,
     )
     assert demo.stdout is not None
     # The first phase has nodes of its own.
     events = (json.loads(line) for line in demo.stdout)
-    second = next(it for it in events if it["event"] == "phase" and it["number"] == 2)
+    _, second = itertools.islice((it for it in events if it["event"] == "start"), 2)
     targets = list(second["admin"].values())
     config = folder / "prometheus.yml"
     config.write_text(json.dumps({

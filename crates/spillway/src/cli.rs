@@ -26,7 +26,7 @@ pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("S
     64 wrong config.\n\n\
     Example: spillway demo")]
 pub(crate) struct Cli {
-    /// What to log, e.g. `info,spillway_proxy=debug`. [default: info, with `demo` warn]
+    /// What to log, e.g. `info,spillway_proxy=debug`. [default: info, with `demo` warn or error]
     #[arg(long, global = true, env = "SPILLWAY_LOG", display_order = BEHIND_OWN)]
     log: Option<String>,
     /// Logs JSON, one object a line.
@@ -39,8 +39,10 @@ pub(crate) struct Cli {
 impl Cli {
     /// Returns the log filter.
     pub(crate) fn log(&self) -> &str {
-        // The demo loses a region on purpose: its nodes' usual log lines would bury its own.
-        let usual = if matches!(self.command, CliCommand::Demo(_)) { "warn" } else { "info" };
+        let usual = match &self.command {
+            CliCommand::Demo(args) => crate::demo::log_level(args),
+            _ => "info",
+        };
         self.log.as_deref().unwrap_or(usual)
     }
 }
@@ -49,7 +51,7 @@ impl Cli {
 pub(crate) enum CliCommand {
     /// Runs a gateway node until it is told to stop.
     Run(RunArgs),
-    /// Runs three regions with emulated replicas, overloads one, loses another, and shows what happens.
+    /// Runs three regions with emulated replicas: overloads one, cuts and loses another, and shows what happens.
     Demo(DemoArgs),
     /// Runs emulated model servers.
     Emulate(EmulateArgs),
@@ -287,11 +289,12 @@ pub(crate) struct DemoArgs {
     /// Ends after the summary instead of leaving the nodes up.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Prints JSON lines: a `phase` at the begin of each, a `tick` each second, then the `summary`.
+    /// Prints JSON lines: the `start` with addresses, a `phase` at the begin of each, a `tick` each second,
+    /// then the `summary`.
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long all phases last together, about, in seconds: 20 to 3600.
-    #[arg(long, default_value_t = 45, value_parser = clap::value_parser!(u64).range(20..=3600))]
+    /// How long all phases last together, about, in seconds: 35 to 3600.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(35..=3600))]
     pub(crate) seconds: u64,
     /// Where the first region's node listens, the others on the ports behind it; where one is taken,
     /// any free port is used.

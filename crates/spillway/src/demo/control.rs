@@ -68,7 +68,7 @@ pub(crate) async fn show(world: &DemoWorld) -> Result<Control> {
 impl Control {
     pub(crate) fn text(&self) -> String {
         format!(
-            "{} voters agree: {} leads in term {}, {} entries applied.\n\
+            "{} voters agreed, led by {} in term {}; {} entries were applied.\n\
              {} was drained by an order at {}: committed after {:.0} ms,\n\
              effective in all regions after {:.0} ms; and taken back.\n",
             self.voters,
@@ -101,9 +101,16 @@ fn weights(world: &DemoWorld) -> impl Iterator<Item = Option<u16>> {
 }
 
 async fn order(world: &DemoWorld, state: RegionState) -> Result<()> {
-    let control_plane = world.control_plane(ORDERED_AT).context("the region is up")?;
     let region = DRAINED.name().into();
-    let command = Command::SetRegionState { region, state, expect: Expect::Any };
+    carry_out(world, Command::SetRegionState { region, state, expect: Expect::Any }).await
+}
+
+/// Gives an order and waits until it is committed.
+///
+/// # Errors
+/// Returns an error if it is refused, or is not committed in time.
+pub(crate) async fn carry_out(world: &DemoWorld, command: Command) -> Result<()> {
+    let control_plane = world.control_plane(ORDERED_AT).context("the region is up")?;
     let operator = Actor::Operator("demo".to_owned());
     // With an id, the order is proposed until its outcome is known, and carried out once.
     let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));

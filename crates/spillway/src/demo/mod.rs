@@ -1,6 +1,7 @@
 //! `spillway demo`: three regions in one process, far apart, one of which gets more than it can
-//! serve. It shows the load without spilling, with spilling, and while another region is lost. In
-//! between, an order at one region drains another one.
+//! serve. It shows the load without spilling, with spilling, and while another region is lost; a limit
+//! that holds while a region is cut off, a stream that survives its replica, and an order at one
+//! region that drains another.
 
 mod client;
 mod control;
@@ -8,8 +9,10 @@ mod panel;
 mod region;
 mod report;
 mod sample;
+mod shared_limit;
 mod snapshot;
 mod stage;
+mod survival;
 mod view;
 mod workload;
 mod world;
@@ -25,8 +28,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cli::DemoArgs;
 use crate::output;
 use region::DemoRegion;
-use report::DemoReport;
+use report::{DemoReport, Scenes};
+use shared_limit::SharedLimit;
 use stage::DemoStage;
+use survival::Survival;
 use view::DemoView;
 use workload::{Loads, MODEL, PLACES, REPLICAS, capacity_per_s};
 use world::{DemoWorld, Spill};
@@ -41,9 +46,9 @@ const LOST: DemoRegion = DemoRegion::ApNortheast;
 /// Phases 1 and 2 get the same requests.
 const SEED: u64 = 1;
 const SEED_OUTAGE: u64 = 2;
-/// Percent of the demo's time in which requests of one of the three phases come. The rest is for
-/// starting and for requests that have not ended yet.
-const PHASE_PERCENT: u32 = 27;
+/// Seconds of the demo in which no requests of the three phases come: for starting, for requests that
+/// have not ended yet, and for the limit and the stream.
+const BESIDE_PHASES_S: u64 = 20;
 
 /// File in the folder for temporary files that takes the log while the panel has the terminal.
 const LOG_FILE: &str = "spillway-demo.log";
@@ -61,6 +66,12 @@ pub(crate) fn log_file(args: &DemoArgs) -> Result<Option<File>> {
     let path = log_path();
     let file = File::create(&path).with_context(|| format!("can't write {}", path.display()))?;
     Ok(Some(file))
+}
+
+/// Returns the level of the log. The demo cuts and kills on purpose, and its nodes warn of it: that is
+/// for the log's file, and would bury the demo's own lines.
+pub(crate) fn log_level(args: &DemoArgs) -> &'static str {
+    if args.json || !stdout().is_terminal() { "error,openraft=off" } else { "warn" }
 }
 
 fn log_path() -> PathBuf {
@@ -110,23 +121,34 @@ impl Stop {
 /// Runs all phases and prints their summary. The regions that are left stay up.
 async fn show(args: &DemoArgs) -> Result<(DemoWorld, DemoReport)> {
     let started = Instant::now();
-    let length = Duration::from_secs(args.seconds) * PHASE_PERCENT / 100;
+    let length = Duration::from_secs(args.seconds.saturating_sub(BESIDE_PHASES_S)) / 3;
     let mut view = DemoView::new(args.json)?;
     view.tell(&introduction(args.seconds))?;
     let [first, second, third] = stages(length);
 
     let mut world = Box::pin(DemoWorld::start(args.listen, Spill::Off)).await?;
+    view.open(&world)?;
+    world.meet().await?;
     let without = first.run(&mut world, &mut view).await?;
     Box::pin(world.stop()).await;
 
     let mut world = Box::pin(DemoWorld::start(args.listen, Spill::On)).await?;
+    view.open(&world)?;
+    world.meet().await?;
     let with = second.run(&mut world, &mut view).await?;
 
     let control = control::show(&world).await?;
     view.tell(&control.text())?;
+    view.begin(3, "a limit, while a region is cut off", &SharedLimit::story())?;
+    let limit = shared_limit::show(&world).await?;
+    view.tell(&limit.text())?;
     let outage = third.run(&mut world, &mut view).await?;
+    view.begin(5, "a stream outlives its replica", &Survival::story())?;
+    let stream = survival::show(&world).await?;
+    view.tell(&stream.text())?;
 
-    let report = DemoReport::new(started, [&without, &with, &outage], control);
+    let scenes = Scenes { control, limit, stream };
+    let report = DemoReport::new(started, [&without, &with, &outage], scenes);
     view.end(&report)?;
     Ok((world, report))
 }
@@ -157,7 +179,7 @@ fn stages(length: Duration) -> [DemoStage; 3] {
         ..first
     };
     let third = DemoStage {
-        number: 3,
+        number: 4,
         title: "a region is lost",
         story: format!(
             "{} loses network and power after a third of the time. The others notice by silence, \
@@ -190,27 +212,20 @@ fn introduction(seconds: u64) -> String {
 /// Returns what to try with the regions that are left.
 fn farewell(world: &DemoWorld) -> String {
     let program = std::env::args().next().unwrap_or_else(|| "spillway".to_owned());
-    let mut text = "The regions that are left stay up. Try, from another terminal:\n".to_owned();
+    let mut text = "The regions that are left stay up.\n".to_owned();
     let left = || DemoRegion::ALL.into_iter().filter(|&region| world.is_up(region));
-    if let Some(region) = left().next() {
-        let door = world.doors()[region.index()];
-        text += &format!(
-            "\n  curl -iN http://{door}/v1/chat/completions \\\n    -H 'content-type: application/json' \
-             \\\n    -d '{{\"model\": \"{MODEL}\", \"stream\": true, \"max_tokens\": 24,\n         \
-             \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}'\n"
-        );
-    }
     for region in left() {
         let Some(admin) = world.admin(region) else { continue };
-        text += &format!("\n  {}, its node's admin address: {admin}\n", region.name());
-        for command in ["status", "replicas"] {
-            text += &format!("  {program} {command} --admin http://{admin}\n");
-        }
+        text += &format!("\n  Console of {:<13} http://{admin}/console/", region.name());
     }
-    if let Some(admin) = left().next().and_then(|region| world.admin(region)) {
+    if let Some((region, admin)) = left().find_map(|it| Some((it, world.admin(it)?))) {
+        let door = world.doors()[region.index()];
         text += &format!(
-            "\n  Where a request would go, and why not elsewhere:\n  {program} explain --model {MODEL} \
-             --admin http://{admin}\n"
+            "\n\nTry, from another terminal:\n\n  {program} top --admin http://{admin}\n  {program} tail --admin \
+             http://{admin}\n  {program} explain --model {MODEL} --admin http://{admin}\n\n  curl -iN \
+             http://{door}/v1/chat/completions \\\n    -H 'content-type: application/json' \\\n    -d '{{\"model\": \
+             \"{MODEL}\", \"stream\": true, \"max_tokens\": 24,\n         \"messages\": [{{\"role\": \"user\", \
+             \"content\": \"Hello\"}}]}}'\n"
         );
     }
     let log = log_path();

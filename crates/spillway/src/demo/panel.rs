@@ -34,6 +34,8 @@ pub(crate) struct Panel {
     pub(crate) passed_s: f64,
     /// Part of the demo that is behind, 0 to 1.
     pub(crate) progress: f64,
+    /// Address of the console; empty until a node is up.
+    pub(crate) console: String,
     title: String,
     now: Option<Snapshot>,
     /// The 95th percentile of each region in each second since the start.
@@ -46,6 +48,7 @@ impl Panel {
         Self {
             passed_s: 0.0,
             progress: 0.0,
+            console: String::new(),
             title: "starts three regions".to_owned(),
             now: None,
             history: [const { Vec::new() }; 3],
@@ -161,14 +164,21 @@ impl Widget for &Panel {
             _ => (middle, flows),
         };
         if let Some(now) = &self.now {
-            let rows: [Rect; 3] = Layout::vertical([Constraint::Fill(1); 3]).areas(regions);
+            // All of one height: a row that is left over stays empty.
+            let each = Constraint::Length(regions.height / 3);
+            let rows: [Rect; 3] = Layout::vertical([each; 3]).areas(regions);
             for (index, region) in now.regions.iter().enumerate() {
                 self.render_region(index, region, rows[index], buffer);
             }
             render_flows(&now.flows, flows, buffer);
         }
         self.render_story(story, buffer);
-        Line::from(" q ends the demo").dim().render(foot, buffer);
+        let console = match &*self.console {
+            "" => String::new(),
+            address => format!("   console: {address}"),
+        };
+        Line::from_iter([Span::raw(" q ends the demo").dim(), Span::raw(console).bold()])
+            .render(foot, buffer);
     }
 }
 

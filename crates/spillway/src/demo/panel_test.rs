@@ -28,6 +28,7 @@ fn panel() -> Panel {
     panel.begin("2 of 3: the same requests, with spilling", "Each node now sends a request on.");
     panel.passed_s = 22.5;
     panel.progress = 0.5;
+    panel.console = "http://127.0.0.1:9900/console/".to_owned();
     let flow = |to, requests, recent| Flow { from: "us-east-1", to, rtt_ms: 93, requests, recent };
     let regions = [
         region("us-east-1", 12, 2_314.0),
@@ -71,7 +72,7 @@ fn all_is_seen_at_80_columns_and_24_rows() {
         "ap-northeast-1",
         "▶ eu-central-1 34 requests, 93 ms away",
         "Each node now sends a request on.",
-        "q ends the demo",
+        "q ends the demo   console: http://127.0.0.1:9900/console/",
     ] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
@@ -136,5 +137,15 @@ fn no_size_is_too_small_to_draw() {
     for (width, height) in [(1, 1), (10, 3), (40, 12), (79, 23), (300, 100)] {
         let drawn = draw(&panel(), width, height);
         assert_eq!(drawn.area, Rect::new(0, 0, width, height));
+    }
+}
+
+#[test]
+fn regions_have_one_height() {
+    for height in 20..40 {
+        let lines = lines(&draw(&panel(), 80, height));
+        let tops = lines.iter().enumerate().filter(|(_, line)| line.starts_with('╭'));
+        let tops: Vec<usize> = tops.map(|(row, _)| row).collect();
+        assert_eq!(tops[1] - tops[0], tops[2] - tops[1], "{height} rows");
     }
 }

@@ -9,8 +9,10 @@ use spillway_harness::quantile;
 use crate::demo::control::Control;
 use crate::demo::region::DemoRegion;
 use crate::demo::sample::{Counts, FirstTokens, Sample, SampleEnd};
+use crate::demo::shared_limit::SharedLimit;
 use crate::demo::snapshot::whole;
 use crate::demo::stage::{Loss, StageOutcome};
+use crate::demo::survival::Survival;
 
 /// Region that gets more requests than it can serve.
 const BUSY: DemoRegion = DemoRegion::UsEast;
@@ -33,11 +35,20 @@ pub(crate) struct DemoReport {
     p95_times_better: Option<f64>,
     /// Time to first token of clients of the busy region, by the region that served them.
     delay: Vec<Delay>,
-    control: Control,
+    #[serde(flatten)]
+    scenes: Scenes,
     /// Results of the outage; `None` if the demo ended before a region was lost.
     outage: Option<Outage>,
     /// Delay between the due time of requests and their sending, at the 99th percentile.
     lag_p99_ms: f64,
+}
+
+/// Results of what is shown beside the load.
+#[derive(Debug, Serialize)]
+pub(crate) struct Scenes {
+    pub(crate) control: Control,
+    pub(crate) limit: SharedLimit,
+    pub(crate) stream: Survival,
 }
 
 /// Results of one phase, as clients saw them.
@@ -108,7 +119,7 @@ impl DemoReport {
     pub(crate) fn new(
         started: Instant,
         [without, with, outage]: [&StageOutcome; 3],
-        control: Control,
+        scenes: Scenes,
     ) -> Self {
         let (without_spill, with_spill) = (DemoPhase::of(without), DemoPhase::of(with));
         let p95 = |phase: &DemoPhase| phase.first_token.p95_ms;
@@ -122,7 +133,7 @@ impl DemoReport {
             with_spill,
             p95_times_better,
             delay: delays(&with.samples),
-            control,
+            scenes,
             outage: outage.loss.map(|loss| Outage::of(&outage.samples, loss)),
             lag_p99_ms: quantile(lags_ms, 0.99).unwrap_or_default(),
         }
@@ -141,16 +152,26 @@ impl DemoReport {
             ensure!(shed == 0, "{shed} requests were shed although other regions had room");
         }
         let has_noticed = self.outage.as_ref().is_some_and(|outage| outage.noticed_ms.is_some());
-        ensure!(has_noticed, "nobody noticed that a region was lost");
-        Ok(())
+        ensure!(has_noticed, "no region noticed that another one was lost");
+        self.scenes.limit.check()?;
+        self.scenes.stream.check()
     }
 
     /// Returns the summary for people: the headline first, no line above 80 columns.
     pub(crate) fn text(&self) -> String {
         let outage = self.outage.as_ref().map(Outage::text).unwrap_or_default();
-        let control = self.control.text();
-        let parts =
-            [self.headline(), self.bars(), self.table(), self.delay_text(), outage, control];
+        let Scenes { control, limit, stream } = &self.scenes;
+        // The claims first, then what they rest on in the order in which it was shown.
+        let parts = [
+            self.claims(),
+            self.bars(),
+            self.table(),
+            self.delay_text(),
+            control.text(),
+            limit.text(),
+            outage,
+            stream.text(),
+        ];
         parts.join("\n") + &self.lag_text()
     }
 
@@ -160,11 +181,28 @@ impl DemoReport {
         let [without, with] = self.phases().map(p95_ms);
         let (region, alone, spilling) = (BUSY.name(), whole(without), whole(with));
         let mut text =
-            format!("{region} first token p95: {alone} ms alone, {spilling} ms with spilling");
+            format!("{region} first token p95: {alone} ms alone, {spilling} ms spilling");
         if let Some((without, with)) = without.zip(with).filter(|&(_, with)| with > 0.0) {
-            text += &format!(", {:.1} x sooner", without / with);
+            text += &format!(", {:.1} x", without / with);
         }
-        text + ".\n"
+        text
+    }
+
+    /// Returns a line for each claim of the README.
+    fn claims(&self) -> String {
+        let cached = |phase: &DemoPhase| whole(phase.cached_percent);
+        let [without, with] = self.phases().map(cached);
+        let caches =
+            format!("{with} % of prompt tokens were cached where requests went; {without} % alone");
+        let Scenes { limit, stream, .. } = &self.scenes;
+        [
+            ("spill", self.headline()),
+            ("caches", caches),
+            ("limit", limit.headline()),
+            ("stream", stream.headline()),
+        ]
+        .map(|(name, line)| format!("{name:<8}{line}.\n"))
+        .concat()
     }
 
     /// Returns a bar for the 95th percentile of each region and phase.
@@ -199,7 +237,7 @@ impl DemoReport {
         row("served by another region", &|phase| {
             phase.regions.iter().map(|part| part.counts.spilled_out).sum::<u64>().to_string()
         });
-        row("  turned away there", &|phase| phase.refused.to_string());
+        row("  rejected there", &|phase| phase.refused.to_string());
         row("  lost on the way", &|phase| phase.broken.to_string());
         row("prompt tokens cached, %", &|phase| whole(phase.cached_percent));
         row("first token p50, all clients, ms", &|phase| whole(phase.first_token.p50_ms));
@@ -230,8 +268,14 @@ impl DemoReport {
         }
         format!(
             "\nThis machine was too busy: one request in a hundred was sent {:.0} ms late.\n\
-             An optimised build, or fewer other programs, would give truer figures.\n",
-            self.lag_p99_ms
+             {} would give truer figures.\n",
+            self.lag_p99_ms,
+            // Cargo's profile dev has them, those that are released do not.
+            if cfg!(debug_assertions) {
+                "An optimised build, or fewer other programs,"
+            } else {
+                "Fewer other programs"
+            },
         )
     }
 }
@@ -326,8 +370,8 @@ impl Outage {
         let Self { region, requests, shed, failed, failed_under_way, displaced, .. } = self;
         let Times { p50_ms, p95_ms } = self.displaced_first_token;
         format!(
-            "{region} was lost. Of {requests} requests in that phase {failed} failed, {failed_under_way} of \
-             them\nunder way there at that moment; {shed} were shed.\n\
+            "{region} was lost. Of {requests} requests in that phase {failed} failed; {failed_under_way} of \
+             them\nwere in flight through its own node, which only a retry helps. {shed} were shed.\n\
              \x20 noticed after {:>5} ms; taken over after {} ms\n\
              \x20 first token of requests meanwhile: {} ms at most; then p50 {}, p95 {} ms\n\
              \x20 {displaced} requests of its clients, served elsewhere: p50 {}, p95 {} ms\n",

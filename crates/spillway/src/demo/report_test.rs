@@ -22,6 +22,11 @@ fn served(by: DemoRegion, first_token_ms: u64) -> SampleEnd {
     SampleEnd::Served { by, first_token: Some(Duration::from_millis(first_token_ms)) }
 }
 
+fn scenes() -> Scenes {
+    let (limit, stream) = (SharedLimit::sample(), Survival::sample());
+    Scenes { control: Control::sample(), limit, stream }
+}
+
 /// Builds the third phase: a region is lost after a second, and the others know it 900 ms later.
 fn outage(base: Instant, requests: &[(u64, SampleEnd)]) -> StageOutcome {
     let at = base + Duration::from_millis(START_MS);
@@ -33,7 +38,7 @@ fn outage(base: Instant, requests: &[(u64, SampleEnd)]) -> StageOutcome {
 fn check(with: SampleEnd, lost: StageOutcome) -> Result<()> {
     let base = Instant::now();
     let without = phase(base, &[(0, served(BUSY, 1_000))]);
-    DemoReport::new(base, [&without, &phase(base, &[(0, with)]), &lost], Control::sample()).check()
+    DemoReport::new(base, [&without, &phase(base, &[(0, with)]), &lost], scenes()).check()
 }
 
 #[test]
@@ -53,7 +58,7 @@ fn what_is_lost_on_a_machine_that_can_not_keep_up_proves_nothing() {
     for (lag_ms, is_shown) in [(999, false), (1_001, true)] {
         let mut with = phase(base, &[(0, SampleEnd::Failed)]);
         with.samples[0].lag = Duration::from_millis(lag_ms);
-        let report = DemoReport::new(base, [&calm(), &with, &outage(base, &[])], Control::sample());
+        let report = DemoReport::new(base, [&calm(), &with, &outage(base, &[])], scenes());
         assert_eq!(report.check().is_ok(), is_shown, "{lag_ms} ms late");
     }
 }
@@ -63,7 +68,7 @@ fn failures_alone_do_not_hide_behind_fast_replies() {
     let base = Instant::now();
     let without = phase(base, &[(0, served(BUSY, 1_000))]);
     let with = phase(base, &[(0, served(BUSY, 10)), (0, SampleEnd::Failed)]);
-    let report = DemoReport::new(base, [&without, &with, &outage(base, &[])], Control::sample());
+    let report = DemoReport::new(base, [&without, &with, &outage(base, &[])], scenes());
     assert_eq!(report.p95_times_better, Some(100.0));
     assert!(report.check().unwrap_err().to_string().contains("1 requests failed"));
 }
@@ -103,12 +108,18 @@ fn the_text_tells_both_phases_and_the_outage() {
     let base = Instant::now();
     let without = phase(base, &[(0, served(BUSY, 1_000))]);
     let with = phase(base, &[(0, served(BUSY, 100)), (0, served(BUSY, 100))]);
-    let text =
-        DemoReport::new(base, [&without, &with, &outage(base, &[])], Control::sample()).text();
+    let text = DemoReport::new(base, [&without, &with, &outage(base, &[])], scenes()).text();
     let row = text.lines().find(|line| line.starts_with("requests")).expect("a row");
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["requests", "1", "2"]);
-    let headline = "us-east-1 first token p95: 1000 ms alone, 100 ms with spilling, 10.0 x sooner.";
-    assert!(text.starts_with(headline), "{text}");
+    let claims = [
+        "spill   us-east-1 first token p95: 1000 ms alone, 100 ms spilling, 10.0 x.",
+        "caches  - % of prompt tokens were cached where requests went; - % alone.",
+        "limit   60 requests admitted of 60 allowed: 20 + 20 + 20.",
+        "stream  replica died after 50 of 160 tokens; the client got all, 40 ms later.",
+    ];
+    assert_eq!(text.lines().take(4).collect::<Vec<_>>(), claims);
+    let places = ["voters agreed", "A limit of", "was lost", "crashed"].map(|it| text.find(it));
+    assert!(places.is_sorted() && places[0].is_some(), "{text}");
     assert!(text.contains("noticed after   900 ms"), "{text}");
     let bar = |name: &str| {
         let line = text.lines().find(|line| line.contains(name) && line.contains('█'));

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Plan of a phase.
 #[derive(Clone, Debug)]
 pub(crate) struct DemoStage {
-    /// Place among the three phases, from 1.
+    /// Place among the phases and scenes, from 1.
     pub(crate) number: u32,
     pub(crate) title: &'static str,
     /// What happens, for people.
@@ -59,7 +59,7 @@ impl DemoStage {
         world: &mut DemoWorld,
         view: &mut DemoView,
     ) -> Result<StageOutcome> {
-        view.begin(self, world)?;
+        view.begin(self.number, self.title, &self.story)?;
         let samples = Arc::new(Samples::default());
         let (started, doors, ended) = (Instant::now(), world.doors(), Arc::clone(&samples));
         let arrivals = arrivals(self.seed, self.loads, self.length).into_iter();

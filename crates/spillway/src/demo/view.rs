@@ -17,17 +17,19 @@ use crate::demo::snapshot::{RegionNow, Snapshot, whole};
 use crate::demo::stage::DemoStage;
 use crate::demo::world::DemoWorld;
 use crate::full_screen::FullScreen;
-use crate::output;
+use crate::{output, screen};
 
 /// Interval between two pictures of the panel.
 const PICTURE: Duration = Duration::from_millis(100);
 /// Interval between two lines of text.
 const TEXT: Duration = Duration::from_secs(3);
+/// Width of lines of text.
+const TEXT_WIDTH: usize = 80;
 /// Interval between two JSON lines, and between two times in the panel's sparklines.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Number of phases.
-const PHASES: f64 = 3.0;
+/// Number of phases and scenes.
+const PHASES: u32 = 5;
 
 /// Form of the demo.
 #[derive(Debug)]
@@ -35,6 +37,8 @@ pub(crate) struct DemoView {
     form: Form,
     started: Instant,
     shown_at: Option<Instant>,
+    /// Address of the console, once it was shown.
+    console: String,
 }
 
 #[derive(Debug)]
@@ -59,7 +63,7 @@ impl DemoView {
                 Form::Panel { panel: Box::new(panel), screen, remembered_at: started }
             }
         };
-        Ok(Self { form, started, shown_at: None })
+        Ok(Self { form, started, shown_at: None, console: String::new() })
     }
 
     /// Tells what happens between phases, or what the demo consists of.
@@ -78,30 +82,50 @@ impl DemoView {
         Ok(())
     }
 
-    /// Begins a phase.
+    /// Shows where the console is, as soon as nodes are up; again if that has changed.
     ///
     /// # Errors
     /// Returns an error if the output is closed, or the user ended the demo.
-    pub(crate) fn begin(&mut self, stage: &DemoStage, world: &DemoWorld) -> Result<()> {
-        self.shown_at = None;
-        let DemoStage { number, title, story, loads, .. } = stage;
-        let heading = format!("{number} of 3: {title}");
+    pub(crate) fn open(&mut self, world: &DemoWorld) -> Result<()> {
+        let first = DemoRegion::ALL.into_iter().find_map(|it| Some((it, world.admin(it)?)));
+        let Some((region, admin)) = first else { return Ok(()) };
+        let console = format!("http://{admin}/console/");
+        let is_known = self.console == console;
+        self.console.clone_from(&console);
         match &mut self.form {
             Form::Panel { panel, screen, .. } => {
-                panel.begin(&heading, story);
-                draw(screen, panel)?;
+                panel.console = console;
+                draw(screen, panel)
             }
-            Form::Text => output::line(&format!("\n{heading}\n{story}"))?,
+            Form::Text if is_known => Ok(()),
+            Form::Text => Ok(output::line(&format!("Console of {}: {console}", region.name()))?),
             Form::Json => {
                 let admin = DemoRegion::ALL.iter().map(|it| (it.name(), world.admin(*it)));
                 let admin: BTreeMap<_, _> = admin.collect();
-                json_line(
-                    "phase",
-                    &json!({
-                        "number": number, "title": title, "load_percent": loads, "admin": admin,
-                    }),
-                )?;
+                json_line("start", &json!({ "console": console, "admin": admin }))
             }
+        }
+    }
+
+    /// Begins a phase or a scene.
+    ///
+    /// # Errors
+    /// Returns an error if the output is closed, or the user ended the demo.
+    pub(crate) fn begin(&mut self, number: u32, title: &str, story: &str) -> Result<()> {
+        self.shown_at = None;
+        let heading = format!("{number} of {PHASES}: {title}");
+        match &mut self.form {
+            Form::Panel { panel, screen, .. } => {
+                panel.passed_s = self.started.elapsed().as_secs_f64();
+                panel.progress = f64::from(number - 1) / f64::from(PHASES);
+                panel.begin(&heading, story);
+                draw(screen, panel)?;
+            }
+            Form::Text => {
+                let story = screen::wrapped(story, TEXT_WIDTH).join("\n");
+                output::line(&format!("\n{heading}\n{story}"))?;
+            }
+            Form::Json => json_line("phase", &json!({ "number": number, "title": title }))?,
         }
         Ok(())
     }
@@ -132,7 +156,7 @@ impl DemoView {
             Form::Panel { panel, screen, remembered_at } => {
                 panel.passed_s = (now - self.started).as_secs_f64();
                 let part = snapshot.seconds / stage.length.as_secs_f64().max(f64::MIN_POSITIVE);
-                panel.progress = (f64::from(stage.number - 1) + part.min(1.0)) / PHASES;
+                panel.progress = (f64::from(stage.number - 1) + part.min(1.0)) / f64::from(PHASES);
                 panel.show(snapshot);
                 if now >= *remembered_at + SECOND {
                     *remembered_at = now;

@@ -23,6 +23,8 @@ pub(crate) const PLACES: u32 = 6;
 /// Tokens of a reply.
 const TOKENS_MIN: u32 = 24;
 const TOKENS_MAX: u32 = 72;
+/// Longest wait for a reply of one token.
+const SHORT_PATIENCE: Duration = Duration::from_secs(20);
 /// Number of requests of which one does not stream.
 const UNARY_ONE_IN: u32 = 10;
 /// Assistants whose chats share a system prompt each.
@@ -134,6 +136,29 @@ impl Chat {
             "stream": self.is_stream,
         })
     }
+}
+
+/// Returns a request for one token.
+pub(crate) fn short_request(number: u32) -> LoadRequest {
+    let body = json!({
+        "model": MODEL,
+        "messages": [{"role": "user", "content": format!("Short question number {number}.")}],
+        "max_tokens": 1,
+    });
+    LoadRequest::post("/v1/chat/completions", body, SHORT_PATIENCE)
+}
+
+/// Returns a request for a stream of exactly that many tokens.
+pub(crate) fn long_stream(tokens: u32, patience: Duration) -> LoadRequest {
+    let body = json!({
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "Tell me a story."}],
+        "max_tokens": tokens,
+        "ignore_eos": true,
+        "temperature": 0,
+        "stream": true,
+    });
+    LoadRequest::post("/v1/chat/completions", body, patience)
 }
 
 fn system_prompt(assistant: usize) -> String {

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Result};
 use spillway_config::Config;
 use spillway_control_plane::ControlPlane;
-use spillway_emulator::{Emulator, EmulatorConfig};
+use spillway_emulator::{Emulator, EmulatorConfig, ReplicaHandle};
 use spillway_harness::wait_for;
 use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
 use spillway_link::delayed::{Path, Paths};
 use spillway_node::Node;
+use spillway_quota::{LimitKind, LimitUsage};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
@@ -24,8 +25,8 @@ use crate::demo::workload::{MODEL, PLACES, REPLICAS, engine};
 const CLUSTER: &str = "demo";
 /// Prefix of node names; the region's name follows.
 const NODE: &str = "node";
-/// Validity of certificates in days: longer than any demo runs.
-const CERTIFICATE_DAYS: u32 = 2;
+/// Validity of certificates in days: nodes warn from 30 days before the end.
+const CERTIFICATE_DAYS: u32 = 40;
 /// Port of the first region's admin address, as the README names it.
 const ADMIN_PORT: u16 = 9_900;
 /// Longest wait until nodes hear each other: some round trips, and much for a busy machine.
@@ -79,8 +80,8 @@ pub(crate) struct DemoFigures {
 }
 
 impl DemoWorld {
-    /// Starts everything, and waits until all nodes know each other. Clients connect to `listen`
-    /// and the next two ports. If one of them is taken, its node takes any free port.
+    /// Starts everything; [`Self::meet`] waits until all nodes know each other. Clients connect to
+    /// `listen` and the next two ports. If one of them is taken, its node takes any free port.
     pub(crate) async fn start(listen: SocketAddr, spill: Spill) -> Result<Self> {
         let folder = tempfile::tempdir().context("can't make a folder for certificates")?;
         write_certificates(folder.path()).context("can't make certificates")?;
@@ -102,7 +103,6 @@ impl DemoWorld {
             world.doors[region.index()] = site.node.addresses()[0];
             world.regions[region.index()] = Some(site);
         }
-        world.meet().await?;
         Ok(world)
     }
 
@@ -164,13 +164,41 @@ impl DemoWorld {
         }
     }
 
-    /// Loses a region: cuts its network, then its power. So no node gets a farewell.
-    pub(crate) async fn lose(&mut self, region: DemoRegion) {
+    /// Returns the requests that a region's node may admit by the only limit, 0 without one.
+    pub(crate) fn share(&self, region: DemoRegion) -> u64 {
+        let held = self.limits(region).into_iter().map(|usage| usage.held[LimitKind::RequestRate]);
+        held.max().unwrap_or(0)
+    }
+
+    /// Returns true if a region's node knows any limit.
+    pub(crate) fn has_limit(&self, region: DemoRegion) -> bool {
+        !self.limits(region).is_empty()
+    }
+
+    fn limits(&self, region: DemoRegion) -> Vec<LimitUsage> {
+        let Some(node) = self.node(region) else { return Vec::new() };
+        let standings = node.gateway().quotas().standings(Instant::now(), 1);
+        standings.into_iter().map(|(_, usage)| usage).collect()
+    }
+
+    /// Returns the replicas of a region; none if the region is lost.
+    pub(crate) fn replicas(&self, region: DemoRegion) -> Vec<ReplicaHandle> {
+        let site = self.regions[region.index()].as_ref();
+        site.map(|site| site.emulator.replicas().to_vec()).unwrap_or_default()
+    }
+
+    /// Cuts a region's network off from the others, or restores it.
+    pub(crate) fn cut(&self, region: DemoRegion, is_cut: bool) {
         for other in region.others() {
             // Both ways, since each path is only what its own node sends.
-            self.paths[region.index()].cut(self.links[other.index()], true);
-            self.paths[other.index()].cut(self.links[region.index()], true);
+            self.paths[region.index()].cut(self.links[other.index()], is_cut);
+            self.paths[other.index()].cut(self.links[region.index()], is_cut);
         }
+    }
+
+    /// Loses a region: cuts its network, then its power. So no node gets a farewell.
+    pub(crate) async fn lose(&mut self, region: DemoRegion) {
+        self.cut(region, true);
         if let Some(site) = self.regions[region.index()].take() {
             let doors: Vec<SocketAddr> = site.node.addresses().to_vec();
             drop(site.node);
@@ -195,7 +223,11 @@ impl DemoWorld {
         self.regions[region.index()].as_ref().map(|site| &site.node)
     }
 
-    async fn meet(&self) -> Result<()> {
+    /// Waits until all nodes know each other.
+    ///
+    /// # Errors
+    /// Returns an error if that takes too long.
+    pub(crate) async fn meet(&self) -> Result<()> {
         let knows_all = |from: DemoRegion| from.others().all(|to| self.reaches(from, to));
         let look = async || {
             let have_met = DemoRegion::ALL.into_iter().all(knows_all);
@@ -298,7 +330,7 @@ impl DemoPlan<'_> {
         let mut text = format!(
             "[node]\nname = \"{}\"\nregion = \"{}\"\nworkers = 1\nexpose_routing = true\n\
              [[listener]]\naddress = \"{listen}\"\nauth = \"none\"\n[admin]\naddress = \"{admin}\"\n\
-             [health]\nslow_start_ms = 0\n[[route]]\nname = \"llm\"\npolicy = \"power_of_two\"\n\
+             [health]\nslow_start_ms = 0\n[[route]]\nname = \"llm\"\ncontinue_streams = true\n\
              [timeouts]\nidle_ms = {STALL_MS}\n[spill]\nenabled = {}\n\
              [cluster]\nid = \"{CLUSTER}\"\naddress = \"{}\"\nramp_ms = 0\nca = {:?}\n\
              certificate = {:?}\nkey = {:?}\nprefix_key = {:?}\ndata = {:?}\n",
@@ -386,6 +418,7 @@ mod tests {
     async fn clients_of_a_lost_region_are_served_by_the_nearest_and_the_others_know() {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         let mut world = Box::pin(DemoWorld::start(any, Spill::On)).await.expect("a world");
+        world.meet().await.expect("they meet");
         let lost = DemoRegion::ApNortheast;
         let (door, end) = ask_from(lost, world.doors()).await;
         assert!(matches!(end, SampleEnd::Served { by, .. } if by == lost), "{end:?}");
