@@ -10,9 +10,16 @@ use ratatui::widgets::Widget;
 
 use crate::output;
 
+/// Most keys that wait to be taken: more are of a key that is held down.
+const PRESSED_MAX: usize = 16;
+
 /// Alternate screen of the terminal; what was on the terminal before comes back at the end.
 #[derive(Debug)]
-pub(crate) struct FullScreen(DefaultTerminal);
+pub(crate) struct FullScreen {
+    terminal: DefaultTerminal,
+    /// Keys that were pressed and not taken yet.
+    pressed: Vec<char>,
+}
 
 impl FullScreen {
     /// Takes the terminal.
@@ -20,7 +27,7 @@ impl FullScreen {
     /// # Errors
     /// Returns an error if it is none, or refuses.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self(ratatui::try_init()?))
+        Ok(Self { terminal: ratatui::try_init()?, pressed: Vec::new() })
     }
 
     /// Draws what has changed since the last time. Returns true if the user wants to end.
@@ -39,13 +46,23 @@ impl FullScreen {
                 if is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
                     return Ok(true);
                 }
+                if let KeyCode::Char(pressed) = key.code
+                    && self.pressed.len() < PRESSED_MAX
+                {
+                    self.pressed.push(pressed);
+                }
             }
         }
-        self.0.draw(|frame| {
+        self.terminal.draw(|frame| {
             frame.render_widget(picture, frame.area());
             disarm(frame.buffer_mut());
         })?;
         Ok(false)
+    }
+
+    /// Takes the keys that were pressed, without those that end the picture.
+    pub(crate) fn take_pressed(&mut self) -> Vec<char> {
+        std::mem::take(&mut self.pressed)
     }
 }
 

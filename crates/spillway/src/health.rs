@@ -29,13 +29,13 @@ const PERIOD: Duration = Duration::from_millis(100);
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway health\n\
     Example: spillway health --wait 30 || tail node.log\n\
-    Example: spillway health --url https://127.0.0.1:9900 --ca ca.pem --for clients\n\n\
+    Example: spillway health --admin https://127.0.0.1:9900 --ca ca.pem --for clients\n\n\
     Exits with 0 if the answer is 200, with 1 if it is another or none. With --wait it exits with 0 as \
     soon as the answer is 200, and with 1 and the last reason after that time.")]
 pub(crate) struct HealthArgs {
     /// The node's admin listener.
-    #[arg(long, env = "SPILLWAY_ADMIN", default_value = "http://127.0.0.1:9900")]
-    #[arg(value_parser = parse_admin, help_heading = HEADING)]
+    #[arg(long = "admin", alias = "url", env = "SPILLWAY_ADMIN")]
+    #[arg(default_value = "http://127.0.0.1:9900", value_parser = parse_admin, help_heading = HEADING)]
     url: AdminUrl,
     /// The CA that the listener's certificate is of, as PEM; those of this machine, if left out.
     #[arg(long, env = "SPILLWAY_CA", help_heading = HEADING)]

@@ -9,6 +9,7 @@ mod certs;
 mod check;
 mod cli;
 mod cluster;
+mod completion;
 mod config_file;
 mod demo;
 mod diagnostics;

@@ -16,6 +16,7 @@ use super::field_args::{
 use super::import::ImportArgs;
 use super::leader::LeaderArgs;
 use super::members::NodesArgs;
+use super::names::NamesArgs;
 use super::resource_args::{ChangeArgs, ResourceArgs, StatusArgs};
 use super::settings::SettingsArgs;
 use super::top::TopArgs;
@@ -31,6 +32,9 @@ pub(crate) enum ClusterCommand {
     Status(StatusArgs),
     /// Shows regions, replicas and failing requests, renewed each second.
     Top(TopArgs),
+    /// Prints names that exist, for completions of shells.
+    #[command(hide = true)]
+    Names(NamesArgs),
     /// Shows who did what in the cluster.
     Audit(AuditArgs),
     /// Shows what changes in the cluster, as it changes.

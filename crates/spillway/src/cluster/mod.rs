@@ -20,6 +20,7 @@ mod kind;
 mod leader;
 mod limits;
 mod members;
+mod names;
 mod offline;
 mod online;
 mod record;

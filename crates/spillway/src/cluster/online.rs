@@ -19,8 +19,8 @@ use super::field_args::RegionFields;
 use super::resource_args::{ChangeArgs, Fields, ResourceArgs, ResourceCommand};
 use super::served::note_unserved;
 use super::{
-    apply, audit, backup, debug, edit, import, leader, limits, members, regions, settings, splits,
-    status, target, text, top, usage, watch,
+    apply, audit, backup, debug, edit, import, leader, limits, members, names, regions, settings,
+    splits, status, target, text, top, usage, watch,
 };
 use crate::output;
 
@@ -28,6 +28,7 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Status(args) => status::run(&AdminClient::new(&args.connect)?).await,
         ClusterCommand::Top(args) => top::run(args).await,
+        ClusterCommand::Names(args) => names::run(args).await,
         ClusterCommand::Audit(args) => audit::run(args).await,
         ClusterCommand::Watch(args) => watch::run(args).await,
         ClusterCommand::Leader(args) => leader::run(args).await,

@@ -33,7 +33,7 @@ const CLIENTS: usize = 5;
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway top\n\
     Example: spillway top --once\n\n\
-    q or Esc ends it. It shows what the node that is asked knows: its own replicas and requests, and \
+    q or Esc ends it; r, f and t sort clients by requests, refused requests and tokens. It shows what the node that is asked knows: its own replicas and requests, and \
     every region as it hears of it.")]
 pub(crate) struct TopArgs {
     #[command(flatten)]
@@ -81,7 +81,33 @@ pub(super) async fn run(args: &TopArgs) -> Result<()> {
             if terminal.draw(&look)? {
                 return Ok(());
             }
+            for key in terminal.take_pressed() {
+                look.order = ClientOrder::of_key(key).unwrap_or(look.order);
+            }
             tokio::time::sleep(KEYS).await;
+        }
+    }
+}
+
+/// Figure by which clients are sorted, the largest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ClientOrder {
+    #[default]
+    Requests,
+    Refused,
+    Tokens,
+}
+
+impl ClientOrder {
+    /// Keys of the picture, as its last line shows them.
+    const KEYS: &str = " q ends   clients by r requests, f refused, t tokens";
+
+    fn of_key(key: char) -> Option<Self> {
+        match key {
+            'r' => Some(Self::Requests),
+            'f' => Some(Self::Refused),
+            't' => Some(Self::Tokens),
+            _ => None,
         }
     }
 }
@@ -89,6 +115,7 @@ pub(super) async fn run(args: &TopArgs) -> Result<()> {
 /// What was seen last.
 #[derive(Debug, Default)]
 struct Look {
+    order: ClientOrder,
     node: Value,
     regions: Value,
     replicas: Value,
@@ -150,7 +177,8 @@ impl Look {
         }
         let mut clients: Vec<_> = clients.into_iter().collect();
         // Stable, so clients with as many requests stay in the order of their names.
-        clients.sort_by(|(_, one), (_, other)| other[0].total_cmp(&one[0]));
+        let by = self.order as usize;
+        clients.sort_by(|(_, one), (_, other)| other[by].total_cmp(&one[by]));
         let each = if self.passed_s > 0.0 { 1.0 / self.passed_s } else { 0.0 };
         let share = 100.0 / self.ended.len().max(1) as f64;
         let row = |(who, [requests, refused, tokens]): (&str, [f64; 3])| {
@@ -238,6 +266,23 @@ struct Picture {
     verdict: usize,
 }
 
+/// Returns the colour of a row about something that does not serve (red) or not as usual (yellow).
+fn colour_of(row: &str) -> Option<Color> {
+    const AWAY: [&str; 5] = ["down", "ejected", "silent", "unreachable", "failing"];
+    const UNUSUAL: [&str; 6] =
+        ["trial", "ramping", "starting", "warming", "draining", "evacuating"];
+    // Words of states, not parts of names.
+    let mut words = row.split([' ', ':', ',']);
+    match words.find_map(|word| {
+        let is_away = AWAY.contains(&word);
+        (is_away || UNUSUAL.contains(&word)).then_some(is_away)
+    }) {
+        Some(true) => Some(Color::Red),
+        Some(false) => Some(Color::Yellow),
+        None => row.contains(" is slow: ").then_some(Color::Yellow),
+    }
+}
+
 impl Widget for &Look {
     fn render(self, area: Rect, buffer: &mut Buffer) {
         let picture = self.picture(usize::from(area.width));
@@ -251,12 +296,14 @@ impl Widget for &Look {
             let style = match place {
                 _ if place < picture.verdict => Style::new().fg(colour).bold(),
                 _ if picture.titles.contains(&place) => Style::new().bold(),
-                _ => Style::new(),
+                _ => colour_of(line).map_or_else(Style::new, |colour| Style::new().fg(colour)),
             };
             Line::styled(line.as_str(), style).render(row, buffer);
         }
         if let (Some(fault), Some(row)) = (&self.fault, area.rows().next_back()) {
             Line::from(format!(" {fault} ")).white().on_red().render(row, buffer);
+        } else if let Some(row) = area.rows().nth(picture.lines.len() + 1) {
+            Line::from(ClientOrder::KEYS).dim().render(row, buffer);
         }
     }
 }
@@ -309,6 +356,34 @@ mod tests {
         assert!(picture.lines.iter().all(|line| line.chars().count() <= 80), "{picture:?}");
         assert_eq!(picture.lines[..picture.verdict].join(" "), summary);
         assert_eq!(picture.verdict, 2);
+    }
+
+    #[test]
+    fn rows_of_what_does_not_serve_have_a_colour() {
+        for (row, colour) in [
+            ("us-gpu-a  127.0.0.1:9101  serving   1 of 64", None),
+            ("slow-down-1  127.0.0.1:9101  serving", None),
+            ("us-gpu-b  127.0.0.1:9102  down: connection refused", Some(Color::Red)),
+            ("ap-northeast-1  silent  -", Some(Color::Red)),
+            ("us-gpu-b  127.0.0.1:9102  ramping 15 %", Some(Color::Yellow)),
+            ("us-gpu-b is slow: its first token takes 439 ms", Some(Color::Yellow)),
+        ] {
+            assert_eq!(colour_of(row), colour, "{row}");
+        }
+    }
+
+    #[test]
+    fn keys_sort_clients() {
+        let served = |who: &str, tokens: u32| json!({ "number": 1, "key": who, "completion_tokens": tokens });
+        let refused = json!({ "number": 2, "key": "b", "shed": "request_rate" });
+        let ended = vec![served("a", 9), served("a", 9), served("c", 90), refused];
+        let first = |key: char| {
+            let order = ClientOrder::of_key(key).unwrap();
+            let look = Look { order, ended: ended.clone(), passed_s: 1.0, ..Look::default() };
+            look.clients()[0]["who"].clone()
+        };
+        assert_eq!(['r', 'f', 't'].map(first), ["a", "b", "c"]);
+        assert!(ClientOrder::of_key('x').is_none());
     }
 
     #[test]
