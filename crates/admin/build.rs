@@ -29,14 +29,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     // Folders have no order of their own, and builds are the same on all machines.
     names.sort();
-    let mut list = "[\n".to_owned();
+    let mut list = "&[\n".to_owned();
     for (at, name) in names.iter().enumerate() {
         let content = fs::read(book.as_deref().unwrap_or(Path::new("")).join(name))?;
         // Without a time or a name of a machine.
         let mut packed = GzBuilder::new().mtime(0).read(&*content, Compression::best());
         let file = out.join(format!("{at}.gz"));
         std::io::copy(&mut packed, &mut fs::File::create(&file)?)?;
-        writeln!(list, "    ({name:?}, include_bytes!({file:?})),")?;
+        writeln!(list, "    ({name:?}, include_bytes!({file:?}).as_slice()),")?;
     }
     list.push(']');
     fs::write(out.join("book.rs"), list)?;

@@ -29,7 +29,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       require-trusted-types-for 'script'";
 
 /// Name and compressed content of each file of the book; empty in builds without it.
-static PACKED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/book.rs")).as_slice();
+static PACKED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/book.rs"));
 
 static BOOK: LazyLock<Book> = LazyLock::new(|| Book::new(PACKED));
 

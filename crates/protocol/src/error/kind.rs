@@ -176,8 +176,9 @@ pub fn error_reference() -> String {
     let mut page = HEAD.to_owned();
     for kind in ErrorKind::ALL {
         let meaning = kind.meaning().trim();
+        // Each code is an anchor, for the links of consoles and dashboards.
         page.push_str(&format!(
-            "| `{}` | {} | `{}` (`{}`) | {} | {} |\n",
+            "| <a id=\"{0}\"></a>`{0}` | {1} | `{2}` (`{3}`) | {4} | {5} |\n",
             kind.code(),
             kind.status().as_u16(),
             kind.openai_type(),
