@@ -18,7 +18,13 @@ pub(crate) fn explain(source: &Source, wrong: &[toml::de::Error]) -> Vec<ConfigE
     if let Some(error) = other_format(source) {
         return vec![error];
     }
-    wrong.iter().map(|error| one(source, error)).collect()
+    let all: Vec<ConfigError> = wrong.iter().filter_map(|error| one(source, error)).collect();
+    if !all.is_empty() {
+        return all;
+    }
+    // A file with a fault never passes without an error.
+    let span = |error: &toml::de::Error| error.span().unwrap_or(0..0);
+    wrong.iter().map(|error| other(source, error, span(error))).collect()
 }
 
 /// Returns the error of a file in YAML or JSON; None if the first line may be TOML.
@@ -50,14 +56,18 @@ fn other_format(source: &Source) -> Option<ConfigError> {
     Some(source.fault(start..start + line.len(), message, remedy))
 }
 
-fn one(source: &Source, error: &toml::de::Error) -> ConfigError {
+/// Explains one error; None for a key of a table that is there twice, since the error of that table
+/// says it.
+fn one(source: &Source, error: &toml::de::Error) -> Option<ConfigError> {
     let span = error.span().unwrap_or(0..0);
-    let written = source.part(span.clone());
-    if error.message() == "duplicate key"
-        && let Some(twice) = twice(source, &span)
-    {
-        return twice;
+    if error.message() == "duplicate key" {
+        return twice(source, &span);
     }
+    Some(other(source, error, span))
+}
+
+fn other(source: &Source, error: &toml::de::Error, span: Range<usize>) -> ConfigError {
+    let written = source.part(span.clone());
     if written.contains(CURLY) {
         let straight: String = written.replace(CURLY, "\"");
         let message = "typographic quotes do not enclose a string";
@@ -155,6 +165,8 @@ mod tests {
     fn what_is_there_twice_names_the_first_one() {
         let tables = told("[admin]\na = 1\n[node]\n[admin] # again\nb = 1\n");
         assert_eq!(tables, ["[admin] is there twice; merge the two, the first is at line 1"]);
+        let both = told("[admin]\naddress = 1\n[x]\n[admin]\naddress = 1\n");
+        assert_eq!(both, ["[admin] is there twice; merge the two, the first is at line 1"]);
         let keys = told("[a]\nx = 1\n[b]\nx = 1\ny = 2\nx = 3\n");
         assert_eq!(keys, ["`x` is there twice; remove one of the two, the first is at line 4"]);
     }

@@ -7,6 +7,8 @@ use spillway_link::certs::{CertificateFacts, certificates_of_pem};
 use spillway_types::RegionName;
 use toml::Spanned;
 
+use crate::access_section::KeySection;
+use crate::cluster_section::PeerSection;
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
 use crate::source::Source;
@@ -23,6 +25,7 @@ pub(crate) fn warnings(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
     found.extend(unknown_regions(source, file));
     found.extend(unknown_models(source, file));
     found.extend(default_names(source, file));
+    found.extend(own_peers(source, file));
     found.extend(inexact_usage(source, file));
     found.extend(unused_terms(source, file));
     found.extend(expired_certificates(source, file));
@@ -130,7 +133,7 @@ fn with_meant(warning: ConfigError, name: &str, known: &[&str]) -> ConfigError {
     }
 }
 
-/// Warns of prices for models that nobody serves. Where replicas are asked for their models,
+/// Warns of prices and keys for models that no replica serves. Where replicas are asked for their models,
 /// or found, the file need not name them.
 fn unknown_models(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
     let is_open = file.replica.is_empty()
@@ -155,7 +158,27 @@ fn unknown_models(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
         let remedy = format!("name one of: {}", listed(&known));
         with_meant(source.fault(name.span(), message, remedy), name.get_ref(), &known)
     };
-    prices.filter(is_unknown).map(warn).collect()
+    let keys = file.key.iter().flat_map(|key| key.models.iter().map(move |model| (key, model)));
+    let keys = keys.filter(|(_, model)| !known.contains(&model.as_str()));
+    let warn_of_key = |(key, model): (&KeySection, &String)| {
+        let message = format!("the key may use the model {model:?}, which no replica has");
+        let remedy = format!("name one of: {}", listed(&known));
+        with_meant(source.fault(key.id.span(), message, remedy), model, &known)
+    };
+    let keys: Vec<ConfigError> = keys.map(warn_of_key).collect();
+    prices.filter(is_unknown).map(warn).chain(keys).collect()
+}
+
+/// Warns of peers with the address of the node itself, which would connect to itself.
+fn own_peers(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
+    let Some(cluster) = &file.cluster else { return Vec::new() };
+    let own = file.peer.iter().filter(|peer| peer.address == *cluster.address.get_ref());
+    let warn = |peer: &PeerSection| {
+        let message = format!("the peer has the address of this node, {}", peer.address);
+        let remedy = "write the address of that node, or remove the peer";
+        source.fault(peer.name.span(), message, remedy)
+    };
+    own.map(warn).collect()
 }
 
 /// Warns of names that were left out: several nodes of a cluster would have the same.
@@ -169,4 +192,29 @@ fn default_names(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
         source.fault(cluster.id.span(), message, remedy)
     };
     left_out.map(warn).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::Config;
+
+    #[test]
+    fn a_key_for_a_model_of_no_replica_is_a_warning() {
+        let warned = |models: &str| {
+            let text = format!(
+                "[[listener]]\naddress = \"127.0.0.1:0\"\n[[replica]]\nname = \"a\"\n\
+                 url = \"http://h:1\"\nmodels = [\"tiny\"]\n[[key]]\nid = \"k1\"\n\
+                 tenant = \"acme\"\nsalt = \"{}\"\nhash = \"{}\"\nmodels = [{models}]\n",
+                "00".repeat(16),
+                "11".repeat(32),
+            );
+            Config::parse(&text, Path::new("file.toml"), []).expect(&text).warnings.to_string()
+        };
+        let told = warned("\"tiny\", \"tinny\"");
+        assert!(told.contains("the key may use the model \"tinny\""), "{told}");
+        assert!(told.contains("did you mean \"tiny\"?"), "{told}");
+        assert!(!warned("\"tiny\"").contains("may use"));
+    }
 }
