@@ -49,8 +49,8 @@ fn look(gateway: &Gateway, machine: &mut SteeringMachine) {
     gateway.steer(now);
     match (before.reason(), now.reason()) {
         (was, is) if was == is => {}
-        (Some(was), None) => tracing::info!(was = was.name(), "clients are to be sent here"),
-        (_, Some(is)) => tracing::warn!(reason = is.name(), "clients are to be sent elsewhere"),
+        (Some(was), None) => tracing::info!(was = was.name(), "this node takes clients"),
+        (_, Some(is)) => tracing::warn!(reason = is.name(), "this node takes no clients"),
         (None, None) => {}
     }
 }

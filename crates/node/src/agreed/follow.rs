@@ -96,7 +96,7 @@ impl Follower {
             tracing::error!(region, remedy, "a region is said to be in several countries");
         }
         if **before != said {
-            tracing::info!(%said, "the records of regions changed");
+            tracing::info!(regions = %said, "records of regions changed");
             self.region_facts.store(Arc::new(said));
         }
     }

@@ -215,7 +215,7 @@ impl Pages {
         match self.reports.get(name).map(|report| &report.models) {
             Some(Models::Page(page)) => {
                 let models = shown(&mut page.ids());
-                tracing::info!(replica = %name, models, "its models were discovered");
+                tracing::info!(replica = %name, models, "models were discovered");
             }
             Some(Models::Unlisted) => {
                 tracing::warn!(replica = %name, "it lists no models: name them in its `models`");
