@@ -45,10 +45,10 @@ pub(crate) fn table(members: &Value, width: usize) -> String {
     // Only where the column was not dropped.
     let mark = table.contains(RECOGNISED_MARK).then(|| RECOGNISED.to_owned());
     std::iter::once(table)
-        .chain(mark)
         .chain(slow)
         .chain(open)
         .chain(wrong)
+        .chain(mark)
         .collect::<Vec<_>>()
         .join("\n")
 }
@@ -210,6 +210,7 @@ mod tests {
             ]
         );
         assert_eq!(lines[2], "gpu-a: the circuit breaker of m-1 is in state open");
+        assert_eq!(lines.last(), Some(&RECOGNISED));
         let narrow = table(&json!([member()]), 80);
         assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
         for shown in ["gpu-a", "10.20.30.40:8000", "down: connection refused", "12 of 64"] {
