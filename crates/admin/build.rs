@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     names.sort();
     let mut list = "&[\n".to_owned();
     for (at, name) in names.iter().enumerate() {
-        let content = fs::read(book.as_deref().unwrap_or(Path::new("")).join(name))?;
+        let content = fs::read(book.as_deref().unwrap_or_else(|| Path::new("")).join(name))?;
         // Without a time or a name of a machine.
         let mut packed = GzBuilder::new().mtime(0).read(&*content, Compression::best());
         let file = out.join(format!("{at}.gz"));

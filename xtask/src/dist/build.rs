@@ -67,7 +67,7 @@ pub(crate) fn static_binary(
         // Sources that are copied to be built again have no commit.
         .env("SPILLWAY_BUILD", build)
         // Empty for none.
-        .env("SPILLWAY_BOOK", book.unwrap_or(Path::new("")))
+        .env("SPILLWAY_BOOK", book.unwrap_or_else(|| Path::new("")))
         // Flags of this machine would end up in what is built.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_BUILD_TARGET");
