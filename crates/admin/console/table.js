@@ -73,6 +73,11 @@ export class Table {
     this.show();
   }
 
+  /** Sets the text that stands in place of rows. */
+  say(text) {
+    this.emptyText = text;
+  }
+
   update(rows) {
     this.data = rows;
     this.show();

@@ -11,6 +11,12 @@ import { Table, bar } from "../table.js";
 
 const KINDS = [["requests_per_s", "requests/s"], ["requests_per_min", "requests/min"], ["tokens_per_min", "tokens/min"], ["concurrency", "requests at a time"]];
 const DAYS = 30;
+/** What stands in place of tables on a node without a cluster. */
+const ALONE = {
+  keys: "This node is in no cluster: its keys are the [[key]] of its config file. Make one with: spillway keys create --offline",
+  tenants: "This node is in no cluster: its tenants are the [[tenant]] of its config file.",
+  limits: "There are no limits: every key may send what it likes. A [[limit]] of the config file sets one.",
+};
 const DAY_MS = 86_400_000;
 
 export function limitsView(page) {
@@ -77,9 +83,11 @@ export function limitsView(page) {
     const content = tenant ? tenantDetails(page, found, known, open("key")) : keyDetails(page, found, known);
     page.drawer.open({ key: `${tenant}/${key}`, title: tenant ? `Tenant ${tenant}` : `Key ${key}`, content, onClose: () => { page.ask({ tenant: "", key: "" }); show(); } });
   };
-  for (const table of Object.values(tables)) table.update([]);
   draw();
+  const isAlone = !page.live.snapshot.node.log;
+  for (const [name, text] of Object.entries(isAlone ? ALONE : {})) tables[name].say(text);
   const mayMake = page.live.mayAdmin && Boolean(page.live.snapshot.node.log);
+  for (const table of Object.values(tables)) table.update([]);
   const create = mayMake ? h("button", { type: "button", class: "main", onclick: () => createKey(page, known.tenants.map((it) => it.key)) }, "Create a key …") : null;
   const limit = mayMake ? h("button", { type: "button", class: "plain", onclick: () => editLimit(page, subjects(page, known), null) }, "Set a limit …") : null;
   const element = h("div", {}, look.problem, lookAtUsage.problem,
@@ -162,7 +170,7 @@ function limitTable(page) {
     columns.push({ name: "Order", of: (it) => JSON.stringify(it.item), cell: (it) => (it.item ? [edit(it), " ", orderButton(page, "Remove …", removeLimitPlan(it.item), "mayAdmin")] : "") });
   }
   return new Table({ caption: "Limits", key: (it) => `${it.source}/${it.key}/${it.unit}`, columns,
-    empty: "There are no limits: every key may send what it likes. Set one here, or with: spillway limits set tenant:NAME --tokens-per-min 600000" });
+    empty: "There are no limits: every key may send what it likes. Set one with: spillway limits set tenant:NAME --tokens-per-min 600000" });
 }
 
 function usageTable(page) {
@@ -188,7 +196,7 @@ function tenantTable(open) {
   const budget = (it) => (it.budget?.budget_per_day ? `${money(it.budget.spent_today)} of ${money(it.budget.budget_per_day)} today` : it.budget?.budget_per_month ? `${money(it.budget.spent_this_month)} of ${money(it.budget.budget_per_month)} this month` : "none");
   const state = (it) => (it.record.is_suspended ? "suspended" : it.budget?.refused_until ? `refused until ${it.budget.refused_until}` : "active");
   return new Table({
-    caption: "Tenants", key: (it) => it.key, open, empty: "The cluster has no tenants. Make one with its first key, here or with: spillway keys create --tenant NAME --create",
+    caption: "Tenants", key: (it) => it.key, open, empty: "The cluster has no tenants. Make one with its first key: spillway keys create --tenant NAME --create",
     columns: [
       { name: "Tenant", of: (it) => it.key, sort: (it) => it.key },
       { name: "Title", of: (it) => it.record.title || "–", sort: (it) => it.record.title, quiet: (it) => !it.record.title },
@@ -208,7 +216,7 @@ const stateOfKey = (it) => {
 
 function keyTable(open) {
   return new Table({
-    caption: "Keys", key: (it) => it.key, open, empty: "The cluster has no keys. Create one here, or with: spillway keys create --tenant NAME --create",
+    caption: "Keys", key: (it) => it.key, open, empty: "The cluster has no keys. Create one with: spillway keys create --tenant NAME --create",
     columns: [
       { name: "Key", of: (it) => it.key, sort: (it) => it.key, cell: (it) => h("code", {}, it.key) },
       { name: "State", of: stateOfKey, sort: stateOfKey, cell: (it) => badge(stateOfKey(it), stateOfKey(it) === "valid" ? "ok" : "idle") },
