@@ -23,6 +23,10 @@ use crate::report::{CheckOutcome, Report};
 use build::Counts;
 use release::Release;
 
+/// Budgets of the binary in MiB: of what is deployed, and of a build without optimisation, which CI makes.
+const SIZE_MIB_MAX: u64 = 60;
+const SIZE_MIB_MAX_DEV: u64 = 115;
+
 /// What is built, and where it goes.
 #[derive(Debug, Args)]
 pub(crate) struct DistArgs {
@@ -85,11 +89,26 @@ fn make(
             package::date(&binary, release.epoch)?;
             Ok(CheckOutcome::Passed)
         })
+        && report.step("size of the binary", || check_size(&out.join("spillway"), &release.profile))
         && report.step("sbom", || sbom::write(root, release, out))
         && report.step("tarball", || package::tarball(root, release, out))
         && report.step("image root", || package::image_root(root, release, out))
         && report.step("debian package", || package::deb(root, release, out))
         && report.step("checksums", || checksums(out))
+}
+
+/// Checks that a binary is no larger than its budget: what it grows by is to be seen by whoever adds it.
+fn check_size(binary: &Path, profile: &str) -> Result<CheckOutcome> {
+    let mib_max = if profile == "dev" { SIZE_MIB_MAX_DEV } else { SIZE_MIB_MAX };
+    let mib = fs::metadata(binary)?.len() >> 20;
+    eprintln!("{mib} MiB");
+    if mib > mib_max {
+        bail!(
+            "the binary has {mib} MiB, more than {mib_max}: look for features and dependencies that it does \
+             not need, or raise the budget in xtask/src/dist.rs"
+        );
+    }
+    Ok(CheckOutcome::Passed)
 }
 
 /// Empties a folder of packages or creates it, so that no file of an earlier run is left. Fails if
