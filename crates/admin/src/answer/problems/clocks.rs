@@ -2,7 +2,7 @@
 
 use super::super::overview::NodeRow;
 use super::super::problem::{Problem, ProblemKind, Urgency};
-use super::duration;
+
 
 /// Difference in milliseconds from which on a clock is wrong. Synchronised clocks differ by some
 /// milliseconds, and asking over a slow path errs by half a second; certificates and days of budgets
@@ -25,14 +25,19 @@ pub(super) fn clocks(nodes: &[NodeRow]) -> Vec<Problem> {
     let (Some(first), Some(last)) = (sorted.first(), sorted.last()) else { return Vec::new() };
     let names: Vec<&str> = known.iter().map(|(row, _)| row.name.as_str()).collect();
     let title =
-        format!("The clocks of {} differ by {}", names.join(", "), duration(first.abs_diff(*last)));
+        format!("The clocks of {} differ by {}", names.join(", "), rounded(first.abs_diff(*last)));
     vec![problem(&title)]
 }
 
 fn wrong_clock(row: &NodeRow, ahead_ms: i64) -> Problem {
     let side = if ahead_ms > 0 { "ahead of" } else { "behind" };
-    let by = duration(ahead_ms.unsigned_abs());
+    let by = rounded(ahead_ms.unsigned_abs());
     problem(&format!("The clock of node {} is {by} {side} those of most nodes", row.name))
+}
+
+/// Returns a difference to the nearest second: asking errs by some milliseconds.
+fn rounded(ms: u64) -> String {
+    super::duration(ms.saturating_add(500) / 1_000 * 1_000)
 }
 
 fn problem(title: &str) -> Problem {
