@@ -335,7 +335,7 @@ fn tally(members: &[MemberReport], is_brief: impl Fn(&ReplicaName) -> bool) -> R
             }
             MemberState::Draining | MemberState::Drained => tally.draining += 1,
             MemberState::Starting | MemberState::WarmingUp | MemberState::Down => {
-                tally.lacking.push(lacking(member))
+                tally.lacking.push(lacking(member));
             }
         }
     }

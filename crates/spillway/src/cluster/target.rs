@@ -69,11 +69,9 @@ fn moved(moved: &Value) -> Vec<String> {
     let mut lines = vec![format!("estimate: {what}")];
     let to = moved["to"].as_array().into_iter().flatten();
     lines.extend(to.map(|it| format!("  {}", load_change(it))));
-    match moved["without_slot"].as_f64().unwrap_or_default() {
-        left if left > 0.0 => {
-            lines.push(format!("  {left:.0} in flight find no free slot: they wait or are refused"))
-        }
-        _ => {}
+    let left = moved["without_slot"].as_f64().unwrap_or_default();
+    if left > 0.0 {
+        lines.push(format!("  {left:.0} in flight find no free slot: they wait or are refused"));
     }
     lines
 }
