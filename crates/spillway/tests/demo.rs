@@ -15,6 +15,17 @@ fn number(report: &Value, path: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no number at {path} of {report:#}"))
 }
 
+/// Checks what is shown beside the load.
+fn scenes_hold(report: &Value) {
+    let at = |path: &str| number(report, path);
+    // A limit holds while a region is cut off, which goes on with its part.
+    let admitted = |region: usize| at(&format!("/limit/admitted/{region}"));
+    assert!((0..3).map(admitted).sum::<f64>() <= at("/limit/allowed"), "{report:#}");
+    assert!(admitted(2) > 0.0, "{report:#}");
+    // A stream outlives its replica.
+    assert_eq!(report["stream"]["is_whole"], true, "{report:#}");
+}
+
 #[test]
 fn it_loses_nothing_and_survives_a_region() {
     let run = Command::new(env!("CARGO_BIN_EXE_spillway"))
@@ -55,13 +66,7 @@ fn it_loses_nothing_and_survives_a_region() {
     assert_eq!(at("/without_spill/regions/0/spilled_out"), 0.0);
     assert!(at("/with_spill/regions/0/spilled_out") > 0.0, "none went elsewhere: {report:#}");
     assert_eq!(at("/control/voters"), 3.0);
-
-    // A limit holds while a region is cut off, which goes on with its part.
-    let admitted = |region: usize| at(&format!("/limit/admitted/{region}"));
-    assert!((0..3).map(admitted).sum::<f64>() <= at("/limit/allowed"), "{report:#}");
-    assert!(admitted(2) > 0.0, "{report:#}");
-    // A stream outlives its replica.
-    assert_eq!(report["stream"]["is_whole"], true, "{report:#}");
+    scenes_hold(report);
 
     // Only requests in flight in the lost region are lost with it, and the others take over.
     let lost = at("/outage/failed");
