@@ -33,7 +33,7 @@ pub(crate) fn translated(trailers: HeaderMap, mut record: RequestRecord) -> Resp
 /// Returns the code of a failed call by its head or trailers, of which only gateways set a code.
 pub(crate) fn code_in(headers: &HeaderMap) -> &'static str {
     let named = headers.get(&CODE_HEADER).and_then(|code| known_code(code.to_str().ok()?));
-    named.unwrap_or(FailureCause::ReplicaError.code())
+    named.unwrap_or_else(|| FailureCause::ReplicaError.code())
 }
 
 fn trailers_only(trailers: HeaderMap, record: &mut RequestRecord) -> Response<ReplyBody> {

@@ -99,12 +99,24 @@ async fn ended(client: &AdminClient, id: &str) -> Result<()> {
         Err(_) => client.read(&of_node).await?,
     };
     let entries = answer["requests"].as_array().cloned().unwrap_or_default();
+    let unasked = unasked(&answer);
     anyhow::ensure!(
         !entries.is_empty(),
-        "no node remembers a request {id}: each keeps the last 4,096 that ended"
+        "no node remembers a request {id}: each keeps the last 4,096 that ended{}",
+        unasked.iter().map(|it| format!("; {it}")).collect::<String>()
     );
-    let stories: Vec<String> = hops(entries).iter().map(request::story).collect();
+    let stories = hops(entries).iter().map(request::story).chain(unasked).collect::<Vec<_>>();
     show(client, &answer, &stories.join("\n\n"))
+}
+
+/// Names the nodes that could not be asked, with the reason.
+fn unasked(answer: &Value) -> Vec<String> {
+    let nodes = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let unasked = |node: &Value| {
+        let (name, fault) = (node["name"].as_str()?, node["fault"].as_str()?);
+        Some(format!("{name} could not be asked: {fault}"))
+    };
+    nodes.iter().filter_map(unasked).collect()
 }
 
 /// Puts the records of a request in the order of its hops: the client's own node, then the node of
@@ -134,6 +146,14 @@ fn parse_header(text: &str) -> Result<(String, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_that_could_not_be_asked_are_named() {
+        let answer = json!({ "nodes": [{ "name": "n1", "fault": null },
+            { "name": "n2", "fault": "there is no connection" }] });
+        assert_eq!(unasked(&answer), ["n2 could not be asked: there is no connection"]);
+        assert!(unasked(&json!({ "requests": [] })).is_empty());
+    }
 
     #[test]
     fn a_header_has_a_name_and_a_value() {
