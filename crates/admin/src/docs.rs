@@ -144,7 +144,8 @@ mod tests {
     }
 
     fn get(book: &Book, name: &str, headers: &[(&str, &str)]) -> Reply {
-        let answered = book.answer(name, &head(&format!("/docs/{name}"), headers));
+        // The name is what counts: some of them are no path.
+        let answered = book.answer(name, &head("/docs/", headers));
         answered.unwrap_or_else(ApiError::into_reply)
     }
 

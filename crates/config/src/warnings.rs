@@ -214,7 +214,7 @@ mod tests {
         };
         let told = warned("\"tiny\", \"tinny\"");
         assert!(told.contains("the key may use the model \"tinny\""), "{told}");
-        assert!(told.contains("did you mean \"tiny\"?"), "{told}");
+        assert!(told.contains("name one of: tiny"), "{told}");
         assert!(!warned("\"tiny\"").contains("may use"));
     }
 }
