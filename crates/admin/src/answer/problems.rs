@@ -1,12 +1,14 @@
 //! The judgement of what is wrong: from what a node knows to [`Problem`]s, the most urgent first.
 
 mod clocks;
+mod duration;
 
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use spillway_types::unix_ms;
 
+use self::duration::duration;
 use super::overview::NodeRow;
 use super::problem::{Problem, ProblemKind, Urgency};
 use super::status::StatusAnswer;
@@ -60,7 +62,8 @@ pub(super) fn problems(sight: Sight<'_>) -> Vec<Problem> {
     all.extend(node.discoveries.iter().filter_map(discovery));
     all.extend(nodes.iter().filter_map(other_node));
     all.extend(versions(nodes));
-    all.extend(clocks::clocks(nodes));
+    let clock = |row: &NodeRow| Some((row.name.clone(), row.clock_ahead_ms?));
+    all.extend(clocks::clocks(&nodes.iter().filter_map(clock).collect::<Vec<_>>()));
     all.extend(node.data.as_ref().and_then(room));
     all.extend(disk(log));
     all.extend(node.usage_fault.as_deref().map(usage));
@@ -483,18 +486,6 @@ fn limited(client: &LimitedClientOverview) -> Problem {
 
 fn percent(value: f64) -> String {
     if value > 0.0 && value < 9.95 { format!("{value:.1} %") } else { format!("{value:.0} %") }
-}
-
-/// Returns a time in the largest unit of which it has two or more.
-fn duration(ms: u64) -> String {
-    let duration = Duration::from_millis(ms);
-    let s = duration.as_secs();
-    match s {
-        172_800.. => format!("{} d", s / 86_400),
-        7_200.. => format!("{} h", s / 3_600),
-        120.. => format!("{} min", s / 60),
-        _ => format!("{s} s"),
-    }
 }
 
 #[cfg(test)]
