@@ -1,7 +1,7 @@
 //! What the record of a request that failed says: its code, its cause, and the places that were asked.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
@@ -11,6 +11,9 @@ use spillway_tests::{
 };
 
 use crate::grpc_calls::{Stream, frame, infer, scripted, stream};
+
+/// Time after which a request must have its record, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Returns the records that pass these filters, newest first.
 async fn records(node: &Node, query: &str) -> Vec<Value> {
@@ -23,14 +26,15 @@ async fn records(node: &Node, query: &str) -> Vec<Value> {
 
 /// Returns the record of the last request, once it has one.
 async fn last(node: &Node) -> Value {
-    for _ in 0..200 {
+    let end = Instant::now() + PATIENCE;
+    loop {
         if let Some(record) = records(node, "limit=1").await.into_iter().next() {
             return record;
         }
+        assert!(Instant::now() < end, "no record");
         // wait: until the next look
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    panic!("no record");
 }
 
 /// Checks fields of a record.
