@@ -15,14 +15,16 @@ const POINTS: usize = 12;
 /// Estimates what an order would move; `None` for orders that move nothing, and where this node does
 /// not know the region or the replica.
 pub(super) async fn moved(cluster: &Cluster<'_>, call: &AdminCall) -> Option<MovedLoad> {
-    let (overview, all) = (cluster.overview?, cluster.all_nodes?);
     match (call.endpoint.operation, &*call.path) {
         (Operation::SetRegionState(state), [name]) if state != RegionState::Active => {
-            let served = served(all, name).await;
-            of_region(&overview.regions(), name, (state, served))
+            let served = match cluster.all_nodes {
+                Some(all) => served(all, name).await,
+                None => None,
+            };
+            of_region(&cluster.overview?.regions(), name, (state, served))
         }
         (Operation::SetReplicaState(ReplicaState::Draining), [region, name]) => {
-            let fleet = all.replicas().await.replicas;
+            let fleet = cluster.all_nodes?.replicas().await.replicas;
             let replicas = fleet.iter().filter(|it| it.region == *region).map(|it| &it.replica);
             of_replica(&replicas.collect::<Vec<_>>(), name)
         }

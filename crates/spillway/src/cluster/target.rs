@@ -67,8 +67,11 @@ fn moved(moved: &Value) -> Vec<String> {
         None => format!("{now:.0} requests in flight move"),
     };
     let mut lines = vec![format!("estimate: {what}")];
-    let to = moved["to"].as_array().into_iter().flatten();
-    lines.extend(to.map(|it| format!("  {}", load_change(it))));
+    let to = moved["to"].as_array().map_or(&[][..], Vec::as_slice);
+    lines.extend(to.iter().map(|it| format!("  {}", load_change(it))));
+    if to.is_empty() {
+        lines.push("  nobody else serves these models".to_owned());
+    }
     let left = moved["without_slot"].as_f64().unwrap_or_default();
     if left > 0.0 {
         lines.push(format!("  {left:.0} in flight find no free slot: they wait or are refused"));
@@ -168,7 +171,8 @@ mod tests {
             json!({ "requests_per_s": null, "in_flight": 6.0, "without_slot": 6.0, "to": [] });
         let lines = moved(&full);
         assert_eq!(lines[0], "estimate: 6 requests in flight move");
-        assert_eq!(lines[1], "  6 in flight find no free slot: they wait or are refused");
+        assert_eq!(lines[1], "  nobody else serves these models");
+        assert_eq!(lines[2], "  6 in flight find no free slot: they wait or are refused");
         assert!(moved(&Value::Null).is_empty());
     }
 
