@@ -257,6 +257,7 @@ fn a_request_that_leaves_its_region_says_what_is_wrong_there() {
     assert_eq!(reason(&forbid), Some(SpillReason::OutsideResidency));
     let none = |sight: &mut TestSight| {
         sight.replicas.clear();
+        sight.best = 0;
         sight.regroup();
     };
     assert_eq!(reason(&none), Some(SpillReason::NoReplica));
