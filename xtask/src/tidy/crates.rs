@@ -93,6 +93,7 @@ const LAYERS: [(&str, &[&str]); 44] = [
         &[
             "spillway-types",
             "spillway-route",
+            "spillway-geo",
             "spillway-cluster-state",
             "spillway-quota",
             "spillway-usage",

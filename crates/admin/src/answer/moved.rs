@@ -1,6 +1,8 @@
 //! What a drain would move, for the answer to a dry run.
 
 use spillway_cluster_state::{RegionState, ReplicaState};
+use spillway_geo::Coordinates;
+use spillway_geo::dns::rtt_by_distance_ms;
 
 use super::cluster::Cluster;
 use crate::all_nodes::{AllNodes, HistoryScope};
@@ -85,25 +87,17 @@ fn of_region(
     Some(MovedLoad { requests_per_s, ..spread(in_flight, targets) })
 }
 
-/// Returns how far regions are apart: the round trip where this node measures it, else by their places.
+/// Returns the round trip between regions: as this node measures it, else by their places.
 fn distance(from: &RegionOverview, to: &RegionOverview) -> f64 {
-    match (from.place, to.place) {
+    let at = |place: Option<RegionPlace>| {
+        place.and_then(|place| Coordinates::new(place.latitude, place.longitude))
+    };
+    match (at(from.place), at(to.place)) {
         _ if from.is_own => to.rtt_ms,
         _ if to.is_own => from.rtt_ms,
-        (Some(from), Some(to)) => angle(from, to) * RTT_MS_PER_RADIAN,
+        (Some(from), Some(to)) => rtt_by_distance_ms(from, to),
         _ => to.rtt_ms,
     }
-}
-
-/// Round trip over a radian of the Earth, 6,371 km, as cables lead.
-const RTT_MS_PER_RADIAN: f64 = 90.0;
-
-/// Returns the angle between two places, as seen from the centre of the Earth.
-fn angle(one: RegionPlace, other: RegionPlace) -> f64 {
-    let (north, other_north) = (one.latitude.to_radians(), other.latitude.to_radians());
-    let east = (other.longitude - one.longitude).to_radians();
-    let cosine = north.sin() * other_north.sin() + north.cos() * other_north.cos() * east.cos();
-    cosine.clamp(-1.0, 1.0).acos()
 }
 
 fn of_replica(replicas: &[&ReplicaOverview], name: &str) -> Option<MovedLoad> {
