@@ -25,6 +25,7 @@ use crate::all_nodes;
 use crate::cluster::guest_notes::GuestNotes;
 use crate::cluster::homes::{self, KnownHomes};
 use crate::cluster::node_facts;
+use crate::cluster::questions::json_reply;
 use crate::cluster::residency;
 use crate::cluster::residency_refusals::ResidencyRefusals;
 use crate::feedback::Feedback;
@@ -110,7 +111,9 @@ impl Guests {
             return None;
         }
         match head.uri.path() {
-            node_facts::PATH => Some(Box::pin(ready(Ok(self.feedback.node_facts().reply())))),
+            node_facts::PATH => {
+                Some(Box::pin(ready(Ok(json_reply(Some(&self.feedback.node_facts()))))))
+            }
             usage::SPENDING_PATH => {
                 let reply = usage::spending_reply(&head.uri, &self.feedback);
                 Some(Box::pin(ready(Ok(reply))))

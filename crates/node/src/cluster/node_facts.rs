@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use http::{HeaderValue, Method, Response, Uri, header};
-use http_body_util::{BodyExt, Empty, Full, Limited};
+use http::{Method, Uri};
+use http_body_util::{BodyExt, Empty, Limited};
 use serde::{Deserialize, Serialize};
 use spillway_admin::NodeProblem;
-use spillway_link::{BoxBody, ForwardAnswer, ForwardHead, Link, PeerRoom};
+use spillway_link::{ForwardAnswer, ForwardHead, Link, PeerRoom};
 use spillway_types::{NodeName, unix_ms};
-use spillway_upstream::wire_body::BoxError;
 
 /// Path of the question. No client reaches it: only nodes forward requests.
 pub(super) const PATH: &str = "/.spillway/node";
@@ -41,19 +40,6 @@ pub(crate) struct NodeAnswer {
     /// Time by which its clock is ahead of this node's, in milliseconds, give or take half of the time
     /// that the answer took; `None` if an older node is asked.
     pub(crate) clock_ahead_ms: Option<i64>,
-}
-
-impl NodeFacts {
-    /// Returns the answer to the question.
-    pub(super) fn reply(&self) -> Response<BoxBody> {
-        // A plain struct always has a JSON form.
-        let text = serde_json::to_vec(self).unwrap_or_default();
-        let body = Full::from(text).map_err(BoxError::from);
-        let mut reply = Response::new(Box::pin(body) as BoxBody);
-        let json = HeaderValue::from_static("application/json");
-        reply.headers_mut().insert(header::CONTENT_TYPE, json);
-        reply
-    }
 }
 
 /// Asks a node for facts about itself; `None` if it does not answer in time.
