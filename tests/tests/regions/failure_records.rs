@@ -1,16 +1,11 @@
 //! What the record of a request says that another region failed, or was not asked for.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 use spillway_node::Node;
-use spillway_tests::{
-    Client, Cluster, OK, Scripted, Setup, chat, eventually, get, knows, spawn, within,
-};
+use spillway_tests::{Client, Cluster, OK, Scripted, Setup, chat, get, knows};
 
-use crate::gate::Gate;
-
-async fn last(node: &Node) -> Value {
+/// Returns the record of the request that ended last on a node.
+pub(crate) async fn last(node: &Node) -> Value {
     let admin = node.admin_address().expect("an admin listener");
     let reply = Client::once(admin, get("/v1/requests?limit=1")).await;
     let answer: Value = serde_json::from_str(reply.text()).expect("JSON");
@@ -18,31 +13,10 @@ async fn last(node: &Node) -> Value {
 }
 
 /// Checks fields of a record.
-fn check(record: &Value, expected: &Value) {
+pub(crate) fn check(record: &Value, expected: &Value) {
     for (name, value) in expected.as_object().expect("fields") {
         assert_eq!(&record[name], value, "{name} of {record}");
     }
-}
-
-#[tokio::test]
-async fn a_request_whose_region_is_lost_names_the_region_and_its_loss() {
-    let gate = Gate::start().await;
-    let cluster = Cluster::new(&["edge", "core"]);
-    cluster.distance(0, 1, Duration::from_millis(20));
-    let edge = cluster.start(0, Setup::new()).await;
-    let core = cluster.start(1, Setup::new().replica("a", gate.address)).await;
-    knows(&edge, "core").await;
-    let waits = spawn(Client::once(edge.addresses()[0], chat("tiny", "")));
-    eventually("it is at the replica", || gate.held("") == 1).await;
-    cluster.cut(0, 1, true);
-    cluster.cut(1, 0, true);
-    let reply = within("it ends", waits).await.expect("a reply");
-    let record = last(&edge).await;
-    check(&record, &json!({ "status": reply.status, "code": reply.code(), "region": "core" }));
-    let tried = &record["tries"][0];
-    check(tried, &json!({ "region": "core", "replica": null, "code": "region_lost" }));
-    drop(core);
-    edge.stop().await;
 }
 
 #[tokio::test]
