@@ -212,7 +212,7 @@ impl Driver {
     /// Returns the metrics page.
     pub(crate) fn render_metrics(&self) -> String {
         let core = self.core();
-        let (metrics, stats) = (Arc::clone(&core.metrics), core.engine.stats());
+        let (metrics, stats) = (Arc::clone(&core.metrics), core.engine.reported());
         drop(core);
         metrics.render(stats)
     }

@@ -24,6 +24,8 @@ pub struct Engine {
     /// Ids of all live requests, in the batch or waiting.
     ids: BTreeSet<RequestId>,
     totals: Totals,
+    /// State at the end of the last step.
+    reported: Stats,
 }
 
 /// State of the engine: idle or computing a step.
@@ -34,7 +36,7 @@ enum Phase {
     Idle { since: Duration },
     // Stepping => (Stepping | Idle)
     /// A step is being computed.
-    Stepping { ends_at: Duration },
+    Stepping { began_at: Duration, ends_at: Duration },
 }
 
 /// Counters since the engine was made or restarted.
@@ -141,6 +143,7 @@ impl Engine {
             phase: Phase::Idle { since: Duration::ZERO },
             ids: BTreeSet::new(),
             totals: Totals::default(),
+            reported: Stats { kv_blocks_total: config.kv_blocks.get(), ..Stats::default() },
         }
     }
 
@@ -191,7 +194,7 @@ impl Engine {
     #[must_use]
     pub fn next_step_at(&self) -> Option<Duration> {
         match self.phase {
-            Phase::Stepping { ends_at } => Some(ends_at),
+            Phase::Stepping { ends_at, .. } => Some(ends_at),
             Phase::Idle { since } => {
                 self.batch.waiting.front().map(|head| head.submitted_at.max(since))
             }
@@ -204,8 +207,9 @@ impl Engine {
     pub fn step(&mut self, now: Duration) -> StepReport {
         let mut report = StepReport::default();
         let Some(at) = self.next_step_at().filter(|at| *at <= now) else { return report };
-        if let Phase::Stepping { ends_at } = self.phase {
+        if let Phase::Stepping { began_at, ends_at } = self.phase {
             self.end_step(&mut report.events);
+            self.reported = Stats { waiting: self.waiting_until(began_at), ..self.stats() };
             report.ended_at = Some(ends_at);
             self.phase = Phase::Idle { since: ends_at };
         }
@@ -221,7 +225,12 @@ impl Engine {
     /// true if the request was live; no event will follow for it. A step under way still takes its
     /// full time.
     pub fn abort(&mut self, id: RequestId) -> bool {
-        self.ids.remove(&id) && self.batch.remove(id)
+        let was_live = self.ids.remove(&id) && self.batch.remove(id);
+        // Without a request no step follows that would report it.
+        if self.ids.is_empty() {
+            self.reported = self.stats();
+        }
+        was_live
     }
 
     /// Loses the cache, the counters and all live requests, like a process that crashed at `now`.
@@ -277,6 +286,22 @@ impl Engine {
         }
     }
 
+    /// Returns what the engine's metrics show at this moment: the state at the end of the last step.
+    ///
+    /// Requests that arrive during a step are read from the input queue before the next one, so they
+    /// count neither as waiting nor as running until the end of the first step after they came. vLLM
+    /// counts like this (`make_stats` in its v1 scheduler), and so does SGLang.
+    #[must_use]
+    pub fn reported(&self) -> Stats {
+        self.reported
+    }
+
+    /// Returns the number of waiting requests that came until `moment`.
+    fn waiting_until(&self, moment: Duration) -> u32 {
+        let known = self.batch.waiting.iter().filter(|sequence| sequence.submitted_at <= moment);
+        u32::try_from(known.count()).unwrap_or(u32::MAX)
+    }
+
     fn waiting(&self) -> u32 {
         u32::try_from(self.batch.waiting.len()).unwrap_or(u32::MAX)
     }
@@ -319,7 +344,7 @@ impl Engine {
             schedule.sequences,
             schedule.kv_tokens,
         );
-        self.phase = Phase::Stepping { ends_at: at + duration };
+        self.phase = Phase::Stepping { began_at: at, ends_at: at + duration };
         let (prefill_tokens, sequences) = (schedule.prefill_tokens, schedule.sequences);
         StepStart { at, duration, prefill_tokens, sequences }
     }

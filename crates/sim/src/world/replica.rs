@@ -168,7 +168,7 @@ impl SimReplica {
     /// Returns the present report. `in_flight` is the number of requests that the asking node knows
     /// of, `started` the number that it ever sent.
     pub(super) fn signals(&self, in_flight: u32, started: u64) -> Signals {
-        let stats = self.engine.stats();
+        let stats = self.engine.reported();
         let fresh = |value: f32| Reading { value, trust: 1.0 };
         Signals {
             queued: fresh(stats.waiting as f32),
