@@ -40,6 +40,8 @@ pub struct StartPlaces {
     pub dns: Option<Named>,
     /// Settings of the cluster.
     pub cluster: Option<ClusterPlaces>,
+    /// Folder of usage.
+    pub usage: Option<Named>,
 }
 
 /// Places of a cluster's settings.
@@ -63,6 +65,7 @@ impl StartPlaces {
             admin: file.admin.as_ref().map(|admin| Named::new(source, &admin.address)),
             dns: file.dns.as_ref().map(|dns| Named::new(source, &dns.listen)),
             cluster: file.cluster.as_ref().map(|cluster| ClusterPlaces::new(source, cluster)),
+            usage: file.usage.folder.as_ref().map(|folder| Named::new(source, folder)),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::io::{Error, ErrorKind};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
+use rustix::fs::Access;
 use spillway_config::{ClusterConfig, ClusterPlaces, Config, ConfigError, ConfigErrors, Named};
 use spillway_front::port_holder::{PortTransport, holder_of};
 use spillway_link::{CertificateFiles, CredentialError, Identity, check_certificates};
@@ -33,6 +34,10 @@ pub fn preflight(config: &Config) -> ConfigErrors {
         found.extend(check_udp(cluster.address, &places.address));
         let names = (config.gateway.region.as_str(), config.node.as_str());
         found.extend(check_cluster(cluster, names, places));
+    }
+    if let (Some(folder), Some(named)) = (&config.usage.folder, &config.places.usage) {
+        let remedy = "let the node's user write there; until then usage is kept in memory alone";
+        found.extend(check_folder(folder, named, remedy));
     }
     found.into()
 }
@@ -71,15 +76,9 @@ fn check_cluster(
         found.push(places.prefix_key.error(error.to_string(), remedy));
     }
     if let (Some(folder), Some(named)) = (&cluster.data, &places.data) {
-        found.extend(check_folder(folder).err().map(|fault| match fault {
-            FolderFault::NoFolder(message) => named.error(message, "name a folder"),
-            // Disks get mounted, and permissions given: until then the node serves without its log.
-            FolderFault::Closed(message) => {
-                let remedy = "let the node's user write there; until then it serves clients and \
-                              takes no part in its cluster";
-                named.warning(message, remedy)
-            }
-        }));
+        let remedy = "let the node's user write there; until then it serves clients and takes no \
+                      part in its cluster";
+        found.extend(check_folder(folder, named, remedy));
     }
     found
 }
@@ -88,25 +87,48 @@ fn check_cluster(
 enum FolderFault {
     /// Something else has the name.
     NoFolder(String),
+    /// The folder that it would be made in is missing: most likely a typing error.
+    NoParent(String),
     /// The system refuses now.
     Closed(String),
 }
 
-/// Checks that a folder is there or can be made.
-fn check_folder(folder: &Path) -> Result<(), FolderFault> {
+/// Checks that a node can keep data in a folder. `closed` is the remedy if the system refuses.
+fn check_folder(folder: &Path, named: &Named, closed: &str) -> Option<ConfigError> {
+    Some(match writable(folder).err()? {
+        FolderFault::NoFolder(message) => named.error(message, "name a folder"),
+        FolderFault::NoParent(message) => {
+            let remedy = "correct the path, or make that folder: a node makes only the last folder \
+                          of the path";
+            named.error(message, remedy)
+        }
+        // Disks get mounted, and permissions given: until then the node serves without the folder.
+        FolderFault::Closed(message) => named.warning(message, closed),
+    })
+}
+
+/// Checks that a folder is there or can be made in one that is there.
+fn writable(folder: &Path) -> Result<(), FolderFault> {
     let told = |error: &Error| {
         FolderFault::Closed(format!("can't keep data in {}: {error}", folder.display()))
     };
     // The ancestors of a relative path end before the working folder.
     let whole = std::path::absolute(folder).map_err(|error| told(&error))?;
+    let parent = whole.parent().unwrap_or(&whole);
     let existing = whole.ancestors().find(|path| path.exists()).unwrap_or(&whole);
     let about = std::fs::metadata(existing).map_err(|error| told(&error))?;
     if !about.is_dir() {
         return Err(FolderFault::NoFolder(format!("{} is no folder", existing.display())));
     }
     // Asks the kernel, which also knows of read-only disks and of users without rights.
-    rustix::fs::access(existing, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
-        .map_err(|error| told(&error.into()))
+    let access = |needed| rustix::fs::access(existing, needed).map_err(|error| told(&error.into()));
+    // Without it, what is in the folder only looks as if it were missing.
+    access(Access::EXEC_OK)?;
+    if existing != whole && existing != parent {
+        let message = format!("can't make {}: {} is missing", folder.display(), parent.display());
+        return Err(FolderFault::NoParent(message));
+    }
+    access(Access::WRITE_OK)
 }
 
 /// Checks a TCP port. A bound socket that does not listen takes no connection.

@@ -42,16 +42,14 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Makes a folder unless it is there. Folders around it get the usual permissions.
+/// Makes a folder unless it is there. The folder around it is not made: one that is missing is a path
+/// with an error, or a disk that is not mounted.
 ///
 /// # Errors
-/// If the system refuses.
+/// If the system refuses, or the folder around it is missing.
 pub fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
-    }
-    if let Some(around) = path.parent().filter(|around| !around.as_os_str().is_empty()) {
-        fs::create_dir_all(around)?;
     }
     match DirBuilder::new().mode(FOLDER_MODE).create(path) {
         // Another thread or process was quicker.
@@ -120,7 +118,7 @@ mod tests {
     #[test]
     fn what_is_made_is_closed_to_others() {
         let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("lib/data");
+        let data = folder.path().join("data");
         make_folder(&data).unwrap();
         assert_eq!(mode(&data), 0o700);
         for made in [create(&data.join("a")), open(&data.join("b"))] {
@@ -128,6 +126,15 @@ mod tests {
         }
         assert_eq!((mode(&data.join("a")), mode(&data.join("b"))), (0o600, 0o600));
         make_folder(&data).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_made_in_no_missing_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = folder.path().join("missing");
+        let made = make_folder(&missing.join("data"));
+        assert_eq!(made.unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(!missing.exists());
     }
 
     #[test]

@@ -88,18 +88,48 @@ fn the_check_finds_what_a_start_in_a_cluster_would_refuse() {
         let checked = spillway(&["config", "check", file.to_str().unwrap()]);
         (checked.status.code(), String::from_utf8(checked.stderr).unwrap())
     };
-    assert_eq!(check("eu", "prod", "prefix.key", "new/data"), (Some(0), String::new()));
+    assert_eq!(check("eu", "prod", "prefix.key", "new"), (Some(0), String::new()));
     for (region, id, named) in [("us", "prod", "prod/us/a"), ("eu", "prd", "prd/eu/a")] {
         let (code, told) = check(region, id, "prefix.key", "data");
         assert_eq!(code, Some(64), "{told}");
         let whose = format!("it is the certificate of prod/eu/a, but this node is {named}");
         assert!(told.contains(&whose) && told.contains("certificate = \"a.eu.pem\""), "{told}");
     }
+    // The data folder is made, not the folder around it.
+    let (code, told) = check("eu", "prod", "prefix.key", "new/data");
+    assert_eq!(code, Some(64), "{told}");
+    let missing = folder.path().join("new");
+    for part in
+        [&format!("{} is missing", missing.display()), "data = \"new/data\"", "correct the path"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
     // Both are told at once: the key is none, and a file stands where the folder would be made.
     let (code, told) = check("eu", "prod", "ca.pem", "ca.pem/data");
     assert_eq!(code, Some(64), "{told}");
     assert!(told.contains("can't read the prefix key") && told.contains("is no folder"), "{told}");
     assert!(!folder.path().join("new").exists(), "a check writes nothing");
+}
+
+#[test]
+fn a_node_refuses_to_start_with_a_usage_folder_in_a_missing_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("spillway.toml");
+    let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
+    std::fs::write(&file, format!("{listener}{REPLICA}[usage]\nfolder = \"new/data\"\n")).unwrap();
+    for command in [["config", "check"].as_slice(), &["run", "--config"]] {
+        let args: Vec<&str> = command.iter().copied().chain(file.to_str()).collect();
+        let ended = spillway(&args);
+        let told = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(64), "{told}");
+        let missing = folder.path().join("new");
+        for part in
+            [&format!("{} is missing", missing.display()), "spillway.toml:8", "correct the path"]
+        {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        assert!(!missing.exists(), "{command:?}");
+    }
 }
 
 const REPLICA: &str = "[[replica]]\nname = \"a\"\nurl = \"http://127.0.0.1:9\"\nmodels = [\"m\"]\n";
