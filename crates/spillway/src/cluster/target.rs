@@ -7,7 +7,7 @@ use spillway_types::Percent;
 
 use super::args::{DrainArgs, UndrainArgs, WeightArgs};
 use super::calls::{change, show_change};
-use super::client::{AdminClient, escaped};
+use super::client::{AdminClient, Refusal, escaped};
 use crate::output;
 
 /// Gives a region or a replica no new work, or shows what that would move.
@@ -20,7 +20,8 @@ pub(super) async fn drain(args: &DrainArgs) -> Result<()> {
     }
     let client = AdminClient::new(&args.connect)?;
     let path = target_path(&args.target, if args.evacuate { "evacuate" } else { "drain" });
-    let answer = client.change(Method::POST, &path, None, &args.change).await?;
+    let answer = client.try_change(Method::POST, &path, None, &args.change).await?;
+    let answer = answer.map_err(|refusal| refused(refusal, &args.target, "drain"))?;
     show_change(&client, &answer, args.change.dry_run)?;
     if args.change.dry_run && !client.as_json {
         for line in moved(&answer["moved"]) {
@@ -35,8 +36,11 @@ pub(super) async fn drain(args: &DrainArgs) -> Result<()> {
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
 pub(super) async fn undrain(args: &UndrainArgs) -> Result<()> {
+    let client = AdminClient::new(&args.connect)?;
     let path = target_path(&args.target, "undrain");
-    change(&AdminClient::new(&args.connect)?, Method::POST, &path, None, &args.change).await
+    let answer = client.try_change(Method::POST, &path, None, &args.change).await?;
+    let answer = answer.map_err(|refusal| refused(refusal, &args.target, "undrain"))?;
+    show_change(&client, &answer, args.change.dry_run)
 }
 
 /// Sets how much work a region or a replica takes.
@@ -57,6 +61,19 @@ pub(super) async fn weight(args: &WeightArgs) -> Result<()> {
     };
     let path = target_path(&args.target, "weight");
     change(&client, Method::POST, &path, Some(&body), &args.change).await
+}
+
+/// Returns the error of an order that a node refused. A node without a cluster has a command of its own
+/// for its replicas.
+fn refused(refusal: Refusal, target: &str, action: &str) -> anyhow::Error {
+    if refusal.code != "no_cluster" {
+        return anyhow!(refusal.text);
+    }
+    let replica = target.split_once('/').map_or(target, |(_, replica)| replica);
+    anyhow!(
+        "this node is in no cluster (no_cluster): `spillway replicas {action} {replica}` does it for a \
+         replica at this node alone"
+    )
 }
 
 /// Describes the requests that a drain would move, and the load of those that would take them.

@@ -88,6 +88,21 @@ fn run_and_check_take_the_file_of_the_folder_and_health_waits_for_the_node() {
 }
 
 #[test]
+fn a_drain_at_a_node_without_a_cluster_names_the_command_that_works_there() {
+    let newcomer = Newcomer::start();
+    let folder = newcomer.folder.path();
+    let admin = newcomer.addresses()[1].to_string();
+    for (action, target) in [("drain", "a"), ("drain", "local/a"), ("undrain", "local/a")] {
+        let refused = run(folder, &[action, target, "--admin", &admin]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        let named = format!("`spillway replicas {action} a`");
+        assert!(told(&refused).contains(&named), "{refused:?}");
+        let done = run(folder, &["replicas", action, "a", "--admin", &admin]);
+        assert!(done.status.success(), "{done:?}");
+    }
+}
+
+#[test]
 fn without_any_config_file_the_usual_places_are_named() {
     let folder = tempfile::tempdir().unwrap();
     for words in [&["run"][..], &["config", "check"]] {
