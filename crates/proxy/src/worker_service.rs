@@ -8,7 +8,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 
 use crate::relay::{Pump, ReplyBody};
-use crate::request::serve;
+use crate::request::{note_large_head, serve};
 use crate::worker::Worker;
 use spillway_front::client::{ConnectionFacts, Entrance, Serve};
 
@@ -30,6 +30,10 @@ impl Serve for WorkerService {
         // Boxed, since hyper keeps the room for one as long as a connection is open, and most
         // connections are idle.
         Box::pin(serve(Arc::clone(&self.0), client, pump, request))
+    }
+
+    fn note_large_head(&self, client: Arc<ConnectionFacts>) {
+        note_large_head(Arc::clone(&self.0), client);
     }
 }
 

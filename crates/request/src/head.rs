@@ -15,11 +15,18 @@ pub const METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 /// Most bytes that nodes may have added to the headers of a forwarded request.
 const ADDED_BYTES_MAX: usize = 4 << 10;
 
+/// Bytes that HTTP/2 counts for a field beside its name and value (RFC 9113, section 6.5.2).
+const FIELD_BYTES: usize = 32;
+
 /// Checks the head of a client's request.
 ///
-/// Returns an error if the method is not passed on, the request asks for another protocol or an
+/// Returns an error if the head is larger than `bytes_max` over HTTP/2, the method is not passed on, the request asks for another protocol or an
 /// unknown transfer coding, or its host or credential is missing or ambiguous.
-pub fn check_head(head: &Parts) -> Result<(), GatewayError> {
+pub fn check_head(head: &Parts, bytes_max: usize) -> Result<(), GatewayError> {
+    // The library that reads HTTP/1.1 has this limit itself.
+    if head.version == Version::HTTP_2 && list_bytes(head) > bytes_max {
+        return Err(headers_too_large(bytes_max));
+    }
     check_method(&head.method)?;
     check_host(head)?;
     check_authorization(&head.headers)?;
@@ -47,6 +54,23 @@ pub fn check_guest_head(head: &Parts, bytes_max: usize) -> Result<(), GatewayErr
         return Err(GatewayError::new(ErrorKind::HeadersTooLarge, message));
     }
     Ok(())
+}
+
+/// Returns the size of a head as HTTP/2 counts it, except for the names of its pseudo-header fields.
+fn list_bytes(head: &Parts) -> usize {
+    let field = |(name, value): (&header::HeaderName, &HeaderValue)| {
+        name.as_str().len() + value.len() + FIELD_BYTES
+    };
+    let fields: usize = head.headers.iter().map(field).sum();
+    let path = head.uri.path_and_query().map_or(0, |path| path.as_str().len());
+    fields + path + head.uri.authority().map_or(0, |authority| authority.as_str().len())
+}
+
+/// Returns the error for a client's request whose head is larger than the limit.
+pub fn headers_too_large(bytes_max: usize) -> GatewayError {
+    let message =
+        format!("the request's head is larger than {bytes_max} bytes, or has too many fields");
+    GatewayError::new(ErrorKind::HeadersTooLarge, message)
 }
 
 fn check_method(method: &Method) -> Result<(), GatewayError> {
@@ -171,7 +195,20 @@ mod tests {
             builder = builder.header(*name, *value);
         }
         let (head, ()) = builder.body(()).expect("a request").into_parts();
-        check_head(&head).map_err(|error| error.kind)
+        check_head(&head, 1_000).map_err(|error| error.kind)
+    }
+
+    #[test]
+    fn a_head_over_http2_has_a_limit_that_counts_each_field() {
+        let (long, fields) = ("x".repeat(900), [("a", "1"); 30]);
+        for (size, fields) in [(1, &[("a", long.as_str())][..]), (2, &fields)] {
+            let uri = format!("http://gw.example/{}", "x".repeat(100 * size));
+            for (version, expected) in
+                [(Version::HTTP_2, Err(ErrorKind::HeadersTooLarge)), (Version::HTTP_10, Ok(()))]
+            {
+                assert_eq!(check(version, ("POST", &uri), fields), expected, "{version:?}");
+            }
+        }
     }
 
     #[test]

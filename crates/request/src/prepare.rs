@@ -33,7 +33,8 @@ use spillway_upstream::usage_reports::WantedUsage;
 use spillway_upstream::view::Route;
 use spillway_upstream::wire_body::WireBody;
 
-/// Reads a request's body and finds its route and model. A body that was not begun stays in `body`.
+/// Reads a request's body and finds its route and model. A body that was not begun stays in `body`. Call
+/// [`Surroundings::check_regions`] next, before the request is served.
 ///
 /// # Errors
 /// Returns an error if the request is malformed, too large or too slow, or if nothing here serves
@@ -44,7 +45,6 @@ pub async fn prepare(
     endpoint: Endpoint<'_>,
 ) -> Result<Prepared, GatewayError> {
     let mut prepared = read(around, body, endpoint).await?;
-    around.check_regions(&prepared)?;
     prepared.target.granted = around.grant.allowed();
     Ok(prepared)
 }
@@ -292,7 +292,7 @@ impl Surroundings<'_> {
     ///
     /// # Errors
     /// Returns an error if residency rules forbid all regions that could serve it.
-    fn check_regions(self, prepared: &Prepared) -> Result<(), GatewayError> {
+    pub fn check_regions(self, prepared: &Prepared) -> Result<(), GatewayError> {
         let asked = &prepared.inquiry.residency;
         if asked.is_anywhere() {
             return Ok(());

@@ -13,8 +13,9 @@ const HEAD: &str = "\
 One JSON object for each request that ended, a line each ([requests.md](../guides/requests.md#access-log) says how to
 switch it on). `GET /v1/requests` answers with the same fields. Made by `spillway reference access-log`.
 
-Not in the log: health checks, and connections that end before a whole request head was read, such as a head above
-`limits.header_bytes_max` or a TLS handshake that fails. Metrics count those.
+Not in the log: health checks, and connections that end before a whole request head was read, such as a TLS handshake
+that fails. Metrics count those. A head above `limits.header_bytes_max` is in the log, without id and path over HTTP/1.1.
+Over HTTP/2, a head of more than twice that size is not.
 
 | field | meaning |
 |---|---|

@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
+use serde_json::json;
 use spillway_cluster_state::{
     Actor, Belief, Command, Expect, Outcome, RegionState, ReplicaId, ReplicaState, State,
 };
 use spillway_node::Node;
 use spillway_raft::{Consistency, ProposeError};
 use spillway_tests::{
-    Client, Cluster, OK, PATIENCE, SLOWDOWN, Scripted, Setup, eventually, full, is_open, knows,
-    message,
+    Client, Cluster, OK, PATIENCE, SLOWDOWN, Scripted, Setup, check_record, eventually, full,
+    is_open, knows, last_record, message,
 };
 use spillway_types::{Admission, ReplicaSlot};
 
@@ -66,6 +67,36 @@ async fn an_evacuated_region_sends_its_clients_away_and_serves_them_if_nobody_el
     })
     .await;
     assert_eq!(served_in(world.node(0)).await, "one");
+}
+
+#[tokio::test]
+async fn a_request_that_fails_around_an_evacuated_region_says_so_in_its_record() {
+    let mut world = World::started(&["one", "two"]).await;
+    knows(world.node(0), "two").await;
+    knows(world.node(1), "one").await;
+    set_region(world.node(0), "one", RegionState::Evacuating).await;
+    eventually("it knows", || world.node(0).gateway().regions().is_evacuated).await;
+    eventually("the other knows", || weight(world.node(1), "one") == Some(0)).await;
+    // No replica is left, and the evacuated region is asked by no other.
+    for replica in &mut world.replicas {
+        drop(std::mem::replace(replica, Scripted::start().await.serve(OK)));
+    }
+    let reply = ask(world.node(1)).await;
+    assert_eq!((reply.status, reply.code()), (503, Some("no_replica")), "{}", reply.text());
+    let record = last_record(world.node(1)).await;
+    check_record(&record, &json!({ "code": "no_replica", "replica": "a", "region": "two" }));
+    check_record(&record, &json!({ "left_out": [{ "region": "one", "reason": "drained" }] }));
+    check_record(&record["tries"][0], &json!({ "region": "two", "code": "replica_connect" }));
+    // The evacuated region asks the other one for its own clients, and then its own replica.
+    let reply = ask(world.node(0)).await;
+    assert_eq!((reply.status, reply.code()), (503, Some("no_replica")), "{}", reply.text());
+    let record = last_record(world.node(0)).await;
+    check_record(&record, &json!({ "code": "no_replica", "replica": "a", "region": "one" }));
+    check_record(&record["tries"][0], &json!({ "region": "two", "code": "region_failed" }));
+    check_record(&record["tries"][1], &json!({ "region": "one", "code": "replica_connect" }));
+    for node in world.nodes.iter_mut().filter_map(Option::take) {
+        node.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -6,37 +6,13 @@ use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use spillway_node::Node;
 use spillway_tests::{
-    CallServer, Client, Scripted, Setup, chat, eventually, get, post, retried, spawn, within,
+    CallServer, Client, RAW_ROUTE, Scripted, Setup, Wire, both, chat, check_record, eventually,
+    get, last_record, newest_record, post, records, retried, spawn, within,
 };
 
+use crate::gate::Gate;
 use crate::grpc_calls::{Stream, frame, infer, scripted, stream};
-
-/// Returns the records that pass these filters, newest first.
-async fn records(node: &Node, query: &str) -> Vec<Value> {
-    let admin = node.admin_address().expect("an admin listener");
-    let reply = Client::once(admin, get(&format!("/v1/requests?{query}"))).await;
-    assert_eq!(reply.status, 200, "{}", reply.text());
-    let answer: Value = serde_json::from_str(reply.text()).expect("JSON");
-    answer["requests"].as_array().expect("a list").clone()
-}
-
-/// Returns the record of the last request, once it has one.
-async fn last(node: &Node) -> Value {
-    newest(node, "limit=1").await
-}
-
-/// Returns the newest record that passes these filters, once there is one.
-async fn newest(node: &Node, query: &str) -> Value {
-    let found = || async { records(node, query).await.into_iter().next().ok_or("no record") };
-    retried(|_| true, found).await.expect("a record")
-}
-
-/// Checks fields of a record.
-fn check(record: &Value, expected: &Value) {
-    for (name, value) in expected.as_object().expect("fields") {
-        assert_eq!(&record[name], value, "{name} of {record}");
-    }
-}
+use crate::shedding::one_place;
 
 #[tokio::test]
 async fn a_request_that_is_refused_before_it_is_routed_has_the_code_that_its_client_got() {
@@ -54,15 +30,115 @@ async fn a_request_that_is_refused_before_it_is_routed_has_the_code_that_its_cli
     for (request, status, code) in requests {
         let reply = Client::once(node.addresses()[0], request).await;
         assert_eq!((reply.status, reply.code()), (status, Some(code)), "{}", reply.text());
-        let record = last(&node).await;
+        let record = last_record(&node).await;
         let nowhere = json!({ "replica": null, "region": null, "tries": [] });
-        check(&record, &nowhere);
-        check(&record, &json!({ "status": status, "code": code, "end": "answered" }));
+        check_record(&record, &nowhere);
+        check_record(&record, &json!({ "status": status, "code": code, "end": "answered" }));
         assert_eq!(record["detail"], reply.json()["error"]["message"], "{record}");
     }
     assert_eq!(records(&node, "failed=true").await.len(), 5);
     assert_eq!(records(&node, "code=body_too_large").await.len(), 1);
     assert_eq!(replica.requests.count(), 0);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_has_its_code() {
+    let setup = Setup::new().set("limits.header_bytes_max = 16384").set("limits.headers_max = 20");
+    let node = setup.start().await;
+    let expected = json!({
+        "status": 431, "code": "headers_too_large", "end": "answered", "replica": null, "tries": [],
+    });
+    let long = "x".repeat(20_000);
+    for (count, headers) in [(1, format!("x-long: {long}\r\n")), (2, "x-many: 1\r\n".repeat(30))] {
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        wire.send(format!("GET /v1/models HTTP/1.1\r\nhost: x\r\n{headers}\r\n")).await;
+        assert!(wire.head().await.starts_with("HTTP/1.1 431 "));
+        eventually_recorded(&node, "code=headers_too_large", count).await;
+        check_record(&last_record(&node).await, &expected);
+    }
+    let mut client = Client::http2(node.addresses()[0]).await;
+    let mut request = get("/v1/models");
+    request.headers_mut().insert("x-long", long.parse().expect("a header"));
+    let reply = client.fetch(request).await;
+    assert_eq!((reply.status, reply.code()), (431, Some("headers_too_large")));
+    eventually_recorded(&node, "code=headers_too_large", 3).await;
+    let record = last_record(&node).await;
+    check_record(&record, &expected);
+    assert_eq!(record["detail"], reply.json()["error"]["message"], "{record}");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn an_upload_that_stops_has_its_code() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("limits.body_timeout_ms = 100").table(RAW_ROUTE);
+    let node = setup.replica("a", replica.address).start().await;
+    // A body that is read before a replica is chosen, and one that is passed on as it comes.
+    for (path, framing, asked) in [
+        ("/v1/completions", "content-length: 100", json!(null)),
+        ("/raw/x", "transfer-encoding: chunked", json!("a")),
+    ] {
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        wire.send(format!("POST {path} HTTP/1.1\r\nhost: x\r\n{framing}\r\n\r\n5\r\nhello\r\n"))
+            .await;
+        assert_eq!(wire.message().await.status(), 408, "{path}");
+        let record = last_record(&node).await;
+        check_record(&record, &json!({ "status": 408, "code": "body_timeout", "replica": asked }));
+        assert_eq!(record["end"], "answered", "{record}");
+        assert!(record["detail"].is_string(), "{record}");
+    }
+    assert_eq!(records(&node, "code=body_timeout").await.len(), 2);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_waited_too_long_has_its_code_and_what_it_waited_for() {
+    let gate = Gate::start().await;
+    let route = "[[route]]\nname = \"llm\"\nqueue_ms = 100\n";
+    let node = one_place(&gate).table(route).start().await;
+    let served = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
+    eventually("it is served", || gate.held("") == 1).await;
+    let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    let record = last_record(&node).await;
+    check_record(
+        &record,
+        &json!({
+            "status": 503, "code": "overloaded", "shed": "waited", "end": "answered",
+            "route": "llm", "model": "tiny", "replica": null, "region": null,
+        }),
+    );
+    assert_eq!(record["detail"], reply.json()["error"]["message"], "{record}");
+    assert!(record["duration_ms"].as_f64().is_some_and(|waited| waited >= 100.0), "{record}");
+    gate.release("", 1);
+    assert_eq!(served.await.expect("a reply").status, 200);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_cut_off_by_the_node_and_its_record_says_so() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("limits.stall_timeout_ms = 200").replica("a", replica.address);
+    let node = setup.start().await;
+    let filler = vec![7; 1 << 16];
+    for (count, client) in (1..).zip(&mut both(&node).await) {
+        let (response, mut wire) = tokio::join!(client.send(chat("tiny", "")), async {
+            let (mut wire, _) = replica.request().await;
+            wire.send("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n").await;
+            wire
+        });
+        let held = response.expect("a head");
+        // Ends when the gateway gives the replica's connection up.
+        while wire.try_send(&filler).await.is_ok() {}
+        eventually_recorded(&node, "code=connection_closed", count).await;
+        let record = last_record(&node).await;
+        check_record(
+            &record,
+            &json!({ "status": 200, "end": "cancelled_in_reply", "replica": "a" }),
+        );
+        drop(held);
+    }
     node.stop().await;
 }
 
@@ -74,7 +150,10 @@ async fn a_request_without_a_good_key_has_its_code() {
     with_key.headers_mut().insert("authorization", HeaderValue::from_static("Bearer sw_nothing"));
     for (request, code) in [(chat("tiny", ""), "missing_api_key"), (with_key, "invalid_api_key")] {
         assert_eq!(Client::once(node.addresses()[0], request).await.status, 401);
-        check(&last(&node).await, &json!({ "status": 401, "code": code, "replica": null }));
+        check_record(
+            &last_record(&node).await,
+            &json!({ "status": 401, "code": code, "replica": null }),
+        );
     }
     node.stop().await;
 }
@@ -89,8 +168,8 @@ async fn a_replica_s_own_error_names_it_and_what_it_calls_its_error() {
     let replica = Scripted::start().await.serve(reply);
     let node = Setup::new().replica("a", replica.address).start().await;
     assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 500);
-    let record = last(&node).await;
-    check(
+    let record = last_record(&node).await;
+    check_record(
         &record,
         &json!({
             "status": 500, "code": "replica_error", "detail": "InternalServerError",
@@ -112,16 +191,19 @@ async fn a_replica_that_can_t_be_reached_is_a_try_and_then_the_cause() {
     }
     let tried = records(&node, "code=replica_connect").await;
     assert!(!tried.is_empty(), "{tried:?}");
-    check(&tried[0], &json!({ "status": 200, "code": null, "replica": "alive" }));
+    check_record(&tried[0], &json!({ "status": 200, "code": null, "replica": "alive" }));
     let first = &tried[0]["tries"][0];
-    check(first, &json!({ "region": "local", "replica": "dead", "code": "replica_connect" }));
+    check_record(
+        first,
+        &json!({ "region": "local", "replica": "dead", "code": "replica_connect" }),
+    );
     assert_eq!(records(&node, "failed=true").await.len(), 0);
     node.stop().await;
 
     let node = dead.start().await;
     assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 502);
-    let record = last(&node).await;
-    check(&record, &json!({ "status": 502, "code": "replica_connect", "replica": "dead" }));
+    let record = last_record(&node).await;
+    check_record(&record, &json!({ "status": 502, "code": "replica_connect", "replica": "dead" }));
     assert!(!record["tries"].as_array().expect("tries").is_empty(), "{record}");
     node.stop().await;
 }
@@ -136,7 +218,10 @@ async fn a_client_that_leaves_and_a_stream_that_breaks_off_have_their_causes() {
         taken = replica.request() => taken,
     };
     client.abort();
-    check(&last(&node).await, &json!({ "status": 499, "code": "client_closed", "replica": "a" }));
+    check_record(
+        &last_record(&node).await,
+        &json!({ "status": 499, "code": "client_closed", "replica": "a" }),
+    );
     // Open until here, so that it is the client that left.
     drop(wire);
 
@@ -149,8 +234,8 @@ async fn a_client_that_leaves_and_a_stream_that_breaks_off_have_their_causes() {
         wire.send(format!("{head}{:x}\r\n{event}\r\n", event.len())).await;
     });
     assert!(reply.text().contains("stream_cut"), "{}", reply.text());
-    let record = newest(&node, "code=stream_cut").await;
-    check(&record, &json!({ "status": 200, "end": "cut", "replica": "a" }));
+    let record = newest_record(&node, "code=stream_cut").await;
+    check_record(&record, &json!({ "status": 200, "end": "cut", "replica": "a" }));
     node.stop().await;
 }
 
@@ -167,7 +252,7 @@ async fn a_call_that_fails_with_the_status_200_has_failed() {
     let _reply = call.collect().await;
     let failed = records(&node, "failed=true").await;
     assert_eq!(failed.len(), 1, "{failed:?}");
-    check(
+    check_record(
         &failed[0],
         &json!({ "status": 200, "grpc_status": 13, "code": "replica_error", "replica": "a" }),
     );
@@ -188,8 +273,17 @@ async fn a_request_that_the_end_of_its_node_breaks_off_says_so_in_the_access_log
     let (wire, _) = replica.request().await;
     within("the node ends", node.stop()).await;
     eventually("it is written", || !lines(&path).is_empty()).await;
-    check(&lines(&path)[0], &json!({ "code": "node_stopped", "replica": "a" }));
+    check_record(&lines(&path)[0], &json!({ "code": "node_stopped", "replica": "a" }));
     drop((wire, waits));
+}
+
+/// Waits until so many records pass these filters.
+async fn eventually_recorded(node: &Node, query: &str, count: usize) {
+    let found = || async {
+        let found = records(node, query).await;
+        if found.len() == count { Ok(()) } else { Err(found) }
+    };
+    retried(|_| true, found).await.expect("as many records");
 }
 
 fn lines(path: &Path) -> Vec<Value> {

@@ -5,11 +5,10 @@ use std::time::Duration;
 use serde_json::json;
 use spillway_emulator::Fault;
 use spillway_tests::{
-    Client, Cluster, Page, Reply, Scripted, Setup, chat, eventually, knows, slow_emulator, spawn,
-    within,
+    Client, Cluster, Page, Reply, Scripted, Setup, chat, check_record, eventually, knows,
+    last_record, slow_emulator, spawn, within,
 };
 
-use crate::failure_records::{check, last};
 use crate::gate::Gate;
 
 #[tokio::test]
@@ -28,10 +27,10 @@ async fn a_request_whose_region_falls_silent_is_told_so_within_seconds() {
     // No other place has the model.
     assert_eq!((reply.status, reply.code()), (503, Some("no_replica")), "{}", reply.text());
     assert!(reply.header("retry-after").is_some(), "{reply:?}");
-    let record = last(&edge).await;
-    check(&record, &json!({ "status": 503, "code": "no_replica", "region": "core" }));
+    let record = last_record(&edge).await;
+    check_record(&record, &json!({ "status": 503, "code": "no_replica", "region": "core" }));
     let tried = json!({ "region": "core", "replica": null, "code": "region_lost" });
-    check(&record["tries"][0], &tried);
+    check_record(&record["tries"][0], &tried);
     drop(core);
     edge.stop().await;
 }

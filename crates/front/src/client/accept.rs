@@ -269,6 +269,10 @@ mod tests {
         {
             Box::pin(async { unreachable!("no client of these tests sends a request") })
         }
+
+        fn note_large_head(&self, _client: Arc<ConnectionFacts>) {
+            unreachable!("no client of these tests sends a request")
+        }
     }
 
     fn entrance() -> Entrance<Unreached> {

@@ -102,16 +102,22 @@ async fn drive<S: Serve>(
     let Greeted { stream, version, read_ahead, .. } = greeted;
     let counted = (Arc::clone(door), Arc::clone(&meter));
     let stream = ClientStream::new(stream, version, read_ahead, counted);
-    let service = entrance.service.clone();
-    let serve = move |pump, request| service.serve(Arc::clone(&client), pump, request);
+    let service = &entrance.service;
+    let serve = |pump, request| service.serve(Arc::clone(&client), pump, request);
     let watchdog = Watchdog::new(door.limits(), version, Instant::now());
     let mut watch = Watch { door, meter: &meter, unread: &unread, watchdog };
     match version {
-        Version::Http1 => drive_http1(&mut watch, stream, serve).await,
+        Version::Http1 => {
+            let ended = drive_http1(&mut watch, stream, serve).await;
+            if matches!(ended, Ended::LargeHead) {
+                service.note_large_head(Arc::clone(&client));
+            }
+            ended.reason()
+        }
         Version::Http2 => {
             let streams = Streams::<S::Pump>::new(door);
             let builder = http2_builder(door, streams.clone());
-            let service = service_fn(move |request| serve(streams.pump(), request));
+            let service = service_fn(|request| serve(streams.pump(), request));
             let mut connection = Box::pin(builder.serve_connection(TokioIo::new(stream), service));
             let calls = Calls { finish: http2::Connection::graceful_shutdown, let_go: None };
             watch.run::<_, S::Pump>(connection.as_mut(), None, &calls).await.reason()
@@ -124,7 +130,7 @@ async fn drive_http1<P: ReplyPump, B, F>(
     watch: &mut Watch<'_>,
     stream: ClientStream,
     serve: impl Fn(Arc<P>, Request<Incoming>) -> F,
-) -> Option<CloseReason>
+) -> Ended
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
     F: Future<Output = Result<Response<B>, Infallible>> + Unpin,
@@ -143,15 +149,15 @@ where
         let ended = watch.run(connection.as_mut(), Some(&pump), &calls).await;
         let parts = Pin::into_inner(connection).into_parts();
         io = parts.io;
-        if let Ended::Closed(reason) = ended {
-            if reason.is_none() {
+        if !matches!(ended, Ended::AtRest) {
+            if ended.reason().is_none() {
                 watch.linger(io.inner_mut()).await;
             }
-            return reason;
+            return ended;
         }
         io.inner_mut().unread(parts.read_buf);
         if let Some(ended) = watch.rest(io.inner_mut()).await {
-            return ended.reason();
+            return ended;
         }
     }
 }
@@ -179,7 +185,9 @@ fn http2_builder<P: ReplyPump>(
         .timer(TokioTimer::new())
         .auto_date_header(false)
         .max_concurrent_streams(limits.streams_per_connection_max)
-        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        // Twice the limit, since the library answers by itself what is beyond: a head between the two gets
+        // an error with its code, and is in the access log.
+        .max_header_list_size(u32::try_from(limits.header_bytes_max * 2).unwrap_or(u32::MAX))
         // Per stream, on top of what the client's window allows: a slow reader of many streams must
         // not hold many replies in memory.
         .max_send_buf_size(STREAM_BUFFER_BYTES)

@@ -34,6 +34,10 @@ pub trait Serve: Clone + fmt::Debug + Send + Sync + 'static {
     + Unpin
     + 'static
     + use<Self>;
+
+    /// Notes a request of `client` whose head was larger than the limit, so that the HTTP library refused
+    /// it with 431 and closed the connection.
+    fn note_large_head(&self, client: Arc<ConnectionFacts>);
 }
 
 /// Door of a node with the part that answers one worker's requests.

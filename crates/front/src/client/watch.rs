@@ -50,16 +50,18 @@ type LetGo<C> = fn(Pin<&mut C>, &mut Context<'_>) -> Poll<hyper::Result<()>>;
 pub(super) enum Ended {
     /// The connection is over; with the reason, if the gateway closed it.
     Closed(Option<CloseReason>),
+    /// The HTTP library refused a head that was larger than the limit, and closed the connection.
+    LargeHead,
     /// The connection is between two requests, and hyper has let go of it.
     AtRest,
 }
 
 impl Ended {
     /// Returns the reason why the gateway closed the connection.
-    pub(super) fn reason(self) -> Option<CloseReason> {
+    pub(super) fn reason(&self) -> Option<CloseReason> {
         match self {
-            Self::Closed(reason) => reason,
-            Self::AtRest => None,
+            Self::Closed(reason) => *reason,
+            Self::LargeHead | Self::AtRest => None,
         }
     }
 }
@@ -219,6 +221,9 @@ impl Closing {
     }
 
     fn ended(&self, ended: &hyper::Result<()>) -> Ended {
+        if ended.as_ref().is_err_and(hyper::Error::is_parse_too_large) {
+            return Ended::LargeHead;
+        }
         let of_error = || ended.as_ref().err().and_then(CloseReason::of_error);
         Ended::Closed(self.reason.or_else(of_error))
     }

@@ -37,8 +37,8 @@ macro_rules! failure_causes {
 failure_causes! {
     /// A replica, here or in another region, answered with an error of its own, which was passed on.
     ReplicaError = "replica_error";
-    /// The node closed the client's connection: the client took no bytes of its reply for too long, or
-    /// sent more resets or control frames than any honest client.
+    /// The node closed the client's connection, or its stream over HTTP/2: the client took no bytes of its
+    /// reply for too long, or sent more resets or control frames than any honest client.
     ConnectionClosed = "connection_closed";
     /// The node stopped before the request had ended.
     NodeStopped = "node_stopped";

@@ -1,4 +1,4 @@
-//! Reads a reply ahead of a slow client, so that the replica's place becomes free.
+//! Reads a reply ahead of a slow client, so that the replica's slot becomes free.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::Frame;
+use spillway_protocol::FailureCause;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::relay::ahead::Ahead;
@@ -53,7 +54,13 @@ impl Relay {
         }
         self.read_ahead(cx);
         match patience {
-            Some(patience) => self.behind.poll_until(since + patience, cx),
+            Some(patience) => {
+                let cut_off = self.behind.poll_until(since + patience, cx);
+                if cut_off.is_ready() {
+                    self.record_mut(|record| record.failed(FailureCause::ConnectionClosed.code()));
+                }
+                cut_off
+            }
             None => Poll::Pending,
         }
     }

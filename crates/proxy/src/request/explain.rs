@@ -196,6 +196,7 @@ pub async fn explain(
     };
     let body = Full::new(request.body).map_err(BoxError::from).boxed_unsync();
     let mut prepared = prepare(around, &mut WireBody::Link(body), endpoint).await?;
+    around.check_regions(&prepared)?;
     if prepared.inquiry.is_isolated && !request.sees_isolated {
         prepared.inquiry.prefix = BlockHashes::default();
     }

@@ -39,4 +39,4 @@ pub(crate) use continuation::{
 pub(crate) use errors::engines_died;
 pub(crate) use grpc_reply::code_in;
 pub(crate) use record::RequestRecord;
-pub(crate) use serve::{is_known_engine, serve};
+pub(crate) use serve::{is_known_engine, note_large_head, serve};

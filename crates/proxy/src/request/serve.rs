@@ -19,6 +19,7 @@ use spillway_protocol::{
 };
 use spillway_quota::Rates;
 use spillway_route::{Policy, ShedReason};
+use spillway_types::Inquiry;
 
 use crate::relay::{Pump, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::request::cache_feedback::{forward_report, is_readable};
@@ -38,7 +39,7 @@ use spillway_front::client::{ConnectionFacts, add_date};
 use spillway_request::cors::SEC_FETCH_SITE;
 use spillway_request::flavour::Flavour;
 use spillway_request::grpc;
-use spillway_request::head::{METHODS, check_guest_head, check_head};
+use spillway_request::head::{METHODS, check_guest_head, check_head, headers_too_large};
 use spillway_request::headers::{
     RequestIdentity, clean_reply, is_event_stream, prepare_forwarding, prepare_guest,
     remove_engine_headers,
@@ -128,6 +129,14 @@ pub(crate) async fn serve(
     Ok(response)
 }
 
+/// Notes a request whose head is larger than the limit. The HTTP library has answered it.
+pub(crate) fn note_large_head(worker: Arc<Worker>, client: Arc<ConnectionFacts>) {
+    let error = headers_too_large(worker.gateway.limits().header_bytes_max);
+    let mut record = RequestRecord::new(worker, client);
+    record.refused(&error);
+    record.refused_with(error.message);
+}
+
 /// Returns OpenTelemetry's name of what is asked for; `None` if it has none.
 fn operation(endpoint: Endpoint<'_>, protocol: Protocol) -> Option<&'static str> {
     // Messages have no endpoint of their own: their protocol tells them.
@@ -205,13 +214,12 @@ impl Exchange {
     ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
         let mut record = RequestRecord::new(Arc::clone(&self.worker), Arc::clone(&self.client));
         record.named(identity, self.guest.is_some());
-        let path = head.uri.path().to_owned();
-        let call = grpc::called(&head);
+        let (path, call) = (head.uri.path().to_owned(), grpc::called(&head));
         let endpoint = call.unwrap_or_else(|| Endpoint::classify(&path));
         let prefixed = self.view.prefixed_route(&path);
         // A route's path may look like that of a built-in endpoint, but it is not.
-        let is_routed = prefixed.is_some() && call.is_none();
-        let endpoint = if is_routed { Endpoint::Other } else { endpoint };
+        let endpoint =
+            if prefixed.is_some() && call.is_none() { Endpoint::Other } else { endpoint };
         let protocol = protocol_of(prefixed.map(|route| route.spec.protocol), call, &path);
         record.asked_for(operation(endpoint, protocol));
         let grant = match self.admitted(&head, endpoint, prefixed.is_some()).await {
@@ -255,7 +263,8 @@ impl Exchange {
             guest: self.guest.as_ref(),
             grant: &grant,
         };
-        let mut prepared = match prepare(around, body, endpoint).await {
+        let prepared = prepare(around, body, endpoint).await;
+        let mut prepared = match prepared.and_then(|it| self.allowed(around, it, &mut record)) {
             Ok(prepared) => prepared,
             Err(error) => return self.refused(error, protocol, endpoint, record),
         };
@@ -335,7 +344,7 @@ impl Exchange {
             check_guest_head(head, gateway.limits().header_bytes_max)?;
             return Ok(Arc::new(authenticator.vouched_by(guest)));
         }
-        check_head(head)?;
+        check_head(head, gateway.limits().header_bytes_max)?;
         match self.client.access.mode() {
             AccessMode::None => Ok(authenticator.anybody()),
             // Health checks need no key.
@@ -418,6 +427,33 @@ impl Exchange {
         let is_proxy =
             || self.client.is_trusted() && self.client_address(headers) == self.client.address;
         self.guest.is_none() && !self.client.is_unnamed && !is_proxy()
+    }
+
+    /// Returns the request if residency rules allow a region that could serve it.
+    fn allowed(
+        &self,
+        around: Surroundings<'_>,
+        prepared: Prepared,
+        record: &mut RequestRecord,
+    ) -> Result<Prepared, GatewayError> {
+        if let Err(error) = around.check_regions(&prepared) {
+            self.note_rules(&prepared, record);
+            return Err(error);
+        }
+        Ok(prepared)
+    }
+
+    /// Notes the residency rules that no region fits, and what they leave out. A guest's other regions are
+    /// those of its own node.
+    #[cold]
+    fn note_rules(&self, prepared: &Prepared, record: &mut RequestRecord) {
+        record.prepared(prepared);
+        record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
+        if self.guest.is_none() {
+            let Inquiry { model, residency, .. } = &prepared.inquiry;
+            let regions = self.worker.gateway.regions();
+            record.left_out(regions.left_out(model.as_ref(), residency));
+        }
     }
 
     /// Notes the tokens of a request, and charges a client's own request to its quotas, unless its
