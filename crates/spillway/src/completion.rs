@@ -1,70 +1,137 @@
 //! Completions for shells: those of the command line, and names of regions, replicas and keys, for
 //! which a script asks `spillway names`.
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
 
-/// Adds names to what the function of bash has found.
+/// Commands whose argument is a name, with the kind of names that `spillway names` lists for it.
+const NAMED: [(&[&str], &str, &str); 13] = [
+    (&["drain"], "target", "targets"),
+    (&["undrain"], "target", "targets"),
+    (&["weight"], "target", "targets"),
+    (&["regions", "show"], "name", "regions"),
+    (&["regions", "set"], "name", "regions"),
+    (&["regions", "put"], "name", "regions"),
+    (&["regions", "remove"], "name", "regions"),
+    (&["replicas", "drain"], "name", "replicas"),
+    (&["replicas", "undrain"], "name", "replicas"),
+    (&["replicas", "load"], "name", "replicas"),
+    (&["keys", "set"], "key", "keys"),
+    (&["keys", "revoke"], "key", "keys"),
+    (&["keys", "remove"], "key", "keys"),
+];
+
+/// Function of bash that adds names to what the generated function has found. `CASES` leads from a
+/// command to the kind of its names.
 const BASH: &str = r#"
 _spillway_named() {
     _spillway "$@"
     local kind word="${COMP_WORDS[COMP_CWORD]}"
     [[ "$word" == -* ]] && return 0
     case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
-        "drain "* | "undrain "* | "weight "*) kind=targets ;;
-        "regions set" | "regions get" | "regions remove") kind=regions ;;
-        "keys set" | "keys revoke" | "keys remove") kind=keys ;;
-        *) return 0 ;;
+CASES        *) return 0 ;;
     esac
     COMPREPLY+=($(compgen -W "$(spillway names "$kind" 2> /dev/null)" -- "$word"))
 }
 complete -F _spillway_named -o bashdefault -o default spillway
 "#;
 
-/// Functions of zsh, which arguments of the script name.
-const ZSH: &str = r#"
-_spillway_targets() { compadd -- ${(f)"$(spillway names targets 2> /dev/null)"} }
-_spillway_keys() { compadd -- ${(f)"$(spillway names keys 2> /dev/null)"} }
-"#;
-
-/// Completions of fish.
-const FISH: &str = r#"
-complete -c spillway -n "__fish_seen_subcommand_from drain undrain weight" -f -a "(spillway names targets 2> /dev/null)"
-complete -c spillway -n "__fish_seen_subcommand_from keys; and __fish_seen_subcommand_from set revoke remove" -f -a "(spillway names keys 2> /dev/null)"
-complete -c spillway -n "__fish_seen_subcommand_from regions; and __fish_seen_subcommand_from set get remove" -f -a "(spillway names regions 2> /dev/null)"
-"#;
-
 /// Returns the script for a shell.
 pub(crate) fn script(shell: Shell) -> String {
-    let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "spillway", &mut text);
-    let text = String::from_utf8_lossy(&text).into_owned();
     match shell {
-        Shell::Bash => text + BASH,
-        Shell::Fish => text + FISH,
-        Shell::Zsh => with_functions(&text),
-        _ => text,
+        Shell::Bash => generated(shell, Cli::command()) + &BASH.replace("CASES", &bash_cases()),
+        Shell::Fish => generated(shell, Cli::command()) + &fish_lines(),
+        Shell::Zsh => zsh(),
+        _ => generated(shell, Cli::command()),
     }
 }
 
-/// Has arguments of zsh's script call the functions. They stand before its last lines, which call the
-/// script itself when it is loaded by need.
-fn with_functions(text: &str) -> String {
-    let line = |line: &str| {
-        let function = match () {
-            () if line.starts_with("':target -- ") => "_spillway_targets",
-            () if line.starts_with("':key -- ") => "_spillway_keys",
-            () => return line.to_owned(),
+fn generated(shell: Shell, mut command: Command) -> String {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut command, "spillway", &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn bash_cases() -> String {
+    let case = |(path, _, kind): (&[&str], &str, &str)| {
+        // Behind a command of one word, the second word is an option or the name itself.
+        let pattern = match path {
+            [command] => format!("\"{command} \"*"),
+            path => format!("\"{}\"", path.join(" ")),
         };
-        line.replace(":_default'", &format!(":{function}'"))
+        format!("        {pattern}) kind={kind} ;;\n")
     };
-    let text: Vec<String> = text.lines().map(line).collect();
+    NAMED.map(case).concat()
+}
+
+fn fish_lines() -> String {
+    let line = |(path, _, kind): (&[&str], &str, &str)| {
+        let seen: Vec<String> =
+            std::iter::once(format!("__fish_spillway_using_subcommand {}", path[0]))
+                .chain(path[1..].iter().map(|word| format!("__fish_seen_subcommand_from {word}")))
+                .collect();
+        let condition = seen.join("; and ");
+        format!(
+            "complete -c spillway -n \"{condition}\" -f -a \"(spillway names {kind} 2> /dev/null)\"\n"
+        )
+    };
+    NAMED.map(line).concat()
+}
+
+/// Returns the script for zsh, whose arguments call functions that list names. The functions stand before
+/// the script's last lines, which call the script itself when it is loaded by need.
+fn zsh() -> String {
+    let command = NAMED.iter().fold(Cli::command(), |command, (path, argument, kind)| {
+        marked(command, path, argument, kind)
+    });
+    let text: Vec<String> = generated(Shell::Zsh, command).lines().map(with_function).collect();
     let text = text.join("\n") + "\n";
+    let mut kinds = NAMED.map(|(_, _, kind)| kind).to_vec();
+    kinds.dedup();
+    let functions: String = kinds.iter().map(|kind| zsh_function(kind)).collect();
     match text.rfind("if [ \"$funcstack[1]\"") {
-        Some(at) => format!("{}{ZSH}\n{}", &text[..at], &text[at..]),
-        None => text + ZSH,
+        Some(at) => format!("{}{functions}\n{}", &text[..at], &text[at..]),
+        None => text + &functions,
+    }
+}
+
+fn zsh_function(kind: &str) -> String {
+    format!(
+        "_spillway_{kind}() {{ compadd -- ${{(f)\"$(spillway names {kind} 2> /dev/null)\"}} }}\n"
+    )
+}
+
+/// Sign around a kind of names at the start of an argument's help: of those that no text uses.
+const MARK: char = '\u{e000}';
+
+/// Marks an argument of a command with the kind of its names.
+fn marked(command: Command, path: &[&'static str], argument: &'static str, kind: &str) -> Command {
+    match path {
+        // `mut_arg` would move the argument behind the others.
+        [] => command.mut_args(|it| {
+            if it.get_id() != argument {
+                return it;
+            }
+            let help = it.get_help().map(ToString::to_string).unwrap_or_default();
+            it.help(format!("{MARK}{kind}{MARK}{help}"))
+        }),
+        [name, rest @ ..] => {
+            command.mut_subcommand(name, |inner| marked(inner, rest, argument, kind))
+        }
+    }
+}
+
+/// Has a marked argument call the function of its kind, and removes the mark.
+fn with_function(line: &str) -> String {
+    let mut parts = line.split(MARK);
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(before), Some(kind), Some(after)) => {
+            let after = after.replace(":_default'", &format!(":_spillway_{kind}'"));
+            format!("{before}{after}")
+        }
+        _ => line.to_owned(),
     }
 }
 
@@ -79,7 +146,10 @@ mod tests {
             assert!(script.contains("spillway names"), "{shell}");
         }
         let zsh = script(Shell::Zsh);
-        assert_eq!(zsh.matches(":_spillway_targets'").count(), 3, "drain, undrain, weight");
-        assert_eq!(zsh.matches(":_spillway_keys'").count(), 3, "set, revoke, remove");
+        assert!(!zsh.contains(MARK), "{zsh}");
+        for (_, _, kind) in NAMED {
+            let count = NAMED.iter().filter(|named| named.2 == kind).count();
+            assert_eq!(zsh.matches(&format!(":_spillway_{kind}'")).count(), count, "{kind}");
+        }
     }
 }

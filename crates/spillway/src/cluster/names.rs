@@ -30,16 +30,19 @@ enum NameKind {
     Targets,
     /// Regions.
     Regions,
+    /// Replicas of the node, which needs no cluster.
+    Replicas,
     /// Keys of the cluster.
     Keys,
 }
 
 impl NameKind {
-    /// Returns the kinds of records whose names are listed.
+    /// Returns the kinds of records of the cluster whose names are listed.
     fn resources(self) -> &'static [&'static str] {
         match self {
             Self::Targets => &["regions", "replicas"],
             Self::Regions => &["regions"],
+            Self::Replicas => &[],
             Self::Keys => &["keys"],
         }
     }
@@ -59,6 +62,11 @@ pub(super) async fn run(args: &NamesArgs) -> Result<()> {
 async fn names(args: &NamesArgs) -> Result<Vec<String>> {
     let client = AdminClient::new(&args.connect)?;
     let mut all = Vec::new();
+    if args.kind == NameKind::Replicas {
+        let replicas = client.read("/replicas").await?;
+        let names = replicas.as_array().into_iter().flatten();
+        all.extend(names.filter_map(|item| item["name"].as_str()).map(str::to_owned));
+    }
     for resource in args.kind.resources() {
         let page = client.list(resource).await?;
         let items = page["items"].as_array().into_iter().flatten();

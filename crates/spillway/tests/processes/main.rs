@@ -3,6 +3,7 @@
 
 mod caller;
 mod certificates;
+mod completions;
 mod config;
 mod first_hour;
 #[cfg(target_os = "linux")]
