@@ -141,8 +141,11 @@ fn stream(body: &Value) -> String {
     let usage = json!({"prompt_tokens": 7, "completion_tokens": 1, "total_tokens": 8});
     let mut events = vec![choice("hello", None), choice("", Some("stop"))];
     if body["stream_options"]["include_usage"] == true {
-        events
-            .push(json!({"id": "s", "created": 1, "model": "tiny", "choices": [], "usage": usage}));
+        // As vLLM does, whose fingerprint is in the last event alone.
+        events.push(json!({
+            "id": "s", "created": 1, "model": "tiny", "choices": [], "usage": usage,
+            "system_fingerprint": "vllm-0.32.0",
+        }));
     }
     let text: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     reply("200 OK", "text/event-stream", &format!("{text}data: [DONE]\n\n"))

@@ -259,7 +259,7 @@ impl EventRelay {
             self.fault = EventFault::of(facts, &self.options);
         }
         match self.options.strip_usage && reading.may_have_usage {
-            true => without_usage(bytes(), self.reader.fingerprint()),
+            true => without_usage(bytes()),
             false => Stripped::Same,
         }
     }

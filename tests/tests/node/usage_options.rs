@@ -36,6 +36,8 @@ fn check(reply: &Reply) {
     assert!(reply.text().contains("hello"), "{}", reply.text());
     assert!(reply.text().ends_with("data: [DONE]\n\n"), "{}", reply.text());
     assert!(!reply.text().contains("prompt_tokens"), "{}", reply.text());
+    // Clients read the first choice of each event.
+    assert!(!reply.text().contains("\"choices\":[]"), "{}", reply.text());
 }
 
 fn retries_and_faults(node: &Node) -> f64 {

@@ -128,11 +128,9 @@ impl<'e> Chunk<'e> {
         self.choices.is_empty() && self.usage.is_some_and(|usage| usage.get() != "null")
     }
 
-    /// Returns true if nothing is left of the chunk without its usage. The client has the fingerprint
-    /// `shown`.
-    pub(super) fn is_usage_alone(&self, shown: Option<&RawValue>) -> bool {
-        let is_alone = |chunk: UsageChunk<'_>| chunk.is_usage_alone(shown.map(RawValue::get));
-        self.is_of_usage() && UsageChunk::read(self.json).is_some_and(is_alone)
+    /// Returns true if a client that did not ask for usage gets nothing of the chunk.
+    pub(super) fn is_spent(&self) -> bool {
+        UsageChunk::read(self.json).is_some_and(|chunk| chunk.is_of_usage())
     }
 
     pub(super) fn said(&self, api: CompletionApi) -> ChunkContent<'e> {

@@ -29,8 +29,6 @@ pub struct Thread {
     boundaries: BoundaryScanner,
     /// Values that all events have in common, from the first event; `None` before it.
     head: Option<Head>,
-    /// Last fingerprint that the client got; `None` before the first.
-    fingerprint: Option<Box<RawValue>>,
     has_role: bool,
     progress: ThreadProgress,
     /// True if a second or later replica serves the stream.
@@ -108,7 +106,6 @@ impl Thread {
             text_bytes_max,
             boundaries: BoundaryScanner::default(),
             head: None,
-            fingerprint: None,
             has_role: false,
             progress: ThreadProgress::Speaking,
             is_taken_up: false,
@@ -344,7 +341,6 @@ impl Thread {
             self.give_up(unfit);
         }
         self.head.get_or_insert_with(|| Head::of(chunk));
-        self.note_fingerprint(chunk);
         let usage = chunk.told_usage().map(|told| self.whole_usage(told));
         let latest = self.held.last().map_or(self.tokens_now, |held| held.tokens);
         let counted = latest + u64::from(!said.text.is_empty());
@@ -411,7 +407,7 @@ impl Thread {
         match (self.telling, chunk.usage) {
             (_, None) => {}
             // The gateway asked for this usage, not the client.
-            (UsageTelling::Never, Some(_)) if self.is_spent(chunk) => return None,
+            (UsageTelling::Never, Some(_)) if chunk.is_spent() => return None,
             (UsageTelling::Never, Some(value)) => rewriter.remove("usage", value),
             (UsageTelling::AtEnd, Some(value)) if !is_of_usage => rewriter.replace(value, "null"),
             (_, Some(value)) => {
@@ -421,26 +417,6 @@ impl Thread {
             }
         }
         Some(rewriter.finish())
-    }
-
-    /// Returns true if nothing would be left of a chunk for a client that did not ask for usage.
-    fn is_spent(&self, chunk: &Chunk<'_>) -> bool {
-        // The first replica's fingerprint takes the place of the chunk's own.
-        let has_first = self.head.as_ref().is_some_and(|head| head.system_fingerprint.is_some());
-        let shown = match self.is_taken_up && has_first {
-            true => chunk.system_fingerprint,
-            false => self.fingerprint.as_deref(),
-        };
-        chunk.is_usage_alone(shown)
-    }
-
-    /// Remembers the fingerprint of a chunk that the client gets.
-    fn note_fingerprint(&mut self, chunk: &Chunk<'_>) {
-        let Some(fingerprint) = chunk.system_fingerprint else { return };
-        let is_known = self.fingerprint.as_ref().is_some_and(|it| it.get() == fingerprint.get());
-        if !is_known && !chunk.is_of_usage() {
-            self.fingerprint = Some(fingerprint.to_owned());
-        }
     }
 
     fn rewrite_head(&self, rewriter: &mut Rewriter<'_>, chunk: &Chunk<'_>) {

@@ -38,8 +38,6 @@ pub(crate) struct EventReader {
     plain: PlainEvent,
     /// Events with data so far, up to the largest number that matters.
     seen: u32,
-    /// Last fingerprint that an event had beside more than usage, as JSON; `None` before the first.
-    fingerprint: Option<Box<str>>,
 }
 
 impl EventReader {
@@ -51,17 +49,11 @@ impl EventReader {
             lines: EventLines::default(),
             plain: PlainEvent::default(),
             seen: 0,
-            fingerprint: None,
         }
     }
 
     pub(crate) fn facts(&self) -> &ReplyFacts {
         &self.facts
-    }
-
-    /// Returns the system's fingerprint as JSON, if an event had it beside more than usage.
-    pub(crate) fn fingerprint(&self) -> Option<&str> {
-        self.fingerprint.as_deref()
     }
 
     /// Reads a complete event.
@@ -134,10 +126,6 @@ impl EventReader {
         let found = self.document.found_mut();
         found.settle(Form::Event, self.api, kind);
         self.facts.is_done |= found.kind.is_last;
-        let has_more = found.usage.is_none() || found.has_content || found.finish.is_some();
-        if has_more && found.fingerprint.is_some() {
-            self.fingerprint = found.fingerprint.take();
-        }
         self.facts.add(found);
     }
 

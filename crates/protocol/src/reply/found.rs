@@ -13,8 +13,6 @@ use super::usage::{Counts, Usage};
 pub(super) struct Found {
     pub(super) id: Option<Box<str>>,
     pub(super) model: Option<Box<str>>,
-    /// System's fingerprint, as JSON.
-    pub(super) fingerprint: Option<Box<str>>,
     pub(super) usage: Option<Usage>,
     /// Counts of the usage object that is open.
     counts: Counts,
@@ -42,9 +40,6 @@ impl Found {
             Fact::Count(count) if !is_cut => self.counts.put(count, json),
             Fact::Id if !is_cut => self.id = text_of(json).or_else(|| self.id.take()),
             Fact::Model if !is_cut => self.model = text_of(json).or_else(|| self.model.take()),
-            Fact::Fingerprint if !is_cut && json.starts_with(b"\"") => {
-                self.fingerprint = std::str::from_utf8(json).ok().map(Box::from);
-            }
             Fact::Kind if !is_cut => {
                 let word = json.strip_prefix(b"\"").and_then(|word| word.strip_suffix(b"\""));
                 self.kind = EventKind::of(word.unwrap_or_default());
@@ -63,7 +58,7 @@ impl Found {
                 let fact = if fact == Fact::OwnText { Fact::ErrorText } else { Fact::ErrorCode };
                 describe(self.own_error.get_or_insert_default(), fact, json, is_cut);
             }
-            Fact::Count(_) | Fact::Id | Fact::Model | Fact::Fingerprint | Fact::Kind => {}
+            Fact::Count(_) | Fact::Id | Fact::Model | Fact::Kind => {}
         }
     }
 

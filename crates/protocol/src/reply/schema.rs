@@ -23,7 +23,6 @@ pub(super) enum Form {
 pub(super) enum Fact {
     Id,
     Model,
-    Fingerprint,
     /// Count of a usage object.
     Count(Count),
     /// Reason why the content ended.
@@ -231,7 +230,6 @@ impl Schema {
             b"type" if api.names_events() => Role::fact(Fact::Kind),
             b"object" => Role::fact(Fact::Object),
             b"code" => Role::fact(Fact::OwnCode),
-            b"system_fingerprint" if is_event && api.has_choices() => Role::fact(Fact::Fingerprint),
             b"message" if is_event && api.has_messages() => {
                 Role { node: Some(Node::Message), meaning: Meaning::Fact(Fact::OwnText) }
             }

