@@ -11,12 +11,14 @@
 
 mod driver;
 mod dynamo;
+mod dynamo_pools;
 mod forwards;
 mod gke;
 mod gorgo;
 mod hash;
 mod ledger;
 mod llmd;
+mod llmd_hub;
 mod lmetric;
 mod plain;
 mod preble;
@@ -24,8 +26,10 @@ mod prequal;
 mod rates;
 mod ring;
 mod rule;
+mod seen_curve;
 mod sglang;
 mod skywalker;
+mod smetric;
 mod view;
 mod way;
 
@@ -75,7 +79,7 @@ impl Baseline {
     /// Returns the router of a node at `place`. Each replica's cache holds `kv_tokens` tokens.
     #[must_use]
     pub fn make(&self, place: &Place, kv_tokens: f32) -> Box<dyn Router> {
-        let rule = self.way.rule(place);
+        let rule = self.way.rule(place, kv_tokens);
         Box::new(Driver::new(rule, self.way.knowledge(), place, kv_tokens))
     }
 }

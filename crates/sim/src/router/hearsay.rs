@@ -101,6 +101,8 @@ pub enum CacheNews<'a> {
 /// Station of a request that went to another region.
 #[derive(Clone, Copy, Debug)]
 pub struct Forwarded<'a> {
+    /// Number of the request in the world.
+    pub request: usize,
     /// Number of the other region.
     pub region: usize,
     /// Blocks of the prompt, as a chain of hashes.

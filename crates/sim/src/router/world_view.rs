@@ -115,7 +115,7 @@ pub struct RemoteRegion {
     pub replicas: u32,
     /// Replicas at which no request waited, by the last report; 0 without a report.
     pub available: u32,
-    /// Requests that waited in the region's nodes and at its replicas, by the last report.
+    /// Requests that waited in the region's nodes, by the last report.
     pub waiting: u32,
     /// Mean share of the replicas' KV caches in use, 0 to 1, by the last report.
     pub kv_use: f32,

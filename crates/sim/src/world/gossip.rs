@@ -39,7 +39,7 @@ pub(super) struct KnownRegion {
 pub(super) struct RegionCounts {
     /// Replicas at which no request waits.
     pub(super) available: u32,
-    /// Requests that wait in the region's nodes and at its replicas.
+    /// Requests that wait in the region's nodes.
     pub(super) waiting: u32,
     /// Mean share of the replicas' KV caches in use.
     pub(super) kv_use: f32,

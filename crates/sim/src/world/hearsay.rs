@@ -88,6 +88,7 @@ impl World {
             Station::Refused => Stage::Refused,
         };
         let forwarded = Forwarded {
+            request,
             region,
             chain: asked.chain().as_slice(),
             now_ms: self.now.ms(),

@@ -85,7 +85,7 @@ fn reports_tell_what_a_region_has_left_and_lost_news_never_arrive() {
     };
     let (other, neighbours) = seen(0.0);
     assert_eq!((other.region, other.replicas, other.available), (1, 1, 0));
-    assert_eq!(other.waiting, 5, "one of six is worked on");
+    assert_eq!(other.waiting, 0, "five wait at the replica, and none in the node");
     assert!(other.kv_use > 0.15 && other.kv_use < 0.25, "8,000 of 40,000: {}", other.kv_use);
     assert_eq!(neighbours, 1);
     let (other, neighbours) = seen(1.0);

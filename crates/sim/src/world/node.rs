@@ -211,7 +211,7 @@ impl SimNode {
         let held: f32 = here().map(|replica| replica.signals.kv_use.value).sum();
         RegionCounts {
             available: here().filter(|replica| queued(replica) < 1.0).count() as u32,
-            waiting: waits + here().map(queued).sum::<f32>() as u32,
+            waiting: waits,
             kv_use: held / here().count().max(1) as f32,
         }
     }

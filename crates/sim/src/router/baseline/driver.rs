@@ -11,7 +11,8 @@ use super::rule::{News, Rule};
 use super::view::{Choice, View};
 use crate::router::cache_index::CacheIndex;
 use crate::router::{
-    Ask, CacheReport, Ended, Place, Replied, Router, RouterVerdict, Sent, WorldView, Written,
+    Ask, CacheReport, Ended, Forwarded, Place, Replied, Router, RouterVerdict, Sent, WorldView,
+    Written,
 };
 
 /// Replicas that are asked after the first one had no room.
@@ -202,6 +203,12 @@ impl Router for Driver {
 
     fn ended(&mut self, ended: &Ended<'_>) {
         self.rule.note(&News::Ended(ended));
+    }
+
+    fn forwarded(&mut self, forwarded: &Forwarded<'_>) {
+        if forwarded.is_own {
+            self.rule.note(&News::Forwarded(forwarded));
+        }
     }
 
     fn written(&mut self, written: &Written<'_>) {

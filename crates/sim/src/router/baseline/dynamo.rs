@@ -27,6 +27,30 @@ impl Dynamo {
         Self { ledger: Ledger::default(), held: vec![BTreeMap::new(); replicas] }
     }
 
+    /// Returns the cheapest of some replicas.
+    pub(super) fn among(
+        &self,
+        view: &View<'_>,
+        replicas: impl Iterator<Item = usize>,
+    ) -> Option<usize> {
+        let cost = |replica: usize| {
+            let prefill = view.pending_tokens(replica) + view.uncached_tokens(replica);
+            let decode = self.held_with(replica, view.chain()) as f64 + self.others(view, replica);
+            f64::from(prefill) / f64::from(BLOCK_TOKENS) + decode
+        };
+        view.cheapest(replicas, cost)
+    }
+
+    /// Returns the blocks that active requests hold at a replica.
+    pub(super) fn held(&self, view: &View<'_>, replica: usize) -> f64 {
+        self.held[replica].len() as f64 + self.others(view, replica)
+    }
+
+    /// Returns the blocks that requests of other nodes hold at a replica, by this node's mean.
+    fn others(&self, view: &View<'_>, replica: usize) -> f64 {
+        f64::from(view.sight.replicas[replica].elsewhere) * self.mean_blocks()
+    }
+
     fn held_with(&self, replica: usize, chain: &[u64]) -> usize {
         let held = &self.held[replica];
         held.len() + chain.iter().filter(|block| !held.contains_key(block)).count()
@@ -40,14 +64,7 @@ impl Dynamo {
 
 impl Rule for Dynamo {
     fn choose(&mut self, view: &View<'_>, _rng: &mut fastrand::Rng) -> Choice {
-        let mean_blocks = self.mean_blocks();
-        let cost = |replica: usize| {
-            let prefill = view.pending_tokens(replica) + view.uncached_tokens(replica);
-            let others = f64::from(view.sight.replicas[replica].elsewhere) * mean_blocks;
-            let decode = self.held_with(replica, view.chain()) as f64 + others;
-            f64::from(prefill) / f64::from(BLOCK_TOKENS) + decode
-        };
-        view.cheapest(view.open(), cost).map_or(Choice::Stay, Choice::Replica)
+        self.among(view, view.open()).map_or(Choice::Stay, Choice::Replica)
     }
 
     fn note(&mut self, news: &News<'_>) {

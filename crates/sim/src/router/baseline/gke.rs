@@ -1,5 +1,6 @@
 //! Spill at a KV use of 60 %, as with GKE's gateways of several clusters.
 
+use super::llmd::LlmD;
 use super::rule::Rule;
 use super::view::{Choice, View};
 
@@ -8,8 +9,8 @@ use super::view::{Choice, View};
 const KV_USE_MAX: f64 = 0.6;
 
 /// Rule like that of GKE's multi-cluster Inference Gateway, whose code is not public: the own
-/// region up to a mean KV use of 60 %, and beyond it the nearest region that is below; in a region
-/// the least load. The part of requests that leaves grows with the excess: with a use of `u`, `1 -
+/// region up to a mean KV use of 60 %, and beyond it the nearest region that is below. In a region the
+/// gateway asks llm-d's endpoint picker, which decides by its defaults. The part of requests that leaves grows with the excess: with a use of `u`, `1 -
 /// 0.6 / u`. Metrics come every 5 to 15 seconds in published set-ups; here they are as fresh as the
 /// world's.
 #[derive(Debug)]
@@ -29,6 +30,6 @@ impl Rule for Gke {
         {
             return Choice::Region(other.region);
         }
-        view.least_loaded().map_or(Choice::Stay, Choice::Replica)
+        LlmD.choose(view, rng)
     }
 }

@@ -37,6 +37,7 @@ impl Ledger {
                 (None, None)
             }
             News::Ended(ended) => (None, self.requests.remove(&ended.request)),
+            News::Forwarded(_) => (None, None),
             // Nothing is left to decide once a reply begins: such a request stays until it ends.
             News::Left(request) => {
                 let is_gone = self.requests.get(request).is_some_and(|entry| !entry.has_begun);

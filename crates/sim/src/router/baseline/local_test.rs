@@ -8,7 +8,7 @@ use crate::router::RouterVerdict;
 fn every_name_is_one_of_a_baseline() {
     let all = Baseline::all();
     let names: BTreeSet<_> = all.iter().map(|baseline| baseline.name).collect();
-    assert_eq!((names.len(), all.len()), (35, 35));
+    assert_eq!((names.len(), all.len()), (40, 40));
     for baseline in all {
         assert_eq!(Baseline::named(baseline.name), Some(baseline));
         assert_eq!(baseline.is_central, baseline.name.ends_with("-central"), "{baseline:?}");
@@ -86,6 +86,45 @@ fn lmetric_multiplies_tokens_and_requests() {
     assert_eq!(case.replica(&request), 0, "128 tokens x 6 against 640 x 2");
     case.replicas[0].pending_tokens = 300;
     assert_eq!(case.replica(&request), 1, "428 tokens x 6 against 640 x 2");
+}
+
+/// Lets a replica reply to a request that continues nothing, with 12 blocks.
+fn talk(case: &mut Case, number: usize, (replica, first_token_ms): (usize, f64)) -> Vec<u64> {
+    let question = prompt(number as u64 + 1, 8);
+    let whole = follow(&question, number as u64 + 101, 4);
+    case.sent(number, replica, &question, 0);
+    case.replied(number, (replica, first_token_ms), &question, 0);
+    case.ended_after(number, replica, &whole, question.len());
+    whole
+}
+
+#[test]
+fn smetric_balances_first_turns_and_keeps_later_ones_where_the_conversation_is() {
+    let mut case = Case::new("smetric-local", 2);
+    let whole = talk(&mut case, 0, (0, 512.0));
+    case.set_loads(&[30, 0]);
+    assert_eq!(case.replica(&asked(1, &follow(&whole, 2, 1))), 0, "a later turn");
+    let head = &whole[..8];
+    assert_eq!(case.replica(&asked(2, &follow(head, 3, 1))), 1, "64 x 31 against 576 x 1");
+    case.set_loads(&[3, 0]);
+    assert_eq!(case.replica(&asked(3, &follow(head, 3, 1))), 0, "64 x 4 against 576 x 1");
+}
+
+#[test]
+fn smetric_moves_a_turn_that_would_be_late_unless_it_is_late_everywhere() {
+    let mut case = Case::new("smetric-local", 2);
+    // A token a millisecond, at both replicas.
+    let whole = talk(&mut case, 0, (0, 512.0));
+    (1..8).for_each(|at| drop(talk(&mut case, at, (0, 512.0))));
+    (8..16).for_each(|at| drop(talk(&mut case, at, (1, 512.0))));
+    // 13 blocks may take 500 ms and 2 x 832.
+    let turn = |number| asked(number, &follow(&whole, 2, 1));
+    case.replicas[0].pending_tokens = 1_800;
+    assert_eq!(case.replica(&turn(20)), 0);
+    case.replicas[0].pending_tokens = 2_200;
+    assert_eq!(case.replica(&turn(21)), 1, "late there, and in time elsewhere");
+    case.replicas[1].pending_tokens = 2_200;
+    assert_eq!(case.replica(&turn(22)), 0, "late everywhere");
 }
 
 #[test]
@@ -197,13 +236,13 @@ fn preble_copies_a_prefix_from_a_replica_with_half_more_work_than_another() {
     let mut case = Case::new("preble-local", 2);
     let head = prompt(1, 10);
     case.sent(0, 0, &head, 0);
-    for at in 1..99 {
+    for at in 1..49 {
         case.sent(at, 1, &prompt(at as u64 + 1, 1), 0);
     }
     case.set_loads(&[10, 1]);
     let request = asked(100, &follow(&head, 500, 1));
-    assert_eq!(case.replica(&request), 0, "not yet 50 requests for each replica");
-    case.sent(99, 1, &prompt(200, 1), 0);
+    assert_eq!(case.replica(&request), 0, "not yet 50 requests");
+    case.sent(49, 1, &prompt(200, 1), 0);
     assert_eq!(case.replica(&request), 1);
     case.set_loads(&[10, 8]);
     assert_eq!(case.replica(&request), 0);

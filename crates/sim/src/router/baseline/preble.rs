@@ -12,7 +12,7 @@ const WINDOW_MS: u64 = 180_000;
 /// Load by which the heaviest replica may exceed the lightest: `HIGH_LOAD_THRESHOLD` of the code.
 const HEAVY: f64 = 1.5;
 
-/// Requests for each replica before loads are levelled, as in the code.
+/// Requests at all replicas together before loads are levelled, as in the code.
 const REQUESTS_BEFORE: usize = 50;
 
 /// Tokens of a reply before one was seen: the default of the code.
@@ -76,7 +76,7 @@ impl Preble {
             return view.cheapest(view.open(), cost);
         };
         let lightest = view.cheapest(view.open(), load)?;
-        let is_due = self.requests >= REQUESTS_BEFORE * self.windows.len();
+        let is_due = self.requests >= REQUESTS_BEFORE;
         let is_heavy = load(exploited) > HEAVY * load(lightest);
         Some(if is_due && is_heavy { lightest } else { exploited })
     }

@@ -150,7 +150,7 @@ impl Rule for Prequal {
             News::Left(request) => {
                 self.met.remove(request);
             }
-            News::Sent(_) | News::Ended(_) => {}
+            News::Sent(_) | News::Ended(_) | News::Forwarded(_) => {}
         }
     }
 }

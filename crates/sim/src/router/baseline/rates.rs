@@ -47,7 +47,7 @@ impl Rates {
                 self.replies += 1;
                 self.reply_tokens += u64::from(ended.tokens) + 1;
             }
-            News::Ended(_) | News::Sent(_) | News::Left(_) => {}
+            News::Ended(_) | News::Sent(_) | News::Forwarded(_) | News::Left(_) => {}
         }
     }
 

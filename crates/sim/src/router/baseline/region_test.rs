@@ -6,7 +6,7 @@ use spillway_types::Deadline;
 
 use super::Baseline;
 use super::test_case::{Asked, Case, asked, follow, prompt};
-use crate::router::RouterVerdict;
+use crate::router::{RouterVerdict, Stage};
 
 fn is_kept(verdict: RouterVerdict) -> bool {
     matches!(verdict, RouterVerdict::Wait { .. })
@@ -30,7 +30,6 @@ fn gke_sends_a_part_of_the_excess_to_the_nearest_region_with_room() {
     let mut case = Case::new("gke", 2);
     case.add_region(1, 90.0);
     case.add_region(2, 40.0);
-    case.set_loads(&[1, 0]);
     let forwarded = |case: &mut Case, region: usize| {
         let requests = (0..1_000).map(|at| asked(at, &prompt(1, 10)));
         let away = requests.filter(|request| match case.decide(request) {
@@ -55,6 +54,115 @@ fn gke_sends_a_part_of_the_excess_to_the_nearest_region_with_room() {
     assert!((200..300).contains(&quarter), "{quarter}");
     case.others[0].kv_use = 0.6;
     assert_eq!(forwarded(&mut case, 1), 0, "nobody has room");
+}
+
+#[test]
+fn gke_follows_prompts_within_a_region_as_llm_d_does() {
+    let mut case = Case::new("gke", 2);
+    let head = prompt(1, 9);
+    case.sent(0, 0, &head, 0);
+    case.set_kv_use(&[0.5, 0.1]);
+    assert_eq!(case.replica(&asked(1, &follow(&head, 2, 1))), 0, "2.7 for the match against 0.8");
+    assert_eq!(case.replica(&asked(2, &prompt(3, 10))), 1);
+}
+
+/// Lets a hub see ten requests that take so long in the region that it sends them to.
+fn observe(case: &mut Case, first: usize, ms_of: impl Fn(usize) -> u64) {
+    for number in first..first + 200 {
+        let request = asked(number, &prompt(number as u64 + 1, 2));
+        match case.decide(&request) {
+            RouterVerdict::Forward(region) => {
+                case.forwarded(number, region, Stage::Replied { cached_tokens: 0 }, ms_of(region));
+                case.forwarded(number, region, Stage::Ended { whole: &[] }, ms_of(region));
+            }
+            RouterVerdict::Serve { replica, .. } => {
+                case.replied(number, (replica, 1.0), &request.chain, ms_of(0));
+                case.ended(number, replica, &request.chain);
+            }
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+}
+
+#[test]
+fn llm_d_hub_goes_where_the_first_token_came_soonest_at_the_load_that_is_there() {
+    let mut case = Case::new("llm-d-hub", 2);
+    case.add_region(1, 90.0);
+    observe(&mut case, 0, |region| if region == 0 { 300 } else { 200 });
+    let sent: Vec<_> = (0..9).map(|at| case.decide(&asked(500 + at, &prompt(9, 2)))).collect();
+    assert_eq!(sent, [RouterVerdict::Forward(1); 9]);
+    let guest = Asked { hop: 1, ..asked(600, &prompt(9, 2)) };
+    case.replica(&guest);
+}
+
+#[test]
+fn llm_d_hub_leaves_a_region_that_grows_slow_with_its_load() {
+    let mut case = Case::new("llm-d-hub", 2);
+    case.add_region(1, 90.0);
+    // Alone a request takes 100 ms at home, and 10 ms more for each that it meets.
+    let requests = |case: &mut Case, first: usize| {
+        let mut at_home = Vec::new();
+        for number in first..first + 40 {
+            let request = asked(number, &prompt(number as u64 + 1, 2));
+            match case.decide(&request) {
+                RouterVerdict::Forward(region) => {
+                    case.forwarded(number, region, Stage::Replied { cached_tokens: 0 }, 150);
+                    case.forwarded(number, region, Stage::Ended { whole: &[] }, 150);
+                }
+                RouterVerdict::Serve { replica, .. } => {
+                    case.replied(
+                        number,
+                        (replica, 1.0),
+                        &request.chain,
+                        100 + 10 * at_home.len() as u64,
+                    );
+                    at_home.push((number, replica));
+                }
+                verdict => panic!("{verdict:?}"),
+            }
+        }
+        for &(number, replica) in &at_home {
+            case.ended(number, replica, &prompt(number as u64 + 1, 2));
+        }
+        at_home.len()
+    };
+    for round in 0..5 {
+        requests(&mut case, round * 40);
+    }
+    let at_home = requests(&mut case, 1_000);
+    assert!((3..20).contains(&at_home), "{at_home} of 40");
+}
+
+#[test]
+fn dynamo_pools_takes_the_pool_with_the_least_work_that_is_left() {
+    let mut case = Case::of_regions("dynamo-pools-central", &[0, 0, 1, 1]);
+    let head = prompt(1, 10);
+    case.sent(0, 1, &head, 0);
+    case.ended(0, 1, &head);
+    let request = asked(1, &follow(&head, 2, 2));
+    assert_eq!(case.replica(&request), 1, "2 blocks to read against 12");
+    // Eleven blocks to read at the other replica of that pool.
+    case.replicas[0].pending_tokens = 11 * 64;
+    let other = case.replica(&request);
+    assert!([2, 3].contains(&other), "13 against 12: {other}");
+    case.replicas[3].pending_tokens = 2 * 64;
+    assert_eq!(case.replica(&request), 1, "13 against 14");
+}
+
+#[test]
+fn dynamo_pools_without_a_center_forwards_to_the_pool_that_is_cheaper_and_counts_what_it_sent() {
+    let mut case = Case::new("dynamo-pools", 1);
+    case.add_region(1, 200.0);
+    case.others[0].replicas = 1;
+    let request = |number: usize| asked(number, &prompt(number as u64, 10));
+    assert_eq!(case.replica(&request(1)), 0, "equal");
+    case.replicas[0].pending_tokens = 15 * 64;
+    assert_eq!(case.decide(&request(2)), RouterVerdict::Forward(1), "25 against 10");
+    assert_eq!(case.replica(&request(3)), 0, "25 against 10, and 20 that were sent");
+    let again = asked(4, &follow(&prompt(2, 10), 4, 1));
+    assert_eq!(case.decide(&again), RouterVerdict::Forward(1), "it knows the prompt");
+    case.others[0].report = None;
+    assert_eq!(case.replica(&request(5)), 0);
 }
 
 #[test]
@@ -136,11 +244,45 @@ fn skywalker_sends_nothing_to_a_region_where_more_wait_than_tau() {
         let mut case = Case::new(name, 1);
         case.add_region(1, 90.0);
         case.set_queued(&[1.0]);
+        wait(&mut case, 20);
         case.others[0].waiting = waiting_max;
-        assert_eq!(case.decide(&asked(0, &prompt(1, 10))), RouterVerdict::Forward(1));
+        assert_eq!(decide_first(&mut case, 0), RouterVerdict::Forward(1));
         case.others[0].waiting = waiting_max + 1;
-        assert!(is_kept(case.decide(&asked(1, &prompt(1, 10)))), "{name}");
+        assert!(is_kept(decide_first(&mut case, 1)), "{name}");
     }
+}
+
+/// Lets so many requests wait in the node.
+fn wait(case: &mut Case, count: u64) {
+    let RouterVerdict::Wait { terms, .. } = case.decide(&Asked { hop: 1, ..asked(9_999, &[]) })
+    else {
+        panic!("a guest goes nowhere else");
+    };
+    let now = terms.turn_by.unwrap();
+    let deadline = Deadline::after(now, std::time::Duration::from_secs(60));
+    for _ in 0..count {
+        case.queue.enter(WaitEntry::new(0, deadline), now).unwrap();
+    }
+}
+
+/// Returns the verdict about a request whose turn it is, before all those that wait.
+fn decide_first(case: &mut Case, number: usize) -> RouterVerdict {
+    let request = asked(number, &prompt(1, 10));
+    let RouterVerdict::Wait { terms, .. } = case.decide(&request) else { panic!("others wait") };
+    case.handle(&request, Event::Turn { due: terms.turn_by.unwrap() });
+    case.decide(&request)
+}
+
+#[test]
+fn skywalker_sends_nothing_to_a_region_with_a_longer_queue_than_its_own() {
+    let mut case = Case::new("skywalker-8", 1);
+    case.add_region(1, 90.0);
+    case.set_queued(&[1.0]);
+    wait(&mut case, 4);
+    case.others[0].waiting = 5;
+    assert_eq!(decide_first(&mut case, 0), RouterVerdict::Forward(1), "four and this one");
+    case.others[0].waiting = 6;
+    assert!(is_kept(decide_first(&mut case, 1)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::view::{Choice, View};
-use crate::router::{Ended, Replied, Sent};
+use crate::router::{Ended, Forwarded, Replied, Sent};
 
 /// Way of choosing. [`Driver`](super::driver::Driver) does everything else.
 pub(super) trait Rule: fmt::Debug {
@@ -25,6 +25,8 @@ pub(super) enum News<'a> {
     Replied(&'a Replied<'a>),
     /// The reply ended.
     Ended(&'a Ended<'a>),
+    /// The request has reached another region, or came to something there.
+    Forwarded(&'a Forwarded<'a>),
     /// The node has nothing more to decide about the request of this number.
     Left(usize),
 }

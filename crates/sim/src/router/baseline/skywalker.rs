@@ -14,8 +14,9 @@ const MATCH_MIN: f64 = 0.5;
 /// `serve-multi-region-lb`, `sky/serve/load_balancer.py` and `load_balancing_policies.py`).
 ///
 /// Available are the own replicas at which nothing waits by the last probe. If there are none, the
-/// other regions are considered that have such a replica and at most `waiting_max` requests waiting
-/// (tau in the paper, which gives no value; the code has 10). A request for which nothing is
+/// other regions are considered that have such a replica, and whose queue is no longer than the own
+/// one, with this request, and than `waiting_max` (tau in the paper, which gives no value; the code
+/// has 10). Queues are those of balancers; what waits in engines does not count there. A request for which nothing is
 /// available is kept, first come, first served. Guests are not sent on.
 ///
 /// Among the available ones the longest match decides if it is more than half of the prompt, and
@@ -81,8 +82,10 @@ impl Rule for SkyWalker {
         if let Some(replica) = self.replica(view, &available) {
             return Choice::Replica(replica);
         }
+        let own = view.sight.queue.len() + usize::from(view.ask.ticket.is_none());
+        let waiting_max = self.waiting_max.min(u32::try_from(own).unwrap_or(u32::MAX));
         let is_available =
-            |other: &&RemoteRegion| other.available > 0 && other.waiting <= self.waiting_max;
+            |other: &&RemoteRegion| other.available > 0 && other.waiting <= waiting_max;
         let available: Vec<_> = view.regions().iter().filter(is_available).collect();
         self.forwards.look_up(view.chain());
         let Some(region) = self.region(view, &available) else { return Choice::Stay };

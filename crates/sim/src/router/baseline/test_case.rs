@@ -9,8 +9,8 @@ use spillway_types::{BlockHashes, Deadline, Inquiry, Reading, Residency, Signals
 
 use super::Baseline;
 use crate::router::{
-    Ask, Ended, OwnReplica, Place, Queue, RemoteRegion, Replied, Router, RouterVerdict, Sent,
-    Truth, WorldView, Written,
+    Ask, Ended, Forwarded, OwnReplica, Place, Queue, RemoteRegion, Replied, Router, RouterVerdict,
+    Sent, Stage, Truth, WorldView, Written,
 };
 use crate::text::BLOCK_TOKENS;
 
@@ -65,13 +65,20 @@ pub(super) struct Case {
 impl Case {
     /// Returns a node of the baseline of this name with so many idle replicas of its own.
     pub(super) fn new(name: &str, replicas: usize) -> Self {
+        Self::of_regions(name, &vec![0; replicas])
+    }
+
+    /// Returns a node of the baseline of this name with an idle replica in each of these regions for
+    /// its own.
+    pub(super) fn of_regions(name: &str, homes: &[usize]) -> Self {
+        let replicas = homes.len();
         let baseline = Baseline::named(name).unwrap();
         let place = Place {
             region: 0,
             replicas,
             regions: 4,
             is_central: baseline.is_central,
-            homes: vec![0; replicas].into(),
+            homes: homes.into(),
             seed: 0,
         };
         let known = Reading { value: 0.0, trust: 1.0 };
@@ -160,15 +167,37 @@ impl Case {
         });
     }
 
+    /// Tells the node how far a request of its own in another region has come.
+    pub(super) fn forwarded(
+        &mut self,
+        request: usize,
+        region: usize,
+        stage: Stage<'_>,
+        now_ms: u64,
+    ) {
+        let forwarded = Forwarded { request, region, chain: &[], now_ms, is_own: true, stage };
+        self.router.forwarded(&forwarded);
+    }
+
     /// Tells the node of a reply's end.
     pub(super) fn ended(&mut self, request: usize, replica: usize, chain: &[u64]) {
-        let ended =
-            Ended { request, replica, chain, prompt_blocks: chain.len(), tokens: 9, span_ms: 90.0 };
+        self.ended_after(request, replica, chain, chain.len());
+    }
+
+    /// Tells the node of the end of a reply that follows so many blocks.
+    pub(super) fn ended_after(
+        &mut self,
+        request: usize,
+        replica: usize,
+        chain: &[u64],
+        prompt_blocks: usize,
+    ) {
+        let ended = Ended { request, replica, chain, prompt_blocks, tokens: 9, span_ms: 90.0 };
         self.router.ended(&ended);
         self.router.written(&Written {
             replica,
             chain,
-            prompt_blocks: chain.len(),
+            prompt_blocks,
             prompt_tokens: chain.len() as u32 * BLOCK_TOKENS,
             cached_tokens: 0,
             reply_tokens: 10,

@@ -2,10 +2,12 @@
 
 use super::driver::Knowledge;
 use super::dynamo::Dynamo;
+use super::dynamo_pools::DynamoPools;
 use super::gke::Gke;
 use super::gorgo::Gorgo;
 use super::hash::{BoundedHash, SessionHash};
 use super::llmd::LlmD;
+use super::llmd_hub::LlmDHub;
 use super::lmetric::LMetric;
 use super::plain::{LeastLoad, Random, RoundRobin};
 use super::preble::Preble;
@@ -13,6 +15,7 @@ use super::prequal::Prequal;
 use super::rule::Rule;
 use super::sglang::SgLang;
 use super::skywalker::SkyWalker;
+use super::smetric::SMetric;
 use crate::router::Place;
 
 /// Requests that may wait in a region for SkyWalker-CH to send one there: of the values of the
@@ -32,9 +35,12 @@ pub(super) enum Way {
     SgLang2,
     LMetric,
     LMetricReplies,
+    SMetric,
     Dynamo,
+    DynamoPools,
     LlmD,
     LlmDPrecise,
+    LlmDHub,
     Preble,
     Gorgo,
     Gke,
@@ -44,7 +50,7 @@ pub(super) enum Way {
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 23] = [
         Self::Random,
         Self::RoundRobin,
         Self::LeastLoad,
@@ -55,9 +61,12 @@ impl Way {
         Self::SgLang2,
         Self::LMetric,
         Self::LMetricReplies,
+        Self::SMetric,
         Self::Dynamo,
+        Self::DynamoPools,
         Self::LlmD,
         Self::LlmDPrecise,
+        Self::LlmDHub,
         Self::Preble,
         Self::Gorgo,
         Self::Gke,
@@ -81,9 +90,12 @@ impl Way {
             Self::SgLang2 => both("sglang-2-local", "sglang-2-central"),
             Self::LMetric => both("lmetric-local", "lmetric-central"),
             Self::LMetricReplies => both("lmetric-replies-local", "lmetric-replies-central"),
+            Self::SMetric => both("smetric-local", "smetric-central"),
             Self::Dynamo => both("dynamo-local", "dynamo-central"),
+            Self::DynamoPools => both("dynamo-pools", "dynamo-pools-central"),
             Self::LlmD => both("llm-d-local", "llm-d-central"),
             Self::LlmDPrecise => both("llm-d-precise-local", "llm-d-precise-central"),
+            Self::LlmDHub => (Some("llm-d-hub"), None),
             Self::Preble => both("preble-local", "preble-central"),
             // The first version decides in each region, the later ones in a central proxy.
             Self::Gorgo => both("gorgo", "gorgo-central"),
@@ -111,11 +123,20 @@ impl Way {
             Self::LMetric => "tokens to read times requests",
             Self::LMetricReplies => "tokens to read times requests; reads KV events",
             Self::Dynamo => "blocks to read plus blocks in use; reads KV events",
+            Self::SMetric => {
+                "later turns where their conversation is if in time, else tokens to read times requests"
+            }
+            Self::DynamoPools => "as dynamo for whole regions, then for replicas; reads KV events",
             Self::LlmD => "2 x queue, 2 x free KV, 3 x matched part",
             Self::LlmDPrecise => "as llm-d; reads KV events",
+            Self::LlmDHub => {
+                "region with the least first token by what was seen at its load, then as llm-d"
+            }
             Self::Preble => "longest match if over half, else least work of three minutes",
             Self::Gorgo => "network, reading and queue in milliseconds",
-            Self::Gke => "own region up to a KV use of 60 %, then the nearest with room",
+            Self::Gke => {
+                "own region up to a KV use of 60 %, then the nearest with room; in it as llm-d"
+            }
             Self::SkyWalker(_) => {
                 "longest match over 0.5 where nothing waits, at home first; others are kept"
             }
@@ -134,8 +155,11 @@ impl Way {
             Self::Prequal => "arXiv 2312.10172",
             Self::SgLang | Self::SgLang2 => "sgl-project/sglang sgl-router",
             Self::LMetric | Self::LMetricReplies => "arXiv 2603.15202",
+            Self::SMetric => "arXiv 2607.08565, vllm-project/router",
             Self::Dynamo => "ai-dynamo/dynamo lib/kv-router",
+            Self::DynamoPools => "ai-dynamo/dynamo lib/llm/src/global_view, unreleased",
             Self::LlmD | Self::LlmDPrecise => "llm-d/llm-d-router",
+            Self::LlmDHub => "llm-d/llm-d-router latency-observation-scorer-hub, alpha",
             Self::Preble => "arXiv 2407.00023, WukLab/preble",
             Self::Gorgo => "arXiv 2602.11688, atoniolo76/GORGO",
             Self::Gke => "GKE multi-cluster Inference Gateway",
@@ -146,13 +170,15 @@ impl Way {
     /// Returns the blocks that the way knows of.
     pub(super) fn knowledge(self) -> Knowledge {
         match self {
-            Self::LMetricReplies | Self::Dynamo | Self::LlmDPrecise => Knowledge::Events,
+            Self::LMetricReplies | Self::Dynamo | Self::DynamoPools | Self::LlmDPrecise => {
+                Knowledge::Events
+            }
             _ => Knowledge::Prompts,
         }
     }
 
-    /// Returns the rule of a node at `place`.
-    pub(super) fn rule(self, place: &Place) -> Box<dyn Rule> {
+    /// Returns the rule of a node at `place`, whose replicas' caches hold `kv_tokens` tokens each.
+    pub(super) fn rule(self, place: &Place, kv_tokens: f32) -> Box<dyn Rule> {
         match self {
             Self::Random => Box::new(Random),
             Self::RoundRobin => Box::new(RoundRobin),
@@ -163,8 +189,11 @@ impl Way {
             Self::SgLang => Box::new(SgLang::first(place.replicas)),
             Self::SgLang2 => Box::new(SgLang::second(place.replicas)),
             Self::LMetric | Self::LMetricReplies => Box::new(LMetric),
+            Self::SMetric => Box::new(SMetric::new(place.replicas)),
             Self::Dynamo => Box::new(Dynamo::new(place.replicas)),
+            Self::DynamoPools => Box::new(DynamoPools::new(place, kv_tokens)),
             Self::LlmD | Self::LlmDPrecise => Box::new(LlmD),
+            Self::LlmDHub => Box::new(LlmDHub::new(place)),
             Self::Preble => Box::new(Preble::new(place.replicas)),
             Self::Gorgo => Box::new(Gorgo::new(place)),
             Self::Gke => Box::new(Gke),
