@@ -3,19 +3,21 @@
 mod conditions;
 mod faults;
 mod list;
+mod machine;
 mod map;
 
 use std::time::Instant;
 
 pub use conditions::{Conditions, Traces};
 use list::{BESIDES, CELLS};
+use machine::Machine;
 use map::Map;
 
-use crate::scenario::{a100, full_rate_per_s, l4};
-use crate::workload::{Course, Task, task_sessions};
+use crate::scenario::full_rate_per_s;
+use crate::workload::{Course, Task, crowd, task_sessions};
 use crate::{
-    Demand, Fault, News, Operator, RegionConfig, Scenario, Session, Slo, TraceError, TraceOptions,
-    WorkloadKind, WorldConfig, read_azure_trace, read_trace,
+    Demand, Fault, News, Operator, Record, RegionConfig, Scenario, Session, Slo, TraceError,
+    TraceOptions, WorkloadKind, WorldConfig, read_azure_trace, read_trace,
 };
 
 /// Seconds of warm-up, and seconds until the load ends.
@@ -36,6 +38,8 @@ pub struct Cell {
     group: &'static str,
     map: Map,
     work: Work,
+    /// Machine of each replica.
+    machine: Machine,
     /// Replicas of each region.
     replicas: usize,
     /// Seconds until the load ends.
@@ -53,9 +57,11 @@ pub struct Cell {
 enum Work {
     /// Clients of each region who begin a task once they are done with the one before.
     Closed(&'static [(usize, Task)]),
+    /// Clients as before, and a crowd that asks about one document for a while.
+    Crowd(&'static [(usize, Task)]),
     /// Sessions that begin at a share of the replicas' full load, however they fare.
     Open { kind: WorkloadKind, loads: [f64; 3], course: Course },
-    /// Conversations of Mooncake at so many times their speed, on A100 replicas.
+    /// Conversations of Mooncake at so many times their speed.
     Mooncake { speed: f64 },
     /// Completions of code of Azure at so many times their speed.
     AzureCode { speed: f64 },
@@ -141,7 +147,13 @@ impl Cell {
     /// Returns the objective by which requests are judged.
     #[must_use]
     pub fn slo(&self) -> Slo {
-        if self.is_large() { Slo::A100 } else { Slo::L4 }
+        self.machine.slo()
+    }
+
+    /// Returns true if a request is one of the cell's crowd, whose prompts are longer than all others.
+    #[must_use]
+    pub fn is_of_crowd(&self, record: &Record) -> bool {
+        matches!(self.work, Work::Crowd(_)) && record.prompt_tokens >= crowd::DOCUMENT_TOKENS
     }
 
     /// Returns the scenario of the cell. `origin` is any moment; results don't depend on it.
@@ -160,11 +172,6 @@ impl Cell {
         let world = self.world(conditions, seed, origin)?;
         let sessions = self.sessions(seed, traces)?;
         Ok(Scenario { world, sessions })
-    }
-
-    /// Returns true if the replicas have the large caches of an A100.
-    fn is_large(&self) -> bool {
-        matches!(self.work, Work::Mooncake { .. } | Work::AzureCode { .. })
     }
 
     fn world(
@@ -190,7 +197,6 @@ impl Cell {
         });
         let slow = firsts.flatten().map(|first| (first, SLOWNESS));
         let region = |&replicas: &usize| RegionConfig { nodes: conditions.nodes, replicas };
-        let engine = if self.is_large() { a100() } else { l4() };
         Ok(WorldConfig {
             operator: self.operator,
             tenants: conditions.tenants.clone(),
@@ -198,7 +204,7 @@ impl Cell {
             faults: self.faults.to_vec(),
             regions: replicas.iter().map(region).collect(),
             rtt_ms: self.map.rtt_ms(),
-            engine,
+            engine: self.machine.engine(),
             central: conditions.central,
             news: News {
                 signals_ms: conditions.signals_ms,
@@ -235,6 +241,11 @@ impl Cell {
         };
         Ok(match &self.work {
             Work::Closed(clients) => task_sessions(clients, self.end_s, seed),
+            Work::Crowd(clients) => {
+                let mut sessions = task_sessions(clients, self.end_s, seed);
+                sessions.extend(crowd::sessions(self.regions(), seed));
+                sessions
+            }
             Work::Open { kind, loads, course } => {
                 let full = full_rate_per_s(*kind) * self.replicas as f64;
                 let peak = course.peak();

@@ -1,6 +1,7 @@
 //! Contest: routers against each other, over the same worlds with the same seeds.
 
 mod contender;
+mod crowd_score;
 mod fault_score;
 mod gpus;
 mod recovery;
@@ -10,6 +11,7 @@ mod spread;
 mod standing;
 
 pub use contender::{Contender, ContenderError, Role};
+pub use crowd_score::CrowdScore;
 pub use fault_score::{Fates, FaultScore};
 pub use gpus::Gpus;
 pub use recovery::Windows;

@@ -22,8 +22,8 @@ pub use agenda::{Agenda, Time};
 pub use capacity::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures, Work};
 pub use cell::{Cell, CellError, Conditions, Traces};
 pub use contest::{
-    Better, Contender, ContenderError, Entry, Fates, FaultScore, Gpus, Role, Row, Score, SpecError,
-    Spread, Standing, Windows,
+    Better, Contender, ContenderError, CrowdScore, Entry, Fates, FaultScore, Gpus, Role, Row,
+    Score, SpecError, Spread, Standing, Windows,
 };
 pub use quantiles::Quantiles;
 pub use router::{

@@ -148,6 +148,15 @@ pub(crate) fn a100() -> EngineConfig {
     }
 }
 
+/// Returns the settings of Qwen3-32B on two H100, with contexts as long as the model's with YaRN.
+pub(crate) fn h100() -> EngineConfig {
+    EngineConfig {
+        waiting_max: 512,
+        context_tokens_max: 131_072,
+        ..EngineConfig::from_profile(Profile::H100)
+    }
+}
+
 /// Returns the settings of Llama-3.1-8B on one L4: the smallest cache of the published machines, so
 /// that caches matter.
 pub(crate) fn l4() -> EngineConfig {

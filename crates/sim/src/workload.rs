@@ -1,9 +1,11 @@
 //! Workloads: sessions of one or more requests, each session in its region.
 
+mod agents;
 mod azure;
 mod chance;
 mod chats;
 mod course;
+pub(crate) mod crowd;
 mod documents;
 mod hot;
 mod kind;

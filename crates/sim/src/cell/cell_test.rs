@@ -119,6 +119,8 @@ fn traces_are_played_on_larger_replicas_and_missed_where_they_are_not_there() {
     assert_eq!(played.world.kv_tokens(), 400_000.0);
     assert_eq!(Cell::named("mooncake-2.5").unwrap().slo(), Slo::A100);
     assert_eq!(usual("chat-50").world.kv_tokens(), 40_000.0);
+    assert_eq!(usual("flash-crowd").world.kv_tokens(), 400_000.0);
+    assert_eq!(usual("agents-full").world.kv_tokens(), 301_808.0);
     let error = scenario("azure-code-5", &Conditions::default(), &traces).unwrap_err();
     assert_eq!(error.to_string(), "the trace azure_llm_2023_code.csv is missing");
 }

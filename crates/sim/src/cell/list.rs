@@ -1,6 +1,7 @@
 //! List of all cells.
 
 use super::faults::{CUT, LIARS, LOST_REGION, LOST_REPLICA, ONE_WAY, SLOW_PATHS};
+use super::machine::Machine;
 use super::map::Map;
 use super::{Cell, END_S, REPLICAS, Work};
 use crate::Fault;
@@ -10,6 +11,7 @@ use crate::workload::{Course, Task};
 
 const CHAT: Task = Task::Conversation;
 const TREE: Task = Task::Tree { branches: 2 };
+const AGENT: Task = Task::Agent;
 const WIDE_TREE: Task = Task::Tree { branches: 4 };
 
 const fn documents(shared: f64) -> Task {
@@ -28,6 +30,7 @@ const fn cell(
         group,
         map,
         work,
+        machine: Machine::L4,
         replicas: REPLICAS,
         end_s: END_S,
         faults: &[],
@@ -38,6 +41,11 @@ const fn cell(
 
 const fn slow(name: &'static str, about: &'static str, work: Work) -> Cell {
     Cell { is_slow: true, ..cell((name, "slow"), about, Map::Three, work) }
+}
+
+/// Returns a cell of a recorded trace.
+const fn trace(name: &'static str, about: &'static str, work: Work) -> Cell {
+    Cell { machine: Machine::A100, ..cell((name, "trace"), about, Map::Three, work) }
 }
 
 /// Returns a cell of conversations at 0.7 of the full load, with faults.
@@ -302,52 +310,65 @@ pub(super) const CELLS: &[Cell] = &[
         Map::Three,
         skewed(PROMPTS, 0.7),
     ),
-    cell(
-        ("mooncake-1", "trace"),
+    trace(
+        "mooncake-1",
         "conversations of Mooncake at their speed, on A100 replicas",
-        Map::Three,
         Work::Mooncake { speed: 1.0 },
     ),
-    cell(
-        ("mooncake-1.5", "trace"),
+    trace(
+        "mooncake-1.5",
         "conversations of Mooncake at 1.5 times their speed, on A100 replicas",
-        Map::Three,
         Work::Mooncake { speed: 1.5 },
     ),
-    cell(
-        ("mooncake-2", "trace"),
+    trace(
+        "mooncake-2",
         "conversations of Mooncake at twice their speed, on A100 replicas",
-        Map::Three,
         Work::Mooncake { speed: 2.0 },
     ),
-    cell(
-        ("mooncake-2.5", "trace"),
+    trace(
+        "mooncake-2.5",
         "conversations of Mooncake at 2.5 times their speed, on A100 replicas",
-        Map::Three,
         Work::Mooncake { speed: 2.5 },
     ),
-    cell(
-        ("azure-code-1", "trace"),
+    trace(
+        "azure-code-1",
         "completions of code of Azure at their speed, on A100 replicas",
-        Map::Three,
         Work::AzureCode { speed: 1.0 },
     ),
-    cell(
-        ("azure-code-2.5", "trace"),
+    trace(
+        "azure-code-2.5",
         "completions of code of Azure at 2.5 times their speed, on A100 replicas",
-        Map::Three,
         Work::AzureCode { speed: 2.5 },
     ),
-    cell(
-        ("azure-code-5", "trace"),
+    trace(
+        "azure-code-5",
         "completions of code of Azure at five times their speed, on A100 replicas",
-        Map::Three,
         Work::AzureCode { speed: 5.0 },
     ),
 ];
 
 /// Cells that show how soon an exceptional load is over, and overload.
 pub(super) const BESIDES: &[Cell] = &[
+    Cell {
+        machine: Machine::A100,
+        ..cell(
+            ("flash-crowd", "crowd"),
+            "conversations of 150 clients in each of 3 regions, and for 30 s 6 questions a second in each \
+             about one document of 30,000 tokens, on A100 replicas",
+            Map::Three,
+            Work::Crowd(&[(150, CHAT), (150, CHAT), (150, CHAT)]),
+        )
+    },
+    Cell {
+        machine: Machine::H100,
+        ..cell(
+            ("agents-full", "agents"),
+            "30 agents in each of 3 regions, whose contexts grow to 100,000 tokens and together take a \
+             little more than all caches, on H100 replicas",
+            Map::Three,
+            closed(&[(30, AGENT), (30, AGENT), (30, AGENT)]),
+        )
+    },
     cell(
         ("prompts-burst-0.7", "recovery"),
         "system prompts at 0.7 of the full load, with 20 s of twice as many",

@@ -85,6 +85,7 @@ fn experiments(compare: &Compare) -> anyhow::Result<Vec<Experiment>> {
         cells: compare.cells()?,
         contenders,
         on_trial: Vec::new(),
+        elsewhere: Vec::new(),
         conditions,
         seeds,
     }])
@@ -123,8 +124,8 @@ fn plain(parts: &[Part]) -> String {
         text += &format!("{}\n{}\n", table.title, table.plain());
     }
     let broken = faults::faults(topics::entries(parts, experiments::MAIN));
-    if !broken.lines.is_empty() {
-        text += &format!("{}\n{}\n", broken.title, broken.plain());
+    for more in [broken, topics::crowd_of(&standings)].iter().filter(|one| !one.lines.is_empty()) {
+        text += &format!("{}\n{}\n", more.title, more.plain());
     }
     text + &tables::summary(&standings).plain() + "\n" + &tables::verdicts(&standings)
 }

@@ -11,8 +11,10 @@ use crate::{Baseline, Conditions, Figures, Knowledge, Scenario, Setup};
 const SPILLWAY: &str = "spillway";
 /// Name of Spillway's code with the truth and no delays.
 const OMNISCIENT: &str = "omni";
-/// Region where a central router stands: the one with most clients, where that differs.
+/// Region where a central router stands unless its name says another one.
 const CENTRAL_REGION: usize = 0;
+/// Sign before the number of another region in the name of a central baseline.
+const AT: char = '@';
 
 /// Way of routing that takes part in a contest.
 #[derive(Clone, Debug)]
@@ -24,7 +26,11 @@ pub struct Contender {
 #[derive(Clone, Debug)]
 enum Way {
     Setup(Box<Setup>),
-    Baseline(Baseline),
+    Baseline {
+        baseline: Baseline,
+        /// Region of a central router; `None` for one in each region.
+        central: Option<usize>,
+    },
 }
 
 /// Part of a contender in a contest.
@@ -60,7 +66,8 @@ pub enum ContenderError {
 
 impl Contender {
     /// Returns the contender that a text specifies: `spillway`, `omni`, each with settings as
-    /// [`RouterConfig::with_settings`](crate::RouterConfig::with_settings) reads them after a `:`, or the name of a baseline.
+    /// [`RouterConfig::with_settings`](crate::RouterConfig::with_settings) reads them after a `:`, or the name of a baseline. A central one
+    /// stands in the first region, or in the one whose number follows an `@`, as with `lmetric-central@1`.
     ///
     /// # Errors
     ///
@@ -71,8 +78,7 @@ impl Contender {
             SPILLWAY => Setup::policy(Policy::PredictedLatency),
             OMNISCIENT => Setup::omniscient(Policy::PredictedLatency),
             _ => {
-                let found = Baseline::named(text).map(Self::baseline);
-                return found.ok_or_else(|| ContenderError::Unknown {
+                return Self::specified_baseline(text).ok_or_else(|| ContenderError::Unknown {
                     name: text.to_owned(),
                     baselines: Baseline::all().iter().map(|one| one.name.to_string()).collect(),
                 });
@@ -83,10 +89,36 @@ impl Contender {
         Ok(Self { name: text.to_owned(), way: Way::Setup(Box::new(setup)) })
     }
 
+    fn specified_baseline(text: &str) -> Option<Self> {
+        let Some((name, region)) = text.split_once(AT) else {
+            return Baseline::named(text).map(Self::baseline);
+        };
+        Self::baseline(Baseline::named(name)?).in_region(region.parse().ok()?)
+    }
+
     /// Returns a baseline as a contender.
     #[must_use]
     pub fn baseline(baseline: Baseline) -> Self {
-        Self { name: baseline.name.to_string(), way: Way::Baseline(baseline) }
+        let central = baseline.is_central.then_some(CENTRAL_REGION);
+        Self { name: baseline.name.to_string(), way: Way::Baseline { baseline, central } }
+    }
+
+    /// Returns this central baseline as it stands in a region, under the name that says so; `None` for
+    /// a contender that is not central.
+    #[must_use]
+    pub fn in_region(&self, region: usize) -> Option<Self> {
+        let Way::Baseline { baseline, central: Some(_) } = &self.way else { return None };
+        if region == CENTRAL_REGION {
+            return Some(Self::baseline(*baseline));
+        }
+        let way = Way::Baseline { baseline: *baseline, central: Some(region) };
+        Some(Self { name: format!("{}{AT}{region}", baseline.name), way })
+    }
+
+    /// Returns the name of the baseline in a contender's name, without the region where it stands.
+    #[must_use]
+    pub fn baseline_of(name: &str) -> &str {
+        name.split_once(AT).map_or(name, |(baseline, _)| baseline)
     }
 
     /// Returns the text that specifies the contender.
@@ -99,7 +131,7 @@ impl Contender {
     #[must_use]
     pub fn role(&self) -> Role {
         match &self.way {
-            Way::Baseline(_) => Role::Baseline,
+            Way::Baseline { .. } => Role::Baseline,
             Way::Setup(setup) if setup.router.knowledge == Knowledge::Truth => Role::Omniscient,
             Way::Setup(_) => Role::Spillway,
         }
@@ -109,8 +141,11 @@ impl Contender {
     /// region.
     #[must_use]
     pub fn conditions(&self, conditions: &Conditions) -> Conditions {
-        let is_central = matches!(&self.way, Way::Baseline(baseline) if baseline.is_central);
-        Conditions { central: is_central.then_some(CENTRAL_REGION), ..conditions.clone() }
+        let central = match &self.way {
+            Way::Baseline { central, .. } => *central,
+            Way::Setup(_) => None,
+        };
+        Conditions { central, ..conditions.clone() }
     }
 
     /// Runs a scenario that was made for [`Contender::conditions`].
@@ -125,7 +160,7 @@ impl Contender {
                 setup.router.speed.kv_tokens = kv_tokens;
                 setup.run(scenario)
             }
-            Way::Baseline(baseline) => {
+            Way::Baseline { baseline, .. } => {
                 scenario.run_with(&mut |place| baseline.make(place, kv_tokens))
             }
         }
@@ -170,5 +205,18 @@ mod tests {
             (central("lmetric-local"), central("spillway"), central("omni")),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn a_central_baseline_stands_where_its_name_says() {
+        let second = Contender::specified("lmetric-central@1").unwrap();
+        assert_eq!(second.conditions(&Conditions::default()).central, Some(1));
+        assert_eq!((second.name(), second.role()), ("lmetric-central@1", Role::Baseline));
+        assert_eq!(Contender::baseline_of(second.name()), "lmetric-central");
+        assert_eq!(second.in_region(0).unwrap().name(), "lmetric-central");
+        assert_eq!(second.in_region(2).unwrap().name(), "lmetric-central@2");
+        for wrong in ["lmetric-local@1", "lmetric-central@x", "omni@1", "none@1"] {
+            assert!(Contender::specified(wrong).is_err(), "{wrong}");
+        }
     }
 }

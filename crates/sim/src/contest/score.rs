@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::crowd_score::CrowdScore;
 use super::fault_score::FaultScore;
 use super::recovery::Windows;
-use crate::{BYTES_PER_TOKEN, Figures, Record, Slo, WorldConfig};
+use crate::{BYTES_PER_TOKEN, Figures, Quantiles, Record, Slo, WorldConfig};
 
 /// Score of one run, or the mean of several ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,13 @@ pub struct Score {
     pub p50_ms: f64,
     /// 95th percentile of the same times.
     pub p95_ms: f64,
+    /// Median of the time per token after the first one in milliseconds, of the requests with a whole
+    /// reply of several tokens.
+    #[serde(default)]
+    pub token_p50_ms: f64,
+    /// 95th percentile of the same times.
+    #[serde(default)]
+    pub token_p95_ms: f64,
     /// Part of all prompt tokens that was cached, 0 to 1.
     pub cached_share: f64,
     /// Part of all requests that another region served, 0 to 1.
@@ -37,6 +45,9 @@ pub struct Score {
     /// Figures of the faults; `None` if nothing broke.
     #[serde(default)]
     pub faults: Option<FaultScore>,
+    /// Figures of a crowd; `None` if there was none.
+    #[serde(default)]
+    pub crowd: Option<CrowdScore>,
 }
 
 impl Score {
@@ -55,6 +66,7 @@ impl Score {
         let requests = records.len() as f64;
         let forwarded = records.iter().filter(|record| record.is_forwarded).count() as f64;
         let bytes: f64 = records.iter().map(|one| egress_bytes(one, world.central)).sum();
+        let token_ms = Quantiles::of(records.iter().filter_map(Record::token_ms).collect());
         let windows = Windows::of(good.map(|record| record.arrived_s - world.warm_up_s));
         Self {
             goodput_per_s: figures.goodput_by(slo, &world.engine),
@@ -65,6 +77,8 @@ impl Score {
                 / figures.seconds.max(1e-9),
             p50_ms: median.unwrap_or(slo.failed_ms),
             p95_ms: figures.p95_ms(slo),
+            token_p50_ms: token_ms.p50,
+            token_p95_ms: token_ms.p95,
             cached_share: tokens(|one| one.cached_tokens)
                 / tokens(|one| one.prompt_tokens).max(1.0),
             forwarded_share: forwarded / requests.max(1.0),
@@ -73,8 +87,15 @@ impl Score {
             failed: requests - begun().count() as f64,
             gpus: world.regions.iter().map(|region| region.replicas).sum::<usize>() as f64,
             faults: FaultScore::of(records, &windows, world),
+            crowd: None,
             windows,
         }
+    }
+
+    /// Returns this score with the figures of a crowd of these requests; unchanged if there are none.
+    #[must_use]
+    pub fn with_crowd(self, crowd: &[Record], slo: &Slo) -> Self {
+        Self { crowd: CrowdScore::of(crowd, slo), ..self }
     }
 
     /// Returns the mean of scores, without windows; all 0 if there are none.
@@ -83,12 +104,15 @@ impl Score {
         let mean = |of: fn(&Self) -> f64| {
             scores.iter().map(|score| of(score)).sum::<f64>() / scores.len().max(1) as f64
         };
+        let crowds: Vec<CrowdScore> = scores.iter().filter_map(|score| score.crowd).collect();
         let faults: Vec<FaultScore> = scores.iter().filter_map(|score| score.faults).collect();
         Self {
             goodput_per_s: mean(|score| score.goodput_per_s),
             useful_per_s: mean(|score| score.useful_per_s),
             p50_ms: mean(|score| score.p50_ms),
             p95_ms: mean(|score| score.p95_ms),
+            token_p50_ms: mean(|score| score.token_p50_ms),
+            token_p95_ms: mean(|score| score.token_p95_ms),
             cached_share: mean(|score| score.cached_share),
             forwarded_share: mean(|score| score.forwarded_share),
             egress_bytes_per_s: mean(|score| score.egress_bytes_per_s),
@@ -97,6 +121,7 @@ impl Score {
             gpus: mean(|score| score.gpus),
             windows: Windows::default(),
             faults: FaultScore::mean(&faults),
+            crowd: CrowdScore::mean(&crowds),
         }
     }
 }

@@ -35,6 +35,8 @@ pub struct Standing {
     pub best_goodput: Option<String>,
     /// Baseline with the lowest mean 95th percentile.
     pub best_p95: Option<String>,
+    /// Baseline with the lowest mean 95th percentile of the time per token.
+    pub best_token_p95: Option<String>,
     /// Contenders.
     pub rows: Vec<Row>,
 }
@@ -52,6 +54,8 @@ pub struct Row {
     pub goodput: Option<Spread>,
     /// 95th percentile over that of the best baseline with the same seed.
     pub p95: Option<Spread>,
+    /// 95th percentile of the time per token over that of the best baseline with the same seed.
+    pub token_p95: Option<Spread>,
 }
 
 impl Standing {
@@ -93,6 +97,7 @@ impl Standing {
     fn of(entries: &[&Entry], rivals: &[&Entry]) -> Self {
         let best_goodput = best(rivals, |score| score.goodput_per_s, Better::Higher);
         let best_p95 = best(rivals, |score| score.p95_ms, Better::Lower);
+        let best_token_p95 = best(rivals, |score| score.token_p95_ms, Better::Lower);
         let row = |name: &str| {
             let own = of_contender(entries, name);
             let scores: Vec<&Score> = own.iter().map(|entry| &entry.score).collect();
@@ -105,6 +110,7 @@ impl Standing {
                 mean: Score::mean(&scores),
                 goodput: ratio(best_goodput, |score| score.goodput_per_s, Better::Higher),
                 p95: ratio(best_p95, |score| score.p95_ms, Better::Lower),
+                token_p95: ratio(best_token_p95, |score| score.token_p95_ms, Better::Lower),
             }
         };
         let mut rows: Vec<Row> = names(entries).into_iter().map(row).collect();
@@ -114,6 +120,7 @@ impl Standing {
             conditions: entries[0].conditions.clone(),
             best_goodput: best_goodput.map(str::to_owned),
             best_p95: best_p95.map(str::to_owned),
+            best_token_p95: best_token_p95.map(str::to_owned),
             rows,
         }
     }

@@ -1,7 +1,7 @@
 //! Workload of clients who begin a new task whenever they have done with one: a closed loop.
 
 use super::chance::{Zipf, exponential, length, new_text};
-use super::{Session, Turn, trees};
+use super::{Session, Turn, agents, trees};
 use crate::text::mix;
 use crate::{Piece, Text, Time};
 
@@ -23,6 +23,8 @@ pub(crate) enum Task {
         /// Requests that follow each reply.
         branches: usize,
     },
+    /// Agent in a loop of calls of tools, with sub-agents.
+    Agent,
 }
 
 /// Seconds within which all clients begin.
@@ -41,6 +43,9 @@ const APPLICATIONS: usize = 8;
 const SYSTEM_TOKENS: u32 = 500;
 const QUESTION_TOKENS: u32 = 210;
 const REPLY_TOKENS: u32 = 140;
+
+/// Kinds of agents.
+const AGENTS: usize = 4;
 
 const ALONE_TOKENS: u32 = 1_450;
 const ALONE_REPLY_TOKENS: u32 = 135;
@@ -83,6 +88,8 @@ struct Libraries {
     /// Documents of each region, and then those of all.
     documents: Vec<Vec<Piece>>,
     popular_documents: Zipf,
+    /// Instructions of agents, and then those of their sub-agents.
+    agents: Vec<Piece>,
 }
 
 impl Libraries {
@@ -99,6 +106,9 @@ impl Libraries {
             popular_systems: Zipf::new(APPLICATIONS, 1.0),
             documents: (0..=regions as u64).map(of_region).collect(),
             popular_documents: Zipf::new(DOCUMENTS, DOCUMENTS_EXPONENT),
+            agents: (0..2 * AGENTS as u64)
+                .map(|id| Piece { id: mix(25, id), tokens: agents::AGENT_TOKENS })
+                .collect(),
         }
     }
 }
@@ -116,6 +126,7 @@ fn turns(task: Task, seconds: f64, client: &mut Client<'_>) -> Vec<Turn> {
             Task::Conversation => conversation(&mut turns, client),
             Task::Alone => alone(&mut turns, &mut client.2),
             Task::Documents { shared } => documents(&mut turns, shared, client),
+            Task::Agent => agent(&mut turns, client),
             Task::Tree { branches } => trees::tree(&mut turns, branches, &mut client.2),
         }
         if first > 0 {
@@ -154,6 +165,12 @@ fn conversation(turns: &mut Vec<Turn>, (libraries, _, rng): &mut Client<'_>) {
             return;
         }
     }
+}
+
+fn agent(turns: &mut Vec<Turn>, (libraries, _, rng): &mut Client<'_>) {
+    let kind = rng.usize(..AGENTS);
+    let [own, sub] = [kind, AGENTS + kind].map(|at| libraries.agents[at]);
+    agents::agent(turns, [own, sub], rng);
 }
 
 fn alone(turns: &mut Vec<Turn>, rng: &mut fastrand::Rng) {

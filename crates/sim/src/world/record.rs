@@ -80,6 +80,14 @@ pub struct Record {
 }
 
 impl Record {
+    /// Returns the mean milliseconds per token after the first one; `None` without a whole reply of
+    /// several tokens.
+    #[must_use]
+    pub fn token_ms(&self) -> Option<f64> {
+        let span_ms = self.ended_ms? - self.first_token_ms?;
+        (self.reply_tokens > 1).then(|| span_ms / f64::from(self.reply_tokens - 1))
+    }
+
     /// Returns the request as if its client had asked for the first time when it asked last.
     #[must_use]
     pub fn as_asked_last(&self) -> Self {

@@ -48,6 +48,8 @@ pub(super) struct Experiment {
     pub(super) contenders: Vec<Contender>,
     /// Baselines of which the finalists of each world's trial run there, too.
     pub(super) on_trial: Vec<Contender>,
+    /// Central baselines among them in other regions than the first, for the trial to choose from.
+    pub(super) elsewhere: Vec<Contender>,
     pub(super) conditions: Vec<Conditions>,
     pub(super) seeds: Vec<u64>,
 }
@@ -90,15 +92,18 @@ pub(super) fn all(
             .cloned()
             .collect(),
         on_trial: Vec::new(),
+        elsewhere: Vec::new(),
         conditions,
         seeds: seeds.to_vec(),
     };
+    let elsewhere = trial::elsewhere(baselines);
     Ok(vec![
         Experiment {
             name: MAIN,
             cells: Cell::all().iter().collect(),
             contenders: routers.iter().cloned().chain([omniscient]).collect(),
             on_trial: baselines.to_vec(),
+            elsewhere: elsewhere.clone(),
             conditions: vec![Conditions::default()],
             seeds: seeds.to_vec(),
         },
@@ -107,6 +112,7 @@ pub(super) fn all(
             cells: Cell::besides().iter().filter(|cell| is_of_load(cell)).collect(),
             contenders: routers.to_vec(),
             on_trial: baselines.to_vec(),
+            elsewhere: elsewhere.clone(),
             conditions: vec![Conditions::default()],
             seeds: seeds.to_vec(),
         },
@@ -115,6 +121,7 @@ pub(super) fn all(
             cells: Cell::besides().iter().filter(|cell| cell.faults_s().is_some()).collect(),
             contenders: routers.iter().cloned().chain([local]).collect(),
             on_trial: Vec::new(),
+            elsewhere: Vec::new(),
             conditions: vec![Conditions::default()],
             seeds: seeds.to_vec(),
         },
@@ -123,6 +130,7 @@ pub(super) fn all(
             cells: vec![cell(GPU_CELL)?],
             contenders: routers.to_vec(),
             on_trial: baselines.to_vec(),
+            elsewhere,
             conditions: each(&GPU_REPLICAS, |replicas| Conditions {
                 replicas: Some(replicas.to_vec()),
                 ..Conditions::default()
@@ -207,7 +215,7 @@ fn tasks<'a>(experiment: &'a Experiment, trial: &[Standing]) -> Vec<Task<'a>> {
         let is_here = |one: &&Standing| one.cell == cell.name() && one.conditions == *conditions;
         let finalists = trial.iter().find(is_here).map(trial::finalists).unwrap_or_default();
         let is_finalist = |contender: &&Contender| finalists.contains(contender.name());
-        let finalists = experiment.on_trial.iter().filter(is_finalist);
+        let finalists = experiment.on_trial.iter().chain(&experiment.elsewhere).filter(is_finalist);
         for contender in experiment.contenders.iter().chain(finalists) {
             let task = |&seed: &u64| Task { cell, conditions, contender, seed };
             tasks.extend(experiment.seeds.iter().map(task));

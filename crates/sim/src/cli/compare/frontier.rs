@@ -165,6 +165,7 @@ mod tests {
             mean,
             goodput: None,
             p95: None,
+            token_p95: None,
         };
         let point = Point::of(BEST, &row);
         assert!((point.egress_dollars_per_h - 0.072).abs() < 1e-9, "{point:?}");

@@ -10,6 +10,9 @@ use crate::cli::tables::{NO_NUMBER, Table};
 /// the best baselines.
 const BARS: [(f64, f64); 2] = [(98.0, 110.0), (100.0, 105.0)];
 
+/// Name of the column with the 95th percentile of the time per token, and its ratio.
+const TOKENS: &str = "tpot p95 ms, × best";
+
 /// Returns a table with a head and lines.
 pub(super) fn table(title: impl Into<String>, head: &[&str], lines: Vec<Vec<String>>) -> Table {
     let head = head.iter().map(|name| (*name).to_owned()).collect();
@@ -27,6 +30,9 @@ pub(super) fn of_cell(standing: &Standing) -> Table {
             format!("{:.0}", mean.p95_ms),
             number(row.p95),
             format!("{:.0}", mean.p50_ms),
+            format!("{:.0}", mean.token_p50_ms),
+            format!("{:.0}", mean.token_p95_ms),
+            number(row.token_p95),
             percent(mean.cached_share),
             percent(mean.forwarded_share),
             format!("{:.1}", mean.egress_bytes_per_s / 1_000.0),
@@ -41,6 +47,9 @@ pub(super) fn of_cell(standing: &Standing) -> Table {
         "p95 ms",
         "× best",
         "p50 ms",
+        "tpot p50",
+        "tpot p95",
+        "× best",
         "cached %",
         "forwarded %",
         "egress kB/s",
@@ -83,10 +92,11 @@ pub(super) fn summary(standings: &[Standing]) -> Table {
 
 /// Returns the table of the page of all cells: Spillway, and beside it each of its routers with other
 /// settings, with `=` where these change nothing.
-pub(super) fn side_by_side(standings: &[Standing]) -> Table {
+pub(super) fn side_by_side(title: &str, standings: &[Standing]) -> Table {
     let names = routers(standings);
     let (first, others) = names.split_first().map_or(("", &[][..]), |(one, all)| (one, all));
     let pair = |row: &Row| [ratio(row.goodput), ratio(row.p95)];
+    let tokens = |row: &Row| format!("{:.0}, {}", row.mean.token_p95_ms, number(row.token_p95));
     let line = |standing: &Standing| {
         let row = standing.row(first)?;
         let best_goodput = rival(standing, standing.best_goodput.as_deref(), |row| {
@@ -96,7 +106,7 @@ pub(super) fn side_by_side(standings: &[Standing]) -> Table {
             rival(standing, standing.best_p95.as_deref(), |row| format!("{:.0}", row.mean.p95_ms));
         let mut line = vec![standing.cell.clone(), best_goodput, best_p95];
         line.extend(pair(row));
-        line.push(percent(row.mean.forwarded_share));
+        line.extend([tokens(row), percent(row.mean.forwarded_share)]);
         for other in others {
             let other = standing.row(other).map(pair).filter(|other| *other != pair(row));
             line.extend(other.unwrap_or_else(|| ["=".to_owned(), "=".to_owned()]));
@@ -104,14 +114,15 @@ pub(super) fn side_by_side(standings: &[Standing]) -> Table {
         Some(line)
     };
     let ratios = ["goodput × best", "p95 × best"];
-    let head = ["cell", "best goodput/s", "best p95 ms", ratios[0], ratios[1], "forwarded %"];
+    let head =
+        ["cell", "best goodput/s", "best p95 ms", ratios[0], ratios[1], TOKENS, "forwarded %"];
     let mut head = head.map(str::to_owned).to_vec();
     for other in others {
         let settings = other.split_once(':').map_or(*other, |(_, settings)| settings);
         head.extend(ratios.map(|ratio| format!("{ratio}, {settings}")));
     }
     let lines = standings.iter().filter_map(line).collect();
-    Table { title: "Against the best baseline of each cell".to_owned(), head, lines }
+    Table { title: title.to_owned(), head, lines }
 }
 
 /// Returns the names of Spillway's routers; the one without settings of its own is the first.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use spillway_sim::{
-    Cell, Conditions, Contender, Entry, Figures, Role, Scenario, Score, Traces, WorldConfig,
+    Cell, Conditions, Contender, Entry, Figures, Record, Role, Scenario, Score, Traces, WorldConfig,
 };
 
 use crate::cli::batch::run_all;
@@ -50,13 +50,16 @@ impl Task<'_> {
     /// Runs the contender, and returns its score.
     pub(super) fn entry(&self, traces: &Traces) -> anyhow::Result<Entry> {
         let (world, figures) = self.run(traces)?;
+        let slo = self.cell.slo();
+        let is_of_crowd = |record: &&Record| self.cell.is_of_crowd(record);
+        let crowd: Vec<Record> = figures.records.iter().filter(is_of_crowd).copied().collect();
         Ok(Entry {
             cell: self.cell.name().to_owned(),
             conditions: self.conditions.clone(),
             contender: self.contender.name().to_owned(),
             role: self.contender.role(),
             seed: self.seed,
-            score: Score::of(&figures, &self.cell.slo(), &world),
+            score: Score::of(&figures, &slo, &world).with_crowd(&crowd, &slo),
         })
     }
 }

@@ -11,6 +11,8 @@ use crate::cli::tables::{NO_NUMBER, Table};
 
 /// Group of the cells with more load than can be served.
 const OVERLOAD: &str = "overload";
+/// Groups of the cells in which many want the same, or long contexts grow.
+const CROWDS: [&str; 2] = ["crowd", "agents"];
 /// Numbers of GPUs of baselines that never leave a region, whose goodput others have to reach.
 const LOCAL_GPUS: [f64; 3] = [12.0, 15.0, 18.0];
 
@@ -170,6 +172,49 @@ pub(super) fn varied(parts: &[Part], experiment: &str, title: &str, of: Varied) 
 
 /// Condition that varies in an experiment, as a number.
 pub(super) type Varied = fn(&Conditions) -> f64;
+
+/// Returns the standings of the cells with crowds and agents.
+pub(super) fn crowds(parts: &[Part]) -> Vec<Standing> {
+    let is_crowd = |standing: &Standing| {
+        Cell::named(&standing.cell).is_some_and(|cell| CROWDS.contains(&cell.group()))
+    };
+    Standing::all(entries(parts, BESIDES)).into_iter().filter(is_crowd).collect()
+}
+
+/// Returns the table of the requests of crowds: all routers that ran.
+pub(super) fn crowd(parts: &[Part]) -> Table {
+    crowd_of(&crowds(parts))
+}
+
+/// Returns the table of the requests of crowds in these standings.
+pub(super) fn crowd_of(standings: &[Standing]) -> Table {
+    let lines = standings.iter().flat_map(|standing| {
+        standing.rows.iter().filter_map(|row| {
+            let crowd = row.mean.crowd?;
+            Some(vec![
+                standing.cell.clone(),
+                row.contender.clone(),
+                format!("{:.0}", crowd.requests),
+                format!("{:.0}", crowd.slow),
+                format!("{:.0}", crowd.token_p50_ms),
+                format!("{:.0}", crowd.token_p95_ms),
+                format!("{:.0}", crowd.p95_ms),
+                percent(crowd.forwarded_share),
+            ])
+        })
+    });
+    let head = [
+        "cell",
+        "router",
+        "questions",
+        "slow",
+        "tpot p50 ms",
+        "tpot p95 ms",
+        "p95 ms",
+        "forwarded %",
+    ];
+    table("The crowd", &head, lines.collect())
+}
 
 /// Returns the table of cells with more load than can be served: Spillway's routers and the best
 /// baselines.

@@ -1,8 +1,11 @@
 //! Trial: all baselines in each world with one seed, of which the finalists run with more seeds.
+//!
+//! Central baselines stand in the first region at first. The best of them are tried in all other
+//! regions, too, and each goes on where it was best.
 
 use std::collections::BTreeSet;
 
-use spillway_sim::{Entry, Row, Standing, Traces};
+use spillway_sim::{Cell, Conditions, Contender, Entry, Row, Standing, Traces};
 
 use super::experiments::{Experiment, Part};
 use super::task::{Task, scores};
@@ -13,6 +16,14 @@ pub(super) const TRIAL: &str = "trial";
 pub(super) const SEED: u64 = 11;
 /// Baselines of each world that are finalists by goodput, and as many by the 95th percentile.
 pub(super) const PLACES: usize = 3;
+
+/// Central baselines of each world that are tried in all regions by goodput, and as many by the 95th
+/// percentile.
+const MOVED: usize = 3;
+/// Most regions in which a central baseline is tried: all of the largest world with a trial.
+const REGIONS_MAX: usize = 6;
+/// End of the names of the baselines that route for all regions in one place.
+const CENTRAL: &str = "-central";
 
 /// Beginning of the names of SkyWalker's variants.
 pub(super) const SKYWALKER: &str = "skywalker";
@@ -30,17 +41,51 @@ pub(super) fn run(
     known: &[Entry],
     traces: &Traces,
 ) -> anyhow::Result<Part> {
-    let tasks: Vec<Task<'_>> = experiments.iter().flat_map(tasks).collect();
-    let entries = scores(&tasks.iter().collect::<Vec<_>>(), known, traces)?;
+    let first: Vec<Task<'_>> = experiments.iter().flat_map(first_tasks).collect();
+    let mut entries = scores(&first.iter().collect::<Vec<_>>(), known, traces)?;
+    let standings = Standing::all(&entries);
+    let moved: Vec<Task<'_>> =
+        experiments.iter().flat_map(|experiment| moved_tasks(experiment, &standings)).collect();
+    entries.extend(scores(&moved.iter().collect::<Vec<_>>(), known, traces)?);
     Ok(Part { experiment: TRIAL.to_owned(), entries })
 }
 
-fn tasks(experiment: &Experiment) -> Vec<Task<'_>> {
+/// Returns the central baselines in all regions but the first.
+pub(super) fn elsewhere(baselines: &[Contender]) -> Vec<Contender> {
+    let others = |one: &Contender| (1..REGIONS_MAX).map_while(|at| one.in_region(at)).collect();
+    baselines.iter().flat_map(others as fn(&Contender) -> Vec<Contender>).collect()
+}
+
+fn first_tasks(experiment: &Experiment) -> Vec<Task<'_>> {
     let world = |(cell, conditions)| {
         let task = move |contender| Task { cell, conditions, contender, seed: SEED };
         experiment.on_trial.iter().map(task)
     };
     experiment.worlds().flat_map(world).collect()
+}
+
+/// Returns the runs of the best central baselines of each world in its other regions.
+fn moved_tasks<'a>(experiment: &'a Experiment, standings: &[Standing]) -> Vec<Task<'a>> {
+    let world = |(cell, conditions): (&'static Cell, &'a Conditions)| {
+        let is_here = |one: &&Standing| one.cell == cell.name() && one.conditions == *conditions;
+        let best = standings.iter().find(is_here).map(best_central).unwrap_or_default();
+        let is_moved = move |one: &&Contender| {
+            let is_there = one.conditions(conditions).central < Some(cell.regions());
+            is_there && best.contains(Contender::baseline_of(one.name()))
+        };
+        let task = move |contender| Task { cell, conditions, contender, seed: SEED };
+        experiment.elsewhere.iter().filter(is_moved).map(task).collect::<Vec<_>>()
+    };
+    experiment.worlds().flat_map(world).collect()
+}
+
+/// Returns the names of the central baselines that are tried in all regions.
+fn best_central(standing: &Standing) -> BTreeSet<String> {
+    let best = |rows: Vec<&Row>| {
+        let central = rows.into_iter().filter(|row| row.contender.ends_with(CENTRAL));
+        central.take(MOVED).map(|row| row.contender.clone()).collect::<Vec<_>>()
+    };
+    [by_goodput(standing), by_p95(standing)].into_iter().flat_map(best).collect()
 }
 
 /// Returns the names of the baselines of a trial that go on: the best by goodput and by the 95th
@@ -57,22 +102,29 @@ pub(super) fn finalists(standing: &Standing) -> BTreeSet<&str> {
     names
 }
 
-/// Returns the rows of a standing, the highest goodput first.
+/// Returns the rows of a standing, the highest goodput first: of each baseline that of the best place.
 pub(super) fn by_goodput(standing: &Standing) -> Vec<&Row> {
-    standing.rows.iter().collect()
+    best_places(standing.rows.iter().collect())
 }
 
 /// Returns the rows of a standing, the lowest 95th percentile first; of equals that with the higher
-/// goodput.
+/// goodput. Of each baseline it has that of the best place.
 pub(super) fn by_p95(standing: &Standing) -> Vec<&Row> {
-    let mut rows = by_goodput(standing);
+    let mut rows: Vec<&Row> = standing.rows.iter().collect();
     rows.sort_by(|a, b| a.mean.p95_ms.total_cmp(&b.mean.p95_ms));
+    best_places(rows)
+}
+
+/// Returns the first row of each baseline, wherever it stands.
+fn best_places(mut rows: Vec<&Row>) -> Vec<&Row> {
+    let mut seen = BTreeSet::new();
+    rows.retain(|row| seen.insert(Contender::baseline_of(&row.contender).to_owned()));
     rows
 }
 
 #[cfg(test)]
 mod tests {
-    use spillway_sim::{Baseline, Cell, Conditions, Contender, Role, Score};
+    use spillway_sim::{Baseline, Role, Score};
 
     use super::*;
 
@@ -110,6 +162,52 @@ mod tests {
     }
 
     #[test]
+    fn a_baseline_is_a_finalist_once_for_each_figure_at_its_best_place() {
+        let entries = [
+            entry("lmetric-central", 9.0, 400.0),
+            entry("lmetric-central@1", 10.0, 300.0),
+            entry("lmetric-central@2", 8.0, 200.0),
+            entry("sglang-central", 7.0, 500.0),
+            entry("sglang-central@1", 6.0, 600.0),
+            entry("gke", 5.0, 700.0),
+            entry("gorgo", 4.0, 800.0),
+        ];
+        let standings = Standing::all(&entries);
+        let names: Vec<&str> = finalists(&standings[0]).into_iter().collect();
+        assert_eq!(names, ["gke", "lmetric-central@1", "lmetric-central@2", "sglang-central"]);
+    }
+
+    #[test]
+    fn the_best_central_baselines_are_tried_in_all_other_regions_of_the_world() {
+        let on_trial =
+            ["random-central", "lmetric-central", "sglang-central", "preble-central", "gke"]
+                .map(|name| Contender::baseline(Baseline::named(name).unwrap()));
+        let experiment = Experiment {
+            name: "main",
+            cells: vec![Cell::named("no-reuse").unwrap()],
+            contenders: Vec::new(),
+            elsewhere: elsewhere(&on_trial),
+            on_trial: on_trial.to_vec(),
+            conditions: vec![Conditions::default()],
+            seeds: vec![21],
+        };
+        let entries = [
+            entry("gke", 12.0, 100.0),
+            entry("lmetric-central", 10.0, 300.0),
+            entry("sglang-central", 9.0, 200.0),
+            entry("preble-central", 8.0, 400.0),
+            entry("random-central", 7.0, 900.0),
+        ];
+        let standings = Standing::all(&entries);
+        let tasks = moved_tasks(&experiment, &standings);
+        let names: Vec<&str> = tasks.iter().map(|task| task.contender.name()).collect();
+        let lmetric = ["lmetric-central@1", "lmetric-central@2"];
+        let sglang = ["sglang-central@1", "sglang-central@2"];
+        let preble = ["preble-central@1", "preble-central@2"];
+        assert_eq!(names, [lmetric, sglang, preble].concat());
+    }
+
+    #[test]
     fn known_scores_are_not_made_again() {
         let experiment = Experiment {
             name: "main",
@@ -118,6 +216,7 @@ mod tests {
             on_trial: ["gke", "gorgo"]
                 .map(|name| Contender::baseline(Baseline::named(name).unwrap()))
                 .to_vec(),
+            elsewhere: Vec::new(),
             conditions: vec![Conditions::default()],
             seeds: vec![21],
         };

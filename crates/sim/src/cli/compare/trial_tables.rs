@@ -1,6 +1,6 @@
 //! Tables of the trial: how far each baseline is from the best, and who goes on.
 
-use spillway_sim::{Conditions, Entry, Row, Spread, Standing};
+use spillway_sim::{Conditions, Contender, Entry, Row, Spread, Standing};
 
 use super::arguments::cell;
 use super::experiments::{MAIN, Part};
@@ -25,16 +25,18 @@ pub(super) fn everybody(parts: &[Part]) -> Table {
         }
     }
     let of = |name: &str, is_of: &dyn Fn(&Standing) -> bool| {
-        let rows = standings.iter().filter(|one| is_of(one)).filter_map(|one| one.row(name));
-        Means::of(&rows.collect::<Vec<_>>())
+        Means::of(standings.iter().filter(|one| is_of(one)), name)
     };
-    let first = standings.first().map_or(&[][..], |standing| &standing.rows);
-    let mut baselines: Vec<(&str, Means)> =
-        first.iter().map(|row| (row.contender.as_str(), of(&row.contender, &|_| true))).collect();
+    let first = standings.first().map(by_goodput).unwrap_or_default();
+    let names = first.iter().map(|row| Contender::baseline_of(&row.contender));
+    let mut baselines: Vec<(&str, Means)> = names.map(|name| (name, of(name, &|_| true))).collect();
     baselines.sort_by(|(_, a), (_, b)| b.goodput.total_cmp(&a.goodput));
     let line =
         |(name, all): &(&str, Means)| {
-            let chosen = standings.iter().filter(|one| finalists(one).contains(name)).count();
+            let is_finalist = |one: &&Standing| {
+                finalists(one).into_iter().any(|it| Contender::baseline_of(it) == *name)
+            };
+            let chosen = standings.iter().filter(is_finalist).count();
             let mut line = vec![format!("`{name}`"), chosen.to_string(), all.text()];
             line.extend(groups.iter().map(|&name_of_group| {
                 of(name, &|standing| group(standing) == name_of_group).text()
@@ -94,13 +96,19 @@ struct Means {
 }
 
 impl Means {
-    fn of(rows: &[&Row]) -> Self {
-        let mean = |figure: Figure| {
-            let ratios = rows.iter().filter_map(|row| figure(row));
+    /// Returns the means of a baseline, of each figure at the best place of each world.
+    fn of<'a>(standings: impl Iterator<Item = &'a Standing> + Clone, name: &str) -> Self {
+        let mean = |order: fn(&Standing) -> Vec<&Row>, figure: Figure| {
+            let ratio = |standing: &Standing| {
+                let rows = order(standing);
+                let is_own = |row: &&&Row| Contender::baseline_of(&row.contender) == name;
+                rows.iter().find(is_own).and_then(|row| figure(row))
+            };
+            let ratios = standings.clone().filter_map(ratio);
             let logarithms: Vec<f64> = ratios.map(|one| one.mean.max(RATIO_MIN).ln()).collect();
             (logarithms.iter().sum::<f64>() / logarithms.len() as f64).exp()
         };
-        Self { goodput: mean(|row| row.goodput), p95: mean(|row| row.p95) }
+        Self { goodput: mean(by_goodput, |row| row.goodput), p95: mean(by_p95, |row| row.p95) }
     }
 
     fn text(self) -> String {

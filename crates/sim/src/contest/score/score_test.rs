@@ -49,6 +49,20 @@ fn a_score_counts_good_late_and_failed_requests() {
 }
 
 #[test]
+fn tokens_are_timed_from_the_first_one_on_and_short_or_broken_replies_have_no_such_time() {
+    let reply = |tokens, span_ms| Record {
+        reply_tokens: tokens,
+        ended_ms: Some(100.0 + span_ms),
+        ..record(0, Some(0), Some(100.0))
+    };
+    let broken = Record { ended_ms: None, ..reply(11, 0.0) };
+    let short = reply(1, 5_000.0);
+    let score =
+        score(vec![reply(11, 200.0), reply(11, 600.0), reply(11, 400.0), short, broken], None);
+    assert_eq!((score.token_p50_ms, score.token_p95_ms), (40.0, 60.0));
+}
+
+#[test]
 fn bytes_count_each_time_that_they_cross_between_regions() {
     let bytes = |region, served_by, central| {
         score(vec![record(region, served_by, Some(1.0))], central).egress_bytes_per_s

@@ -44,6 +44,22 @@ fn each_figure_is_compared_with_the_best_baseline_of_that_figure() {
 }
 
 #[test]
+fn the_time_per_token_has_a_best_baseline_of_its_own() {
+    let mut entries = contest("one");
+    for entry in &mut entries {
+        let ms = match entry.contender.as_str() {
+            "many" => 20.0,
+            "soon" => 40.0,
+            _ => 30.0,
+        };
+        entry.score.token_p95_ms = ms;
+    }
+    let standings = Standing::all(&entries);
+    assert_eq!(standings[0].best_token_p95.as_deref(), Some("many"));
+    assert_eq!(standings[0].row("spillway").unwrap().token_p95.unwrap().mean, 1.5);
+}
+
+#[test]
 fn cells_and_conditions_stand_apart() {
     let mut entries = [contest("one"), contest("two")].concat();
     let nodes = |entry: Entry| Entry {

@@ -42,7 +42,8 @@ fn as_much_is_shared_between_regions_as_asked_for() {
 #[test]
 fn clients_have_enough_to_ask_and_little_more() {
     let tree = Task::Tree { branches: 2 };
-    for task in [Task::Conversation, Task::Alone, Task::Documents { shared: 0.1 }, tree] {
+    let documents = Task::Documents { shared: 0.1 };
+    for task in [Task::Conversation, Task::Alone, documents, tree, Task::Agent] {
         let all = sessions(&[(5, task), (2, task)], END_S, 3);
         assert_eq!(all, sessions(&[(5, task), (2, task)], END_S, 3), "{task:?}: equal seeds");
         assert_ne!(all, sessions(&[(5, task), (2, task)], END_S, 4), "{task:?}: other seeds");
