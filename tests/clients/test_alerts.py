@@ -144,7 +144,7 @@ def test_nodes_that_stand_still(watched: Watched) -> None:
         watched.wait_for("RegionLost", us, region="ap-northeast-1")
         assert "silent" in us.text("regions")
         watched.wait_for("NoLeader", us)
-        eventually(us.sentence, "NO QUORUM: 1 of 3 voters heard")
+        eventually(us.sentence, "NO QUORUM: 1 of 3 voters reporting")
 
 
 def test_a_replica_that_is_gone_and_the_last_one(watched: Watched) -> None:

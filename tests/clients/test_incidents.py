@@ -135,14 +135,14 @@ def test_a_region_that_is_cut_off_is_named(site: Site, console) -> None:
     site.ap.process.signal(signal.SIGSTOP)
     try:
         page.get_by_role("row", name="ap-northeast-1").get_by_role("cell", name="lost").wait_for()
-        page.locator(".sentence").filter(has_text="regions not heard (ap-northeast-1)").wait_for()
+        page.locator(".sentence").filter(has_text="regions not reporting (ap-northeast-1)").wait_for()
         page.get_by_role("link", name="Alerts").click()
         alert(page, "Region ap-northeast-1 is lost")
         alert(page, "Node ap is silent")
-        eventually(site.us.sentence, "2 of 3 voters heard (ap is silent for ", "regions not heard (ap-northeast-1)")
+        eventually(site.us.sentence, "2 of 3 voters reporting (ap is silent for ", "regions not reporting (ap-northeast-1)")
         eventually(lambda: site.us.text("regions"), "silent")
         # Both others say so, and orders are still taken.
-        eventually(site.eu.sentence, "regions not heard (ap-northeast-1)")
+        eventually(site.eu.sentence, "regions not reporting (ap-northeast-1)")
         site.us.text("tenants", "put", "while-it-is-cut", "{}")
     finally:
         site.ap.process.signal(signal.SIGCONT)
@@ -190,7 +190,7 @@ def test_a_full_disk_is_told_before_the_log_stops_and_by_all_nodes_then(site: Si
     # Its clients are served, and the others still agree.
     assert node.ask(site.keys["acme"]) == 200
     site.us.text("tenants", "put", "after", "{}")
-    eventually(site.us.sentence, "degraded: 3 of 3 voters heard (the log of ap has stopped)")
+    eventually(site.us.sentence, "degraded: 3 of 3 voters reporting (the log of ap has stopped)")
     alert(console(site.us, "alerts"), "The log of node ap has stopped")
     filler.unlink()
     # Without a restart.

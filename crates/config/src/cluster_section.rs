@@ -65,8 +65,8 @@ pub(crate) struct ClusterSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) revoked: Option<Spanned<PathBuf>>,
-    /// Silence in ms after which a node or region gets no new requests: it was not heard for this
-    /// long, or did not hear this node.
+    /// Silence in ms after which a node or region gets no new requests: it reported nothing for
+    /// this long, or received no report of this node.
     #[serde(default = "default_silence_ms")]
     pub(crate) silence_ms: u32,
     /// Time in ms in which a region that came back gets its full share of requests.

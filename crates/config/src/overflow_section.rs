@@ -48,7 +48,7 @@ pub(crate) struct ReplicaPriceSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OverflowSection {
-    /// Time in ms that a request waits for a place at another replica before it goes here. A request
+    /// Time in ms that a request waits for a slot at another replica before it goes here. A request
     /// that would be refused goes at once.
     after_ms: u64,
     /// Most requests that go to the replica, in percent of those that this node gets for its models.

@@ -123,7 +123,7 @@ pub(crate) struct RouteSection {
     #[serde(default)]
     #[schemars(with = "Option<u16>", range(max = 100))]
     pub(crate) degraded_below_percent: Option<Spanned<u16>>,
-    /// Largest share of a model's places, in percent, that a tenant above its fair share leaves to
+    /// Largest share of a model's slots, in percent, that a tenant above its fair share leaves to
     /// other active tenants; as in `[spill]` if not set.
     #[serde(default)]
     #[schemars(with = "Option<u16>", range(max = 100))]

@@ -25,7 +25,7 @@ pub(crate) struct SpillSection {
     pub(crate) guests_percent_max: Option<Spanned<u16>>,
     /// Maximum number of regions that one request asks, one after the other.
     pub(crate) regions_max: u8,
-    /// Maximum number of requests that wait in this node for a place, for each route and model.
+    /// Maximum number of requests that wait in this node for a slot, for each route and model.
     pub(crate) queue_max: usize,
     /// Maximum size of these waiting requests together, in bytes, for each route and model.
     pub(crate) queue_bytes_max: usize,
@@ -41,7 +41,7 @@ pub(crate) struct SpillSection {
     /// away first; 0 never does.
     #[schemars(with = "u16", range(max = 100))]
     pub(crate) degraded_below_percent: Spanned<u16>,
-    /// Largest share of a model's places, in percent, that a tenant above its fair share leaves to
+    /// Largest share of a model's slots, in percent, that a tenant above its fair share leaves to
     /// other active tenants; 0 leaves nothing.
     #[schemars(with = "u16", range(max = 100))]
     pub(crate) tenant_room_percent: Spanned<u16>,

@@ -24,7 +24,7 @@ const FIRST: [(&str, &str, &str); 9] = [
         "s",
         "histogram_quantile(0.95, sum by (le, instance) (rate(spillway_time_to_first_token_seconds_bucket[1m])))",
     ),
-    ("Waiting for a place", "short", "sum by (instance, model) (spillway_waiting)"),
+    ("Waiting for a slot", "short", "sum by (instance, model) (spillway_waiting)"),
     (
         "Sent to other regions",
         "reqps",

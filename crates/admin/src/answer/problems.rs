@@ -221,8 +221,8 @@ fn region(it: &RegionOverview, busiest: Option<&BusiestClient>) -> Option<Proble
     let load = it.places.filter(|slots| *slots > 0.0).map_or(0.0, |slots| it.in_flight / slots);
     let problem = if !it.is_heard {
         let cause = match it.heard_ms {
-            Some(ms) => format!("It was last heard {} ago.", duration(ms)),
-            None => "It was never heard.".to_owned(),
+            Some(ms) => format!("Its last report came {} ago.", duration(ms)),
+            None => "It has never reported.".to_owned(),
         };
         let cause = format!("{cause} Its clients are redirected, and nothing is forwarded there.");
         let remedy = "See whether its nodes run, and look at the network to them.";

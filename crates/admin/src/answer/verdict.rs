@@ -170,15 +170,18 @@ fn cluster(node: &NodeOverview, nodes: &[NodeRow], log: Option<&StatusAnswer>) -
     let of = format!("{heard} of {all} voters");
     match lacks_majority(nodes, log) {
         Some(MajorityLack::Leader) => {
-            Part::new(Health::Unhealthy, format!("NO LEADER: {of} heard{missing}"))
+            Part::new(Health::Unhealthy, format!("NO LEADER: {of} reporting{missing}"))
         }
         Some(MajorityLack::Quorum) if heard * 2 <= all => {
-            Part::new(Health::Unhealthy, format!("NO QUORUM: {of} heard{missing}"))
+            Part::new(Health::Unhealthy, format!("NO QUORUM: {of} reporting{missing}"))
         }
-        Some(MajorityLack::Quorum) => {
-            Part::new(Health::Unhealthy, format!("NO QUORUM: {of} heard, and no majority answers"))
+        Some(MajorityLack::Quorum) => Part::new(
+            Health::Unhealthy,
+            format!("NO QUORUM: {of} reporting, and no majority answers"),
+        ),
+        None if !missing.is_empty() => {
+            Part::new(Health::Degraded, format!("{of} reporting{missing}"))
         }
-        None if !missing.is_empty() => Part::new(Health::Degraded, format!("{of} heard{missing}")),
         None => Part::new(Health::Healthy, of),
     }
 }
@@ -207,7 +210,7 @@ fn discoveries(node: &NodeOverview) -> Option<Part> {
 
 fn regions(node: &NodeOverview) -> Option<Part> {
     let silent = node.silent_regions.clone();
-    let text = || format!("regions not heard{}", named(silent.clone()));
+    let text = || format!("regions not reporting{}", named(silent.clone()));
     (!silent.is_empty()).then(|| Part::new(Health::Degraded, text()))
 }
 
@@ -253,7 +256,7 @@ fn missing_text(row: &NodeRow) -> String {
     match row.silent_ms {
         _ if is_heard(row) => format!("the log of {} has stopped", row.name),
         Some(silent_ms) => format!("{} is silent for {} s", row.name, silent_ms / 1_000),
-        None => format!("{} was never heard", row.name),
+        None => format!("{} never reported", row.name),
     }
 }
 
@@ -414,14 +417,14 @@ mod tests {
         let one = with(vec![peer("b", None), peer("c", Some(12_400))]);
         assert_eq!(
             said(&one, Some(&log)),
-            "degraded: 2 of 3 voters heard (c is silent for 12 s); serves 2 of 2 replicas"
+            "degraded: 2 of 3 voters reporting (c is silent for 12 s); serves 2 of 2 replicas"
         );
         let none = with(vec![peer("b", Some(1_000)), peer("c", Some(12_400))]);
-        assert!(said(&none, Some(&log)).starts_with("NO QUORUM: 1 of 3 voters heard (b"));
+        assert!(said(&none, Some(&log)).starts_with("NO QUORUM: 1 of 3 voters reporting (b"));
         let stopped = PeerOverview { fault: Some("no space left".into()), ..peer("c", None) };
         assert_eq!(
             said(&with(vec![peer("b", None), stopped]), Some(&log)),
-            "degraded: 3 of 3 voters heard (the log of c has stopped); serves 2 of 2 replicas"
+            "degraded: 3 of 3 voters reporting (the log of c has stopped); serves 2 of 2 replicas"
         );
         // The connections may outlive the processes for a while.
         assert!(said(&all, Some(&old)).starts_with("NO QUORUM: 3 of 3 voters"));
@@ -451,7 +454,7 @@ mod tests {
         let node = NodeOverview { peers: vec![peer], is_in_cluster: true, ..node(1, &[]) };
         let text = said(&node, Some(&unformed));
         assert!(text.starts_with("NO CLUSTER YET: waits"), "{text}");
-        assert!(text.contains("(b was never heard); serves 1 of 1 replicas"), "{text}");
+        assert!(text.contains("(b never reported); serves 1 of 1 replicas"), "{text}");
     }
 
     #[test]
@@ -459,7 +462,7 @@ mod tests {
         let edge = NodeOverview { is_served_elsewhere: true, is_in_cluster: true, ..node(0, &[]) };
         assert!(said(&edge, None).starts_with("healthy: no replicas here, other regions"));
         let lost = NodeOverview { silent_regions: vec!["eu".into()], ..edge };
-        assert!(said(&lost, None).starts_with("degraded: regions not heard (eu)"));
+        assert!(said(&lost, None).starts_with("degraded: regions not reporting (eu)"));
     }
     #[test]
     fn little_room_for_data_is_told_before_it_is_none() {

@@ -94,7 +94,7 @@ pub const SETTINGS: &[SettingRule] = &[
         name: "voters.dead_after_ms",
         kind: SettingKind::Number { min: 5_000, max: 86_400_000 },
         default: "60000",
-        doc: "A voter that is not heard of for this long is replaced. Longer than a restart takes.",
+        doc: "A voter that reports nothing for this long is replaced. Longer than a restart takes.",
         since: 1,
     },
     SettingRule {

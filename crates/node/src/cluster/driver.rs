@@ -423,7 +423,7 @@ fn tell(event: &PulseEvent) {
         PulseEvent::Region { region, from, to } => match (from, to) {
             (_, Reach::Both) => tracing::info!(%region, "a region is reachable"),
             (Reach::Both, Reach::Silent) => {
-                tracing::warn!(%region, "a region is lost: nothing is heard of it");
+                tracing::warn!(%region, "a region is lost: no report comes from it");
             }
             (Reach::Both, Reach::Deaf) => {
                 tracing::warn!(%region, "a region is lost: it does not hear this node");
@@ -431,7 +431,7 @@ fn tell(event: &PulseEvent) {
             // Neither was it reachable before, nor is it now.
             _ => tracing::debug!(%region, ?from, ?to, "a region is not reachable"),
         },
-        PulseEvent::NodeHeard(node) => tracing::info!(%node, "a node of the region is heard"),
+        PulseEvent::NodeHeard(node) => tracing::info!(%node, "a node of the region reports"),
         PulseEvent::NodeSilent(node) => tracing::warn!(%node, "a node of the region is silent"),
         PulseEvent::Speaker(_) | PulseEvent::Claims => tracing::debug!(?event, "gossip"),
     }

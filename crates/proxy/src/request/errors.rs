@@ -13,10 +13,10 @@ pub(super) fn shed_error(reason: ShedReason) -> GatewayError {
         _ => ErrorKind::Overloaded,
     };
     let message = match reason {
-        ShedReason::Late => "the deadline would pass before a replica has a place",
+        ShedReason::Late => "the deadline would pass before a replica has a free slot",
         ShedReason::NobodyInReach => "no replica that could serve it is in reach",
         ShedReason::Slo => "the first token would come later than this route allows",
-        ShedReason::Waited => "no replica has a place within the time that it may wait",
+        ShedReason::Waited => "no replica has a free slot within the time that it may wait",
         ShedReason::PushedOut => "more urgent requests took its place in the queue",
         ShedReason::Degraded => "too many replicas are missing to serve requests of this class",
         ShedReason::ReplicaBusy => "every replica has asked to be left alone for now",

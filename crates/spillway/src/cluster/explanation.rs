@@ -45,7 +45,7 @@ fn sentence(answer: &Value) -> String {
             };
             format!("It would be forwarded to {chosen}: {why}{cost}.")
         }
-        Some("wait") => format!("It would wait in {region} for a place: {why}."),
+        Some("wait") => format!("It would wait in {region} for a slot: {why}."),
         Some("shed") => format!("It would be turned away for now: {why}."),
         _ => format!("It can't be served: {why}."),
     }
@@ -261,7 +261,7 @@ mod tests {
         answer["decision"] = json!("wait");
         answer["reason"] = json!("none_better");
         let shown = picture(&answer);
-        assert!(shown.starts_with("It would wait in eu for a place: every other"), "{shown}");
+        assert!(shown.starts_with("It would wait in eu for a slot: every other"), "{shown}");
         assert!(line("(here)", &shown).starts_with('*'), "{shown}");
     }
 

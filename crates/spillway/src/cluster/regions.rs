@@ -62,7 +62,7 @@ fn merged(world: &Value, mut records: Value, steering: &Value) -> Value {
 /// Formats regions as a table.
 pub(super) fn table(items: &Value) -> Table {
     let headings = [
-        "region", "state", "replicas", "load", "waiting", "from", "to", "sent", "rtt ms", "heard",
+        "region", "state", "replicas", "load", "waiting", "from", "to", "sent", "rtt ms", "seen",
         "orders",
     ];
     let rows = items.as_array().into_iter().flatten().map(|item| {
@@ -86,7 +86,7 @@ pub(super) fn table(items: &Value) -> Table {
             orders(&item["record"]),
         ]
     });
-    Table::new(&headings, rows.collect::<Vec<_>>()).dropping(&["waiting", "sent", "from", "heard"])
+    Table::new(&headings, rows.collect::<Vec<_>>()).dropping(&["waiting", "sent", "from", "seen"])
 }
 
 /// Returns what a region is to this node, in a word or two.

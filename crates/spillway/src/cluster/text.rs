@@ -80,7 +80,7 @@ pub(super) fn staleness(answer: &Value) -> Option<String> {
     let index = answer["index"].as_u64().unwrap_or(0);
     let age = match answer["age_ms"].as_u64() {
         Some(age_ms) => format!("up to {}.{} s old", age_ms / 1_000, age_ms % 1_000 / 100),
-        None => "from a node that never heard a leader".to_owned(),
+        None => "from a node that has never known a leader".to_owned(),
     };
     Some(format!("stale: as of entry {index}, {age}"))
 }

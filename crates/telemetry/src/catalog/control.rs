@@ -38,12 +38,12 @@ catalog! {
     /// Last entry in this node's log.
     CONTROL_LAST = Gauge "spillway_control_last_index" [];
 
-    /// How old what this node knows can be, or the time since its start if it has heard no quorum
+    /// How old what this node knows can be, or the time since its start if it has known no quorum
     /// yet; alert above a few seconds.
     CONTROL_AGE = Gauge "spillway_control_age_seconds" [];
 
     /// Nodes with a trouble of this kind, as this node knows: `disk_from_the_past`, `state_differs`,
-    /// `two_processes`, `behind` (a leader is heard and can't be followed); alert on any
+    /// `two_processes`, `behind` (a leader is known and can't be followed); alert on any
     /// ([alerts.md](../guides/alerts.md#spillwaystatetrouble)).
     CONTROL_TROUBLES = Gauge "spillway_control_troubles" [kind];
 

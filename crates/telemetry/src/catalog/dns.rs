@@ -20,7 +20,7 @@ catalog! {
     DNS_QUERIES = Counter "spillway_dns_queries" [transport, type];
 
     /// What became of DNS queries: `answered`, `nodata`, `nxdomain`, `refused`, `formerr`,
-    /// `notimp`, `badvers`, `servfail` (other regions not heard yet), `truncated`;
+    /// `notimp`, `badvers`, `servfail` (no report of other regions yet), `truncated`;
     /// `limited_truncated` and `limited_dropped` (a network asked too much); `dropped` (no query).
     DNS_ANSWERS = Counter "spillway_dns_answers" [result];
 

@@ -18,7 +18,7 @@ catalog! {
     REGION_REACHABLE = Gauge "spillway_region_reachable" [region]
         shown by "min by (region) (spillway_region_reachable) == 0";
 
-    /// 1 if clients are to be sent to the region: it is heard, and says so
+    /// 1 if clients are to be sent to the region: it reports, and says so
     /// ([steering.md](../guides/steering.md)).
     REGION_TAKES_CLIENTS = Gauge "spillway_region_takes_clients" [region]
         shown by "min by (region) (spillway_region_takes_clients)";
@@ -55,7 +55,7 @@ catalog! {
     /// Peers that were refused before anything of them was read.
     LINK_REFUSALS = Counter "spillway_link_refusals" [reason];
 
-    /// Nodes that asked at the gate to be members, or whether they are, and were heard.
+    /// Nodes that asked at the gate to be members, or whether they are, and whose request was read.
     LINK_STRANGERS = Counter "spillway_link_strangers" [];
 
     /// Load reports: `sent`, `taken`, or why they were not taken.

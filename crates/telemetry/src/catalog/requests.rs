@@ -107,7 +107,7 @@ catalog! {
     /// Clients that left `before_reply` or `in_reply`.
     CANCELS = Counter "spillway_client_cancels" [phase];
 
-    /// Requests that wait in this node for a place at a replica.
+    /// Requests that wait in this node for a slot at a replica.
     WAITING = Gauge "spillway_waiting" [model];
 
     /// Requests that other nodes forwarded and that are served here now.

@@ -130,8 +130,7 @@ fn a_region_is_lost_failing_or_full_and_names_the_client_that_fills_it() {
     };
     assert_eq!(of(region(), None), None);
     let lost = RegionOverview { is_heard: false, heard_ms: Some(65_000), ..region() };
-    let cause =
-        "It was last heard 65 s ago. Its clients are redirected, and nothing is forwarded there.";
+    let cause = "Its last report came 65 s ago. Its clients are redirected, and nothing is forwarded there.";
     assert_eq!(of(lost, None), Some((ProblemKind::RegionLost, cause.into())));
     let failing = RegionOverview { is_broken: true, ..region() };
     assert_eq!(of(failing, None).map(|it| it.0), Some(ProblemKind::RegionFailing));

@@ -45,7 +45,7 @@ async fn a_cluster_says_in_words_that_it_loses_its_voters() {
     world.machines.kill(2);
     world.until("the loss of n2", 0, || {
         let (line, code) = status(0);
-        line.starts_with("degraded: 2 of 3 voters heard (n2 is silent for") && code == Some(1)
+        line.starts_with("degraded: 2 of 3 voters reporting (n2 is silent for") && code == Some(1)
     });
     let table = World::order(0, &["status"]);
     let table = String::from_utf8_lossy(&table.stdout).into_owned();
@@ -54,7 +54,7 @@ async fn a_cluster_says_in_words_that_it_loses_its_voters() {
     world.machines.kill(1);
     world.until("the loss of the quorum", 0, || {
         let (line, code) = status(0);
-        line.starts_with("NO QUORUM: 1 of 3 voters heard") && code == Some(1)
+        line.starts_with("NO QUORUM: 1 of 3 voters reporting") && code == Some(1)
     });
     for told in ["the quorum is lost", "a region is lost"] {
         world.until(told, 0, || world.machines.log(0).contains(told));
