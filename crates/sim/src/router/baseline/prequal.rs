@@ -38,8 +38,9 @@ const AGE_MS_MAX: u64 = 30_000;
 /// and of each one the factor by which it is slower: the median of its recent latencies,
 /// weighed against usual ones.
 ///
-/// The paper's pool has answers of up to a second ago, each used a few times. Here the answers of
-/// the pool's replicas are the reports at hand, with what was sent since, which favours the rule.
+/// The paper's pool has answers of up to a second ago, each used a few times. Here the number in
+/// flight is that of the moment, by the node's own count, which favours the rule. Reports of engines
+/// would lack the requests that came during their last step, which the paper's servers count.
 #[derive(Debug)]
 pub(super) struct Prequal {
     seen: Vec<VecDeque<Seen>>,
@@ -121,7 +122,7 @@ impl Rule for Prequal {
         let mut drawn: Vec<usize> = view.open().collect();
         rng.shuffle(&mut drawn);
         drawn.truncate(POOL);
-        let probe = |replica| (replica, f64::from(view.reported_load(replica)));
+        let probe = |replica| (replica, f64::from(view.load(replica)));
         let pool: Vec<(usize, f64)> = drawn.into_iter().map(probe).collect();
         let cold_max = cold_max(&pool);
         let all: Vec<Seen> = self.seen.iter().flatten().copied().collect();

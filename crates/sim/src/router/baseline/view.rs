@@ -59,17 +59,6 @@ impl<'a> View<'a> {
         sight.in_flight + sight.elsewhere
     }
 
-    /// Returns the requests at a replica by its own report, and those sent or ended since.
-    pub(super) fn reported_load(&self, replica: usize) -> f32 {
-        let signals = &self.sight.replicas[replica].signals;
-        let now = self.load(replica) as f32;
-        if !signals.running.is_known() {
-            return now;
-        }
-        let since = now - signals.in_flight_at_report as f32;
-        (signals.running.value + signals.queued.value + since).max(0.0)
-    }
-
     /// Returns the prompt tokens that a replica still has to read for earlier requests.
     pub(super) fn pending_tokens(&self, replica: usize) -> u32 {
         let sight = &self.sight.replicas[replica];
