@@ -225,12 +225,7 @@ impl Engine {
     /// true if the request was live; no event will follow for it. A step under way still takes its
     /// full time.
     pub fn abort(&mut self, id: RequestId) -> bool {
-        let was_live = self.ids.remove(&id) && self.batch.remove(id);
-        // Without a request no step follows that would report it.
-        if self.ids.is_empty() {
-            self.reported = self.stats();
-        }
-        was_live
+        self.ids.remove(&id) && self.batch.remove(id)
     }
 
     /// Loses the cache, the counters and all live requests, like a process that crashed at `now`.
@@ -289,8 +284,10 @@ impl Engine {
     /// Returns what the engine's metrics show at this moment: the state at the end of the last step.
     ///
     /// Requests that arrive during a step are read from the input queue before the next one, so they
-    /// count neither as waiting nor as running until the end of the first step after they came. vLLM
-    /// counts like this (`make_stats` in its v1 scheduler), and so does SGLang.
+    /// count neither as waiting nor as running until the end of the first step after they came.
+    /// Requests that are aborted count until the end of the step under way. vLLM counts like this
+    /// (`make_stats` in its v1 scheduler), and so does SGLang; docs/reference/emulator.md has the
+    /// measurement.
     #[must_use]
     pub fn reported(&self) -> Stats {
         self.reported
@@ -395,6 +392,9 @@ impl Engine {
 #[cfg(test)]
 #[path = "engine_property_test.rs"]
 mod engine_property_test;
+#[cfg(test)]
+#[path = "engine_reported_test.rs"]
+mod engine_reported_test;
 #[cfg(test)]
 #[path = "engine_test.rs"]
 mod engine_test;
