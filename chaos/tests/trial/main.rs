@@ -11,12 +11,12 @@
     reason = "what surrounds tests fails as they do; what did not run must say so"
 )]
 
+mod built;
 mod loads;
 mod parts;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use spillway_chaos::plan::{TrialPlan, Wan};
 use spillway_chaos::trial::{TrialPart, TrialReport, run};
@@ -37,22 +37,7 @@ fn programs() -> Option<(PathBuf, PathBuf)> {
         return None;
     }
     let launcher = PathBuf::from(env!("CARGO_BIN_EXE_spillway-chaos"));
-    let binary = std::env::var_os("SPILLWAY_BIN").map(PathBuf::from);
-    Some((binary.unwrap_or_else(|| build(launcher.parent().unwrap())), launcher))
-}
-
-/// Builds `spillway` into cargo's folder `profile`. Of several tests at once, one builds and the
-/// others wait.
-fn build(profile: &Path) -> PathBuf {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--locked", "--package", "spillway"]);
-    if profile.ends_with("release") {
-        cargo.arg("--release");
-    }
-    cargo.current_dir(env!("CARGO_MANIFEST_DIR"));
-    cargo.env("CARGO_TARGET_DIR", profile.parent().unwrap());
-    assert!(cargo.status().unwrap().success(), "spillway can't be built");
-    profile.join("spillway")
+    Some((built::spillway(), launcher))
 }
 
 fn tried(part: TrialPart, wan: Wan, trials: usize) -> Option<TrialReport> {

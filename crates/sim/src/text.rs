@@ -44,6 +44,12 @@ impl Text {
         Self { pieces }
     }
 
+    /// Returns the pieces.
+    #[must_use]
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
     /// Returns the length in tokens.
     #[must_use]
     pub fn tokens(&self) -> u32 {
