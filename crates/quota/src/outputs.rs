@@ -1,4 +1,4 @@
-//! Usual lengths of replies, by model.
+//! Usual lengths of replies, by route and model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,16 +12,19 @@ const UNKNOWN_TOKENS: u32 = 1_024;
 const REPLIES_MIN: u32 = 20;
 /// Number of replies at which all counts are halved, so that old replies count less.
 const REPLIES_MAX: u32 = 4_096;
-/// Models that are remembered. Their names come from requests that a replica has served.
+/// Pairs of a route and a model that are remembered. Their names come from requests that a replica has served.
 const MODELS_MAX: usize = 4_096;
 /// Number of buckets: four for each doubling, up to 2^32. The error is at most 19 %.
 const BUCKETS: usize = 128;
 
-/// Lengths of replies, by model. Any thread reads and notes at any time.
+/// Lengths of replies, by route and model. Any thread reads and notes at any time.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
-    models: ArcSwap<BTreeMap<Box<str>, Arc<Lengths>>>,
+    routes: ArcSwap<Routes>,
 }
+
+/// Lengths by route, then by model.
+type Routes = BTreeMap<Box<str>, BTreeMap<Box<str>, Arc<Lengths>>>;
 
 #[derive(Debug)]
 struct Lengths {
@@ -33,36 +36,39 @@ struct Lengths {
 }
 
 impl Outputs {
-    /// Returns the length in tokens that 95 of 100 replies of the model don't exceed.
-    pub(crate) fn expected(&self, model: &str) -> u32 {
-        let models = self.models.load();
-        models.get(model).and_then(|lengths| lengths.beyond(20)).unwrap_or(UNKNOWN_TOKENS)
+    /// Returns the length in tokens that 95 of 100 replies of the model on the route don't exceed.
+    pub(crate) fn expected(&self, route: &str, model: &str) -> u32 {
+        let lengths = |lengths: &Arc<Lengths>| lengths.beyond(20);
+        self.of(route, model, lengths).flatten().unwrap_or(UNKNOWN_TOKENS)
     }
 
-    /// Returns the length in tokens that half of the model's replies don't exceed; `None` while too
-    /// few are known.
-    pub(crate) fn usual(&self, model: &str) -> Option<u32> {
-        let usual = self.models.load().get(model)?.usual.load(Ordering::Relaxed);
+    /// Returns the length in tokens that half of the model's replies on the route don't exceed; `None`
+    /// while too few are known.
+    pub(crate) fn usual(&self, route: &str, model: &str) -> Option<u32> {
+        let usual = self.of(route, model, |lengths| lengths.usual.load(Ordering::Relaxed))?;
         (usual > 0).then_some(usual)
     }
 
-    /// Notes that a reply of the model had `tokens` tokens.
-    pub(crate) fn note(&self, model: &str, tokens: u32) {
-        if let Some(lengths) = self.models.load().get(model) {
-            lengths.note(tokens);
+    /// Notes that a reply of the model on the route had `tokens` tokens.
+    pub(crate) fn note(&self, route: &str, model: &str, tokens: u32) {
+        if self.of(route, model, |lengths| lengths.note(tokens)).is_some() {
             return;
         }
-        self.models.rcu(|models| {
-            let mut models = BTreeMap::clone(models);
+        self.routes.rcu(|routes| {
+            let mut routes = Routes::clone(routes);
+            let known: usize = routes.values().map(BTreeMap::len).sum();
             // Another thread may have added the model meanwhile, with counts that are to stay.
-            if models.len() < MODELS_MAX && !models.contains_key(model) {
-                models.insert(model.into(), Arc::default());
+            if known < MODELS_MAX {
+                routes.entry(route.into()).or_default().entry(model.into()).or_default();
             }
-            models
+            routes
         });
-        if let Some(lengths) = self.models.load().get(model) {
-            lengths.note(tokens);
-        }
+        self.of(route, model, |lengths| lengths.note(tokens));
+    }
+
+    /// Returns what `read` reads of the lengths of a model on a route; `None` if none are known.
+    fn of<T>(&self, route: &str, model: &str, read: impl Fn(&Arc<Lengths>) -> T) -> Option<T> {
+        self.routes.load().get(route)?.get(model).map(read)
     }
 }
 
@@ -137,24 +143,36 @@ mod tests {
     #[test]
     fn most_replies_are_no_longer_than_expected() {
         let outputs = Outputs::default();
-        assert_eq!(outputs.expected("m"), UNKNOWN_TOKENS);
-        (1..=100).for_each(|tokens| outputs.note("m", tokens * 10));
-        let expected = outputs.expected("m");
+        assert_eq!(outputs.expected("r", "m"), UNKNOWN_TOKENS);
+        (1..=100).for_each(|tokens| outputs.note("r", "m", tokens * 10));
+        let expected = outputs.expected("r", "m");
         assert!((950..=1_150).contains(&expected), "{expected}");
-        let usual = outputs.usual("m").expect("a length");
+        let usual = outputs.usual("r", "m").expect("a length");
         assert!((500..=600).contains(&usual), "{usual}");
-        assert_eq!(outputs.usual("n"), None);
-        (0..REPLIES_MIN - 1).for_each(|_| outputs.note("few", 50));
-        assert_eq!(outputs.usual("few"), None);
-        assert_eq!(outputs.expected("n"), UNKNOWN_TOKENS);
+        assert_eq!(outputs.usual("r", "n"), None);
+        (0..REPLIES_MIN - 1).for_each(|_| outputs.note("r", "few", 50));
+        assert_eq!(outputs.usual("r", "few"), None);
+        assert_eq!(outputs.expected("r", "n"), UNKNOWN_TOKENS);
+    }
+
+    #[test]
+    fn routes_of_one_model_have_lengths_of_their_own() {
+        let outputs = Outputs::default();
+        for _ in 0..REPLIES_MIN {
+            outputs.note("chat", "m", 400);
+            outputs.note("label", "m", 4);
+        }
+        let usual = |route| outputs.usual(route, "m").expect("a length");
+        assert!((400..=500).contains(&usual("chat")), "{}", usual("chat"));
+        assert!((4..=5).contains(&usual("label")), "{}", usual("label"));
     }
 
     #[test]
     fn what_was_long_ago_counts_less() {
         let outputs = Outputs::default();
-        (0..8_000).for_each(|_| outputs.note("m", 2_000));
-        (0..20_000).for_each(|_| outputs.note("m", 50));
-        assert!(outputs.expected("m") < 60, "{}", outputs.expected("m"));
+        (0..8_000).for_each(|_| outputs.note("r", "m", 2_000));
+        (0..20_000).for_each(|_| outputs.note("r", "m", 50));
+        assert!(outputs.expected("r", "m") < 60, "{}", outputs.expected("r", "m"));
     }
 
     #[test]

@@ -144,23 +144,23 @@ impl Quotas {
         Rates::of(table.applying(ask).map(|limiter| limiter.filter(limits).cloned()))
     }
 
-    /// Returns the number of tokens that a request of this model is expected to generate if it
-    /// names no maximum: 95 of 100 replies were no longer.
+    /// Returns the number of tokens that a request of this model is expected to generate on this route
+    /// if it names no maximum: 95 of 100 replies were no longer.
     #[must_use]
-    pub fn expected_output(&self, model: &str) -> u32 {
-        self.outputs.expected(model)
+    pub fn expected_output(&self, route: &str, model: &str) -> u32 {
+        self.outputs.expected(route, model)
     }
 
-    /// Returns the number of tokens that half of this model's replies don't exceed; `None` before
-    /// enough replies have shown it.
+    /// Returns the number of tokens that half of this model's replies on this route don't exceed;
+    /// `None` before enough replies have shown it.
     #[must_use]
-    pub fn usual_output(&self, model: &str) -> Option<u32> {
-        self.outputs.usual(model)
+    pub fn usual_output(&self, route: &str, model: &str) -> Option<u32> {
+        self.outputs.usual(route, model)
     }
 
-    /// Notes that a reply of this model had `tokens` tokens.
-    pub fn note_output(&self, model: &str, tokens: u32) {
-        self.outputs.note(model, tokens);
+    /// Notes that a reply of this model on this route had `tokens` tokens.
+    pub fn note_output(&self, route: &str, model: &str, tokens: u32) {
+        self.outputs.note(route, model, tokens);
     }
 
     /// Converts an instant to the clock of all charges, in nanoseconds.

@@ -90,8 +90,11 @@ impl Surroundings<'_> {
         let budget = asked.map_or(total, |asked| asked.min(total));
         let sources = KeySources { headers: &self.head.headers, user, client: self.client };
         let hash_by = route.spec.hash_by.as_ref();
-        let whole_tokens =
-            is_whole.then(|| self.whole_tokens(route, model.as_ref(), output_tokens_max));
+        let output_tokens = self.usual_output(route, model.as_ref());
+        let whole_tokens = is_whole.then(|| {
+            let usual = output_tokens.unwrap_or(route.spec.tuning.predicted.output_tokens);
+            output_tokens_max.map_or(usual, |most| most.min(usual))
+        });
         Ok(Inquiry {
             affinity: affinity(hash_by, &self.gateway.key_hasher, sources, &prefix),
             session: None,
@@ -99,6 +102,7 @@ impl Surroundings<'_> {
             prefix,
             prompt_bytes,
             output_tokens_max,
+            output_tokens,
             whole_tokens,
             answers: answers.max(1),
             client: self.client,
@@ -111,17 +115,10 @@ impl Surroundings<'_> {
         })
     }
 
-    /// Returns the tokens that a reply is expected to have: as many as the model's replies usually
-    /// have, or as the route says while that is unknown, and no more than the client wants.
-    fn whole_tokens(
-        self,
-        route: &Route,
-        model: Option<&ModelName>,
-        output_tokens_max: Option<u32>,
-    ) -> u32 {
-        let learned = model.and_then(|model| self.gateway.quotas().usual_output(model.as_str()));
-        let usual = learned.unwrap_or(route.spec.tuning.predicted.output_tokens);
-        output_tokens_max.map_or(usual, |most| most.min(usual))
+    /// Returns the tokens that replies of the model on this route usually have; `None` while that is
+    /// unknown.
+    fn usual_output(self, route: &Route, model: Option<&ModelName>) -> Option<u32> {
+        self.gateway.quotas().usual_output(route.spec.name.as_str(), model?.as_str())
     }
 }
 

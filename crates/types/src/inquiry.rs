@@ -16,6 +16,8 @@ pub struct Inquiry {
     pub prompt_bytes: u32,
     /// Most tokens that the client wants generated; `None` if the client sets no limit.
     pub output_tokens_max: Option<u32>,
+    /// Tokens that replies of this model on this route usually have; `None` while that is unknown.
+    pub output_tokens: Option<u32>,
     /// Tokens that the reply is expected to have if the client gets it in one piece, so that none of
     /// it is of use before its last token. `None` for a stream, and for a reply that is no generated
     /// text.

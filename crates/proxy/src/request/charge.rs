@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold, Quotas};
 use spillway_route::ShedReason;
-use spillway_types::{End, Inquiry, Outcome, TenantName, unix_ms};
+use spillway_types::{End, Inquiry, Outcome, RouteName, TenantName, unix_ms};
 use spillway_usage::{Bill, BudgetGate};
 
 use crate::request::errors::shed_error;
@@ -27,13 +27,14 @@ impl Charge {
     /// Returns an error if a quota has no room; then nothing is charged.
     pub(crate) fn take(
         quotas: &Quotas,
+        route: &RouteName,
         grant: &Grant,
         inquiry: &Inquiry,
         cost: &Cost,
     ) -> Result<Self, GatewayError> {
         let model = inquiry.model.as_ref().map(|model| model.as_str());
         // Without a model, the usual length for unknown models is expected.
-        let usual = || quotas.expected_output(model.unwrap_or_default());
+        let usual = || quotas.expected_output(route.as_str(), model.unwrap_or_default());
         let tokens = cost.tokens(usual);
         let ask = QuotaAsk {
             key: grant.key.as_ref().map(|key| key.as_str()),
@@ -60,7 +61,8 @@ impl Charge {
         // Only complete replies show the usual length of answers.
         let is_whole = outcome.end == End::Complete && bill.is_counted;
         if let Some(model) = model.filter(|_| completion > 0 && is_whole) {
-            quotas.note_output(model.as_str(), completion);
+            let route = outcome.route.as_ref().map_or("", |route| route.as_str());
+            quotas.note_output(route, model.as_str(), completion);
         }
         self.hold.settle(bill.limited);
     }

@@ -470,6 +470,7 @@ impl Exchange {
             check_budget(self.worker.gateway.budgets(), prepared.inquiry.tenant.as_ref())?;
             record.charged(Charge::take(
                 self.worker.gateway.quotas(),
+                &prepared.route.spec.name,
                 grant,
                 &prepared.inquiry,
                 &prepared.cost,
