@@ -21,6 +21,7 @@ pub struct QueueReports {
 struct QueueReport {
     queued: f32,
     running: Option<f32>,
+    kv_use: Option<f32>,
     at: Instant,
     /// Time since the report before.
     gap: Duration,
@@ -33,9 +34,10 @@ impl QueueReports {
         let sound = |number: f32| number.is_finite() && number >= 0.0;
         let Some(queued) = report.queued.filter(|queued| sound(*queued)) else { return };
         let running = report.running.filter(|running| sound(*running));
+        let kv_use = report.kv_use.filter(|share| sound(*share));
         let before = self.newest.map(|newest| at.saturating_duration_since(newest.at));
         let gap = before.unwrap_or_default();
-        self.newest = Some(QueueReport { queued, running, at, gap, is_new: true });
+        self.newest = Some(QueueReport { queued, running, kv_use, at, gap, is_new: true });
     }
 
     /// Takes the sample of the time since the last call; a report is new in one sample only.
@@ -43,12 +45,12 @@ impl QueueReports {
     pub fn take_sample(&mut self, now: Instant) -> QueueSample {
         let Some(newest) = &mut self.newest else { return QueueSample::Untold };
         let counts = newest.gap.saturating_mul(REPORT_COUNTS).max(REPORT_COUNTS_MIN);
-        let QueueReport { queued, running, .. } = *newest;
+        let QueueReport { queued, running, kv_use, .. } = *newest;
         if now.saturating_duration_since(newest.at) > counts {
             self.newest = None;
             QueueSample::Untold
         } else if std::mem::take(&mut newest.is_new) {
-            QueueSample::New { queued, running }
+            QueueSample::New { queued, running, kv_use }
         } else {
             QueueSample::Old
         }
@@ -67,7 +69,7 @@ mod tests {
     #[test]
     fn a_report_is_new_once_and_counts_for_as_long_as_the_next_one_may_take() {
         let mut reports = QueueReports::default();
-        let new = QueueSample::New { queued: 1.0, running: None };
+        let new = QueueSample::New { queued: 1.0, running: None, kv_use: None };
         assert_eq!(reports.take_sample(start()), QueueSample::Untold);
         reports.handle_report(start(), &report(1.0));
         assert_eq!(reports.take_sample(start()), new);

@@ -150,11 +150,11 @@ impl ConcurrencyLimit {
         self.count_begun(seen.began, since.unwrap_or(RATE_OVER));
         self.pace_guests(seen);
         match seen.queue {
-            QueueSample::New { queued, running } => {
+            QueueSample::New { queued, running, kv_use } => {
                 // A reported queue says more than delays: what these taught is dropped.
                 self.baseline = Baseline::default();
                 self.trial = Trial::default();
-                self.follow_queue(queued.max(0.0), running, seen, now);
+                self.follow_queue((queued.max(0.0), running, kv_use), seen, now);
             }
             // The last report has had its effect already.
             QueueSample::Old => self.search(seen),
@@ -183,7 +183,12 @@ impl ConcurrencyLimit {
     }
 
     /// Adjusts the limit by the queue that the replica reports.
-    fn follow_queue(&mut self, queued: f32, running: Option<f32>, seen: &LoadSample, now: Instant) {
+    fn follow_queue(
+        &mut self,
+        (queued, running, kv_use): (f32, Option<f32>, Option<f32>),
+        seen: &LoadSample,
+        now: Instant,
+    ) {
         self.search(seen);
         let smooth = self.queued.map_or(queued, |known| known + (queued - known) * QUEUE_SMOOTHING);
         self.queued = Some(smooth);
@@ -194,7 +199,7 @@ impl ConcurrencyLimit {
         // The rest of the load is of clients outside of this region.
         let own = if running + queued > 0.0 { in_flight / (running + queued) } else { 1.0 };
         let own = own.min(1.0);
-        let aim = self.aim(running, own);
+        let aim = self.aim(running, kv_use, own);
         // The limit falls at twice the aim and stops growing at the aim: hysteresis between the
         // two.
         let is_too_much = self.too_many.is_standing(queued, 2.0 * aim, now);
@@ -224,8 +229,13 @@ impl ConcurrencyLimit {
     /// Returns the number of requests that should wait in a replica with so many `running`, of
     /// which the part `own` is this region's: those that keep it busy, or that wait for its next
     /// step.
-    fn aim(&self, running: f32, own: f32) -> f32 {
-        let kept = running * f32::from(self.tuning.queue_permille) / 1_000.0;
+    ///
+    /// Where the KV cache has room, requests wait because an engine reads so many tokens in a step:
+    /// they keep no place from others, and with fewer of them its steps are not full.
+    fn aim(&self, running: f32, kv_use: Option<f32>, own: f32) -> f32 {
+        let reads = kv_use.is_some_and(|share| share < KV_FULL);
+        let permille = if reads { 1_000 } else { self.tuning.queue_permille };
+        let kept = running * f32::from(permille) / 1_000.0;
         let stepping = self.began_per_s / own.max(OWN_MIN) * STEP.as_secs_f32();
         kept.max(stepping).max(1.0)
     }
@@ -346,6 +356,9 @@ const GUESTS_UNBEGUN_START: f32 = 8.0;
 /// Part of what guests have gained that each look without a refused guest takes: most of it within
 /// five seconds.
 const PACE_LOST: f32 = 0.02;
+
+/// Use of a KV cache from which on a queue waits for room in it.
+const KV_FULL: f32 = 0.7;
 
 /// Time over which the rate of beginning replies is smoothed.
 const RATE_OVER: Duration = Duration::from_secs(1);

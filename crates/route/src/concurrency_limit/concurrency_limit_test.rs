@@ -19,7 +19,7 @@ fn all() -> [(&'static str, Engine); 6] {
 }
 
 fn told(in_flight: u32, queued: f32, running: f32) -> LoadSample {
-    let queue = QueueSample::New { queued, running: Some(running) };
+    let queue = QueueSample::New { queued, running: Some(running), kv_use: None };
     LoadSample { in_flight, allowed: u32::MAX, queue, ..LoadSample::default() }
 }
 
@@ -41,6 +41,28 @@ fn it_keeps_replicas_as_busy_as_they_can_be_and_the_queue_out_of_them() {
         };
         assert!(queued <= allowed.max(2.0), "{name}: {queued} wait, {:?}", found.limits);
     }
+}
+
+#[test]
+fn requests_that_wait_to_be_read_lower_no_limit_and_those_that_wait_for_room_do() {
+    let after = |kv_use: Option<f32>| {
+        let mut limit = from(64);
+        let queue = QueueSample::New { queued: 20.0, running: Some(16.0), kv_use };
+        let seen = LoadSample {
+            in_flight: 36,
+            allowed: u32::MAX,
+            queue,
+            began: 2,
+            ..LoadSample::default()
+        };
+        (0..100).for_each(|step| {
+            limit.update(&seen, at(step * 100));
+        });
+        limit.limit()
+    };
+    assert_eq!(after(Some(0.2)), 64, "as many wait as run, for their turn in a step");
+    assert!(after(Some(0.95)) < 24, "{}", after(Some(0.95)));
+    assert!(after(None) < 24, "what is not told may be full");
 }
 
 #[test]
@@ -315,7 +337,7 @@ fn guests_come_as_fast_as_replies_begin_while_the_limit_is_a_guess() {
         allowed: 64,
         guest_lack,
         began,
-        queue: QueueSample::New { queued: 0.0, running: Some(8.0) },
+        queue: QueueSample::New { queued: 0.0, running: Some(8.0), kv_use: None },
         ..LoadSample::default()
     };
     let mut tick = 0;
@@ -340,7 +362,7 @@ fn a_guess_grows_while_guests_fill_it_up_to_the_reserve() {
         allowed: 64,
         guest_lack,
         began: 20,
-        queue: QueueSample::New { queued: 0.0, running: Some(57.0) },
+        queue: QueueSample::New { queued: 0.0, running: Some(57.0), kv_use: None },
         ..LoadSample::default()
     };
     assert_eq!(limit.update(&sample(None), at(100)), 64);
@@ -366,9 +388,11 @@ fn it_stays_within_its_bounds_whatever_is_reported() {
             queue: match step % 3 {
                 0 => QueueSample::Untold,
                 1 => QueueSample::Old,
-                _ => {
-                    QueueSample::New { queued: number(), running: (step % 2 > 0).then(&mut number) }
-                }
+                _ => QueueSample::New {
+                    queued: number(),
+                    running: (step % 2 > 0).then(&mut number),
+                    kv_use: (step % 3 > 0).then(&mut number),
+                },
             },
             began: number() as u32,
             first_token: (step % 5 > 0).then(&mut number),

@@ -48,5 +48,7 @@ pub enum QueueSample {
         /// Requests that run in the replica, from all its clients; `None` if it does not report
         /// them.
         running: Option<f32>,
+        /// Share of the KV cache in use, 0 to 1; `None` if it is not reported.
+        kv_use: Option<f32>,
     },
 }

@@ -220,7 +220,7 @@ impl World<'_> {
         let queue = match self.engine.report_every_ms {
             Some(every) if is_due(every) => {
                 node.reported_at = Some(tick);
-                QueueSample::New { queued: waiting, running: Some(running) }
+                QueueSample::New { queued: waiting, running: Some(running), kv_use: None }
             }
             Some(_) => QueueSample::Old,
             None => QueueSample::Untold,

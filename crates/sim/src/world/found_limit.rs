@@ -92,8 +92,10 @@ impl FoundLimit {
     /// Takes in a report of the replica.
     pub(super) fn reported(&mut self, at: Instant, signals: &Signals) {
         let told = |reading: Reading| reading.is_known().then_some(reading.value);
-        let (queued, running) = (told(signals.queued), told(signals.running));
-        self.reports.handle_report(at, &LoadReport { queued, running, ..LoadReport::default() });
+        let (queued, running, kv_use) =
+            (told(signals.queued), told(signals.running), told(signals.kv_use));
+        let report = LoadReport { queued, running, kv_use, ..LoadReport::default() };
+        self.reports.handle_report(at, &report);
     }
 
     /// Updates the limit by what was seen since the last look.
