@@ -94,6 +94,8 @@ fn replied(replica: &str, chain: &[u64], cached_tokens: Option<u64>) -> Replied 
             prompt_tokens: prompt_tokens as u32,
             ..Prediction::default()
         }),
+        context_tokens: 0.0,
+        read_tokens: 0,
         in_flight: 1,
     }
 }

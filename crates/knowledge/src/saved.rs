@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use spillway_codec::{DecodeError, Wire, decode_payload};
 use spillway_raft::saved::{self, SaveError};
-use spillway_route::{LatencyModel, LatencyModelV1};
+use spillway_route::{LatencyModel, LatencyModelV1, LatencyModelV2};
 use spillway_types::{ModelName, ReplicaName};
 
 /// Name of the file in the data folder.
@@ -19,29 +19,36 @@ struct Saved {
 
 impl Wire for Saved {
     const KIND: u16 = 0x0601;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     // As many models as are kept, with names of 200 bytes each.
     const BYTES_MAX: usize = 16 << 20;
 
     fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
         match version {
-            1 => {
-                let old = decode_payload::<SavedV1>(payload)?;
-                // A model with impossible numbers is learned again.
-                let models = old.models.into_iter().filter_map(|(replica, model, it)| {
-                    Some((replica, model, LatencyModel::try_from(it).ok()?))
-                });
-                Ok(Self { models: models.collect() })
-            }
+            1 => Ok(decode_payload::<SavedBefore<LatencyModelV1>>(payload)?.renewed()),
+            2 => Ok(decode_payload::<SavedBefore<LatencyModelV2>>(payload)?.renewed()),
             found => Err(DecodeError::Version { kind: Self::KIND, found, newest: Self::VERSION }),
         }
     }
 }
 
-/// The first version of [`Saved`], of models that did not learn from replies in one piece.
-#[derive(Debug, Serialize, Deserialize)]
-struct SavedV1 {
-    models: Vec<(ReplicaName, ModelName, LatencyModelV1)>,
+/// An older version of [`Saved`].
+#[derive(Debug, Deserialize)]
+struct SavedBefore<M> {
+    models: Vec<(ReplicaName, ModelName, M)>,
+}
+
+impl<M> SavedBefore<M>
+where
+    LatencyModel: TryFrom<M>,
+{
+    /// Returns the models that make sense; the others are learned again.
+    fn renewed(self) -> Saved {
+        let models = self.models.into_iter().filter_map(|(replica, model, it)| {
+            Some((replica, model, LatencyModel::try_from(it).ok()?))
+        });
+        Saved { models: models.collect() }
+    }
 }
 
 /// Returns the path of the file.
@@ -73,12 +80,14 @@ mod tests {
     use spillway_codec::golden;
     use spillway_types::Speed;
 
+    use spillway_route::Beside;
+
     use super::*;
 
     #[test]
     fn the_bytes_of_the_file_are_those_on_file() {
         let mut model = LatencyModel::new(Speed::UNKNOWN);
-        model.learn_decode(100.0, 2_500.0);
+        model.learn_decode(100.0, 2_500.0, Beside::default());
         model.learn_text(400.0, 90.0);
         model.set_kv_tokens(50_000.0);
         let saved = Saved { models: vec![("gpu-1".into(), "llama".into(), model)] };
@@ -86,8 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_of_a_token_before_replies_in_one_piece_counted_is_read() {
-        let frame = include_str!("../golden/speeds.v1.hex").replace(char::is_whitespace, "");
+    fn what_older_versions_learned_of_a_token_is_read() {
+        let files =
+            [include_str!("../golden/speeds.v1.hex"), include_str!("../golden/speeds.v2.hex")];
+        files.into_iter().for_each(is_read);
+    }
+
+    fn is_read(file: &str) {
+        let frame = file.replace(char::is_whitespace, "");
         let bytes = (0..frame.len()).step_by(2).map(|at| &frame[at..at + 2]);
         let bytes: Vec<u8> = bytes.map(|hex| u8::from_str_radix(hex, 16).unwrap()).collect();
         let old: Saved = spillway_codec::decode(&bytes).unwrap();

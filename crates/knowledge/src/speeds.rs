@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spillway_route::{LatencyModel, ObservedLatency};
+use spillway_route::{Beside, LatencyModel, ObservedLatency};
 use spillway_types::{End, ModelName, ReplicaName, Speed};
 use spillway_upstream::learning::{BegunStream, Replied};
 use spillway_upstream::replica::Replica;
@@ -66,7 +66,10 @@ impl Speeds {
         if let (Some(first_byte), true) = (replied.first_byte, replied.is_stream) {
             let span = replied.duration.saturating_sub(first_byte);
             // The first token comes with the first byte; the others take the rest of the time.
-            model.learn_decode(tokens_after_first(replied), span.as_secs_f32() * 1e3);
+            let (tokens, span_ms) = (tokens_after_first(replied), span.as_secs_f32() * 1e3);
+            let Replied { context_tokens, read_tokens, .. } = *replied;
+            let beside = Beside { context_tokens, read_tokens: read_tokens as f32 };
+            model.learn_decode(tokens, span_ms, beside);
         }
         if let Some(tokens) = replied.prompt_tokens {
             model.learn_text(replied.prompt_bytes as f32, tokens as f32);
@@ -190,6 +193,8 @@ fn mean(speeds: &[Speed]) -> Speed {
         prefill_ms_per_thousand: of(|speed| speed.prefill_ms_per_thousand),
         prefill_per_running: of(|speed| speed.prefill_per_running),
         decode_ms: of(|speed| speed.decode_ms),
+        step_ms: of(|speed| speed.step_ms),
+        step_ms_per_thousand: of(|speed| speed.step_ms_per_thousand),
         is_decode_known: speeds.iter().any(|speed| speed.is_decode_known),
         ends_per_s: of(|speed| speed.ends_per_s),
         bytes_per_token: of(|speed| speed.bytes_per_token),

@@ -174,6 +174,9 @@ impl SpeedLine {
                 .value(self.prefill_per_running)
                 .unwrap_or(usual.prefill_per_running),
             decode_ms: FINE.value(self.decode).unwrap_or(usual.decode_ms),
+            // Not told: they are about one replica's load.
+            step_ms: usual.step_ms,
+            step_ms_per_thousand: usual.step_ms_per_thousand,
             is_decode_known: FINE.value(self.decode).is_some(),
             ends_per_s: RATE.value(self.ends).unwrap_or(usual.ends_per_s),
             bytes_per_token: FINE

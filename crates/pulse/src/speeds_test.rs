@@ -18,6 +18,8 @@ fn fast() -> Speed {
         prefill_ms_per_thousand: 0.0017,
         prefill_per_running: 0.03,
         decode_ms: 9.5,
+        step_ms: Speed::UNKNOWN.step_ms,
+        step_ms_per_thousand: Speed::UNKNOWN.step_ms_per_thousand,
         is_decode_known: true,
         ends_per_s: 31.0,
         bytes_per_token: 4.2,

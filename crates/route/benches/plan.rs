@@ -112,6 +112,7 @@ fn measure_session(
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
         output_tokens_max: None,
+        output_tokens: None,
         whole_tokens: None,
         answers: 1,
         affinity: None,

@@ -62,6 +62,7 @@ fn measure(bencher: Bencher<'_, '_>, own: &OwnRegion, others: &[RegionCandidate]
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
         output_tokens_max: None,
+        output_tokens: None,
         whole_tokens: None,
         answers: 1,
         affinity: None,

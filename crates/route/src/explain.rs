@@ -49,6 +49,9 @@ pub struct Weighed {
     pub cost: Cost,
     /// Sum of all terms of the cost, in milliseconds.
     pub total_ms: f32,
+    /// The same with the wait counted for each request that runs there: decides among candidates that
+    /// hold as much of the prompt as each other.
+    pub contended_ms: f32,
     /// Room for the request at the candidate.
     pub fit: Fit,
     /// Tokens of the prompt, by the usual bytes per token at the replica.
@@ -126,6 +129,7 @@ fn weigh(
         slot: looked_at.slot,
         cost: weight.cost,
         total_ms: weight.cost.total_ms(),
+        contended_ms: weight.contended_ms(),
         fit: weight.fit,
         prompt_tokens: weight.prediction.prompt_tokens,
         cached_tokens: weight.prediction.cached_tokens,
@@ -180,7 +184,7 @@ mod tests {
         }
 
         #[test]
-        fn who_predicts_takes_the_cheapest_of_those_where_it_fits(
+        fn who_predicts_takes_the_least_contended_of_those_like_the_cheapest(
             world in any_prompted(Just(Policy::PredictedLatency)),
             seed: u64,
         ) {
@@ -197,10 +201,21 @@ mod tests {
                     || one.obstacle == Some(Obstacle::Busy)));
                 return Ok(());
             }
-            for other in &weighed {
-                let is_choice =
-                    other.obstacle == Some(Obstacle::NotChosen) && other.fit == Fit::Fits;
-                prop_assert!(!is_choice || chosen.total_ms <= other.total_ms, "{other:?}");
+            let could = |one: &&Weighed| {
+                one.fit == Fit::Fits && one.obstacle.is_none_or(|it| it == Obstacle::NotChosen)
+            };
+            let cheapest =
+                weighed.iter().filter(could).min_by(|a, b| a.total_ms.total_cmp(&b.total_ms));
+            if chosen.fit == Fit::Full {
+                prop_assert!(cheapest.is_none_or(|one| chosen.total_ms <= one.total_ms));
+                return Ok(());
+            }
+            // About as much of the prompt as the cheapest has, and the least contention of those.
+            let blocks = |one: &Weighed| world.loads.cached_blocks[one.slot.index()];
+            let slack = world.inquiry().prefix.as_slice().len() as u32 / 20;
+            prop_assert!(blocks(chosen) + slack >= blocks(cheapest.unwrap()), "{cheapest:?}");
+            for other in weighed.iter().filter(could).filter(|one| blocks(one) >= blocks(chosen)) {
+                prop_assert!(chosen.contended_ms <= other.contended_ms, "{other:?}");
             }
         }
     }

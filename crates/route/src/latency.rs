@@ -4,6 +4,7 @@
 //! in one piece, and estimates the replica's [`spillway_types::Speed`]. [`PredictionError`] keeps the errors of predictions. Pure:
 //! time is an argument, and the state is a few hundred bytes that can be saved and loaded.
 
+mod decode;
 mod model;
 mod prediction_error;
 mod ratio;
@@ -11,9 +12,9 @@ mod regression;
 mod saved;
 mod seen;
 
-pub use model::{LatencyModel, LearnedReply};
+pub use model::{Beside, LatencyModel, LearnedReply};
 pub use prediction_error::PredictionError;
-pub use saved::{LatencyModelV1, UnsoundModel};
+pub use saved::{LatencyModelV1, LatencyModelV2, UnsoundModel};
 pub use seen::ObservedLatency;
 
 #[cfg(test)]

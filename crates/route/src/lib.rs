@@ -59,7 +59,8 @@ pub use explain::{Obstacle, Weighed, plan_explained};
 pub use foresee::{TimeLeft, is_known, late_ms};
 pub use group::Group;
 pub use latency::{
-    LatencyModel, LatencyModelV1, LearnedReply, ObservedLatency, PredictionError, UnsoundModel,
+    Beside, LatencyModel, LatencyModelV1, LatencyModelV2, LearnedReply, ObservedLatency,
+    PredictionError, UnsoundModel,
 };
 pub use moment::{Loads, Moment, Snapshot};
 pub use plan::{Plan, PlanError, plan};

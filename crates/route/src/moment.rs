@@ -85,6 +85,13 @@ pub trait Loads {
         0
     }
 
+    /// Returns the prompt tokens of the requests that this process has in flight there: the context
+    /// that each decode step reads. 0 where they are not counted.
+    fn context_tokens(&self, slot: ReplicaSlot) -> u32 {
+        let _ = slot;
+        0
+    }
+
     /// Returns the measured speed of the replica.
     fn speed(&self, slot: ReplicaSlot) -> Speed {
         let _ = slot;
@@ -102,6 +109,7 @@ pub trait Loads {
             limit: self.limit(slot),
             cached_blocks: self.cached_blocks(slot),
             pending_tokens: self.pending_tokens(slot),
+            context_tokens: self.context_tokens(slot),
             signals: self.signals(slot),
             speed: self.speed(slot),
         }
@@ -121,6 +129,8 @@ pub struct Snapshot {
     pub cached_blocks: u32,
     /// Tokens still to be read; see [`Loads::pending_tokens`].
     pub pending_tokens: u32,
+    /// Tokens of context; see [`Loads::context_tokens`].
+    pub context_tokens: u32,
     /// Load beyond this process; see [`Loads::signals`].
     pub signals: Signals,
     /// Measured speed; see [`Loads::speed`].
@@ -132,6 +142,17 @@ impl Snapshot {
     #[inline]
     pub(crate) fn known(&self) -> f32 {
         self.in_flight as f32 + self.elsewhere as f32
+    }
+
+    /// Returns the tokens of context there: those of other processes' requests are taken to be as
+    /// long as those of this one.
+    #[inline]
+    pub(crate) fn context(&self) -> f32 {
+        let own = self.context_tokens as f32;
+        if self.elsewhere == 0 || self.in_flight == 0 {
+            return own;
+        }
+        own * self.known() / self.in_flight as f32
     }
 }
 

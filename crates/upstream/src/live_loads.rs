@@ -125,6 +125,10 @@ impl Loads for LiveLoads<'_> {
         pending_tokens(self.view.replica(slot))
     }
 
+    fn context_tokens(&self, slot: ReplicaSlot) -> u32 {
+        self.view.replica(slot).context_tokens()
+    }
+
     fn speed(&self, slot: ReplicaSlot) -> Speed {
         self.replica_loads.speed(slot)
     }
@@ -138,6 +142,7 @@ impl Loads for LiveLoads<'_> {
             limit: self.places(slot, cached_blocks),
             cached_blocks,
             pending_tokens: pending_tokens(replica),
+            context_tokens: replica.context_tokens(),
             signals: self.replica_loads.signals(slot),
             speed: self.replica_loads.speed(slot),
         }

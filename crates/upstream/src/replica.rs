@@ -74,6 +74,10 @@ pub struct ReplicaServer {
     started: AtomicU64,
     /// Prompt tokens of this node's requests that the server is predicted to still have to read.
     pending_tokens: AtomicU32,
+    /// Prompt tokens of this node's requests in flight.
+    context_tokens: AtomicU32,
+    /// Prompt tokens that it has read for this node so far, by prediction.
+    read_tokens: AtomicU64,
     /// End of the server's rest after it said that it has no room, in milliseconds after [`EPOCH`];
     /// 0 if it does not rest.
     resting_ms: AtomicU64,
@@ -136,6 +140,8 @@ impl Replica {
             pending_elsewhere: AtomicU32::new(0),
             started: AtomicU64::new(0),
             pending_tokens: AtomicU32::new(0),
+            context_tokens: AtomicU32::new(0),
+            read_tokens: AtomicU64::new(0),
             resting_ms: AtomicU64::new(0),
             tenant_rests: TenantRests::default(),
             loaded_adapters: LoadedAdapters::default(),
@@ -577,6 +583,24 @@ impl Replica {
         self.server.hold_times.get()
     }
 
+    /// Returns the prompt tokens of this node's requests in flight there.
+    pub fn context_tokens(&self) -> u32 {
+        self.server.context_tokens.load(Ordering::Relaxed)
+    }
+
+    /// Returns the prompt tokens of all requests in flight there: those of other nodes are taken to be
+    /// as long as those of this one.
+    pub fn context_of_all(&self) -> f32 {
+        let (own, in_flight) = (self.context_tokens() as f32, self.in_flight());
+        if in_flight == 0 { own } else { own * (1.0 + self.elsewhere() as f32 / in_flight as f32) }
+    }
+
+    /// Counts a prompt's tokens as context that the replica holds until the returned guard is dropped.
+    pub fn hold_context(self: &Arc<Self>, tokens: u32) -> HeldContext {
+        self.server.context_tokens.fetch_add(tokens, Ordering::Relaxed);
+        HeldContext { replica: Arc::clone(self), tokens }
+    }
+
     /// Counts a prompt's tokens as unread until the returned guard is dropped.
     pub fn begin_reading(self: &Arc<Self>, tokens: u32) -> PromptReading {
         self.server.pending_tokens.fetch_add(tokens, Ordering::Relaxed);
@@ -651,6 +675,32 @@ pub struct PromptReading {
 impl Drop for PromptReading {
     fn drop(&mut self) {
         self.replica.server.pending_tokens.fetch_sub(self.tokens, Ordering::Relaxed);
+        self.replica.server.read_tokens.fetch_add(self.tokens.into(), Ordering::Relaxed);
+    }
+}
+
+/// Prompt of a request in flight, whose KV each decode step of the replica reads.
+#[derive(Debug)]
+pub struct HeldContext {
+    replica: Arc<Replica>,
+    tokens: u32,
+}
+
+impl HeldContext {
+    /// Returns the prompt tokens of all requests in flight at the replica.
+    pub fn of_all(&self) -> f32 {
+        self.replica.context_of_all()
+    }
+
+    /// Returns the prompt tokens that the replica has read for this node so far, by prediction.
+    pub fn read_tokens(&self) -> u64 {
+        self.replica.server.read_tokens.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for HeldContext {
+    fn drop(&mut self) {
+        self.replica.server.context_tokens.fetch_sub(self.tokens, Ordering::Relaxed);
     }
 }
 

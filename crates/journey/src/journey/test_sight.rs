@@ -113,6 +113,7 @@ pub(crate) fn request() -> Inquiry {
         prefix: BlockHashes::default(),
         prompt_bytes: 4_000,
         output_tokens_max: None,
+        output_tokens: None,
         whole_tokens: None,
         answers: 1,
         affinity: None,

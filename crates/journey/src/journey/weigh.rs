@@ -142,7 +142,7 @@ impl Journey {
         let conversation = sight.conversation();
         add_homes(&mut scales, conversation.as_ref(), sight);
         add_rest(&mut scales, model, own_speed(model, planned, sight), sight);
-        if !is_alike {
+        if !is_alike || scales.own.replicas == 0 {
             let speed = own_speed(model, planned, sight);
             add_reading(&mut scales, (model, speed), conversation.as_ref(), sight);
         }
@@ -350,11 +350,17 @@ fn add_reading<S: Sight>(
         let forwarded = blocks(&forwarded, index).max(served.map_or(0, |served| served.blocks));
         let hot = blocks(&hot, index);
         let load = &other.report.load;
+        // What this node sent there since the report is taken to be like this request.
+        let more = match scales.own.replicas {
+            0 => other.report.change().max(0.0) / load.replicas.max(1) as f32,
+            _ => 0.0,
+        };
         // Most of what a conversation has there is its own: its next turn follows it.
         other.is_shared = hot > 0 && 5 * hot >= 4 * forwarded;
         other.prefill_ms = sight.prefill_ms(hot.max(forwarded), &speed);
-        other.stall_ms = kappa * load.running_each() * other.prefill_ms;
-        other.pending_ms = load.pending_tokens.unwrap_or(0.0) * speed.prefill_ms;
+        other.stall_ms = kappa * (load.running_each() + more) * other.prefill_ms;
+        other.pending_ms =
+            load.pending_tokens.unwrap_or(0.0) * speed.prefill_ms + more * other.prefill_ms;
         scales.cold_ms.push(sight.prefill_ms(0, &speed));
     }
 }

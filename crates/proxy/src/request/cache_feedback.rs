@@ -7,12 +7,13 @@ use http::{Response, StatusCode};
 use spillway_protocol::{Usage, is_encoded};
 use spillway_route::{Attempt, Candidate};
 use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
+use spillway_usage::TOKEN_BYTES;
 
 use crate::worker::Worker;
 use spillway_request::prepared::Prepared;
 use spillway_upstream::learning::{BegunStream, ForwardReplied, Learning, Replied};
 use spillway_upstream::place::Place;
-use spillway_upstream::replica::{PromptReading, Replica};
+use spillway_upstream::replica::{HeldContext, PromptReading, Replica};
 use spillway_upstream::wake;
 
 /// Expected time to first token without a prediction, in milliseconds.
@@ -31,6 +32,8 @@ pub(crate) struct CacheFeedback {
     asked_at: Instant,
     /// Unread prompt tokens at the replica, until the reply begins.
     reading: Option<PromptReading>,
+    /// The prompt at the replica, until the reply ends.
+    context: HeldContext,
     progress: FeedbackProgress,
     /// True if another node forwarded the request.
     is_guest: bool,
@@ -64,6 +67,8 @@ impl CacheFeedback {
         let identity = Candidate::identity_of(&replica.spec().name);
         let chain = inquiry.prefix.clone();
         let predicted = attempt.prediction;
+        let prompt_tokens =
+            predicted.map_or(inquiry.prompt_bytes / TOKEN_BYTES as u32, |p| p.prompt_tokens);
         let uncached = predicted.map_or(0, |p| p.prompt_tokens.saturating_sub(p.cached_tokens));
         let replied = Replied {
             prompt_bytes: inquiry.prompt_bytes,
@@ -76,6 +81,7 @@ impl CacheFeedback {
             worker: Arc::clone(worker),
             asked_at: wake::now(),
             reading: (uncached > 0).then(|| replica.begin_reading(uncached)),
+            context: replica.hold_context(prompt_tokens),
             progress: FeedbackProgress::Unsent,
             is_guest: inquiry.hop > 0,
             replied: Some(Box::new(replied)),
@@ -127,6 +133,8 @@ impl CacheFeedback {
         }
         let first_byte = now.saturating_duration_since(self.asked_at);
         replied.first_byte = Some(first_byte);
+        replied.context_tokens = self.context.of_all();
+        replied.read_tokens = self.context.read_tokens();
         let is_first_token = replied.is_stream && replied.is_success && is_sent;
         // Without a prediction only the end of the reply tells how much there was to read.
         if let Some(predicted) = replied.predicted.filter(|_| is_first_token) {
@@ -175,6 +183,8 @@ impl CacheFeedback {
         let Some(mut replied) = self.replied.take() else { return };
         replied.end = end;
         replied.duration = wake::since(self.asked_at);
+        replied.context_tokens = (replied.context_tokens + self.context.of_all()) / 2.0;
+        replied.read_tokens = self.context.read_tokens() - replied.read_tokens;
         let Replied { identity, ref chain, .. } = *replied;
         match self.progress {
             FeedbackProgress::Unsent => {}
@@ -242,6 +252,8 @@ fn unanswered(identity: u64, model: ModelName, chain: BlockHashes) -> Replied {
         end: End::CancelledBeforeReply,
         is_success: false,
         predicted: None::<Prediction>,
+        context_tokens: 0.0,
+        read_tokens: 0,
         in_flight: 0,
     }
 }

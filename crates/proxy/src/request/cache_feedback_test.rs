@@ -61,6 +61,7 @@ fn inquiry(chain: &[u64], prompt_bytes: u32) -> Inquiry {
         prefix: BlockHashes::new(chain.to_vec()),
         prompt_bytes,
         output_tokens_max: None,
+        output_tokens: None,
         whole_tokens: None,
         answers: 1,
         affinity: None,

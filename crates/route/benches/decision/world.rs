@@ -41,6 +41,7 @@ impl ReplicaTable {
         let speed = |index: usize| Speed {
             prefill_ms: 0.1 + (index % 7) as f32 / 100.0,
             kv_tokens: 200_000.0,
+            step_ms_per_thousand: 0.05,
             ends_per_s: 5.0,
             trust: 0.9,
             ..Speed::UNKNOWN
@@ -119,6 +120,7 @@ impl Loads for ReplicaTable {
             limit: u32::MAX,
             cached_blocks: self.cached_blocks(slot),
             pending_tokens: 0,
+            context_tokens: 2_000 * self.in_flight(slot),
             signals: self.signals(slot),
             speed: self.speed(slot),
         }
@@ -141,6 +143,7 @@ pub(crate) fn inquiry(now: Instant) -> Inquiry {
         prefix: BlockHashes::new((0..u64::from(PROMPT_BYTES / 256)).collect()),
         prompt_bytes: PROMPT_BYTES,
         output_tokens_max: Some(300),
+        output_tokens: None,
         whole_tokens: None,
         answers: 1,
         affinity: None,

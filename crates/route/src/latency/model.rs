@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use spillway_types::Speed;
 
+use super::decode::DecodeModel;
 use super::ratio::Ratio;
 use super::regression::{Prior, Sums};
 use super::saved::SavedModel;
@@ -79,6 +80,8 @@ pub struct LatencyModel {
     streamed: f64,
     text: Ratio,
     kv_tokens: f32,
+    /// Time of a decode step against the contexts that run.
+    steps: DecodeModel,
     /// Coefficients that fit best.
     #[serde(skip)]
     terms: [f64; TERMS],
@@ -95,6 +98,18 @@ pub struct LearnedReply {
     weight: f64,
     /// [`LatencyModel::faded`] when the reply was learned.
     faded: f64,
+}
+
+/// Least part of the time of a stream that its own steps take.
+const STEPS_SHARE_MIN: f32 = 0.2;
+
+/// Work of a replica beside a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Beside {
+    /// Mean tokens of context that it held.
+    pub context_tokens: f32,
+    /// Prompt tokens that it read meanwhile.
+    pub read_tokens: f32,
 }
 
 /// Prediction for a reply, and the scatter around it.
@@ -118,6 +133,7 @@ impl LatencyModel {
             row: 0,
             last_ms: 0,
             decode: Ratio::default(),
+            steps: DecodeModel::default(),
             streamed: 0.0,
             text: Ratio::default(),
             kv_tokens: 0.0,
@@ -138,10 +154,10 @@ impl LatencyModel {
     /// Returns a saved model, whose numbers were checked.
     pub(super) fn restored(saved: SavedModel) -> Self {
         let SavedModel { sums, replies, error, row, last_ms, decode, streamed, .. } = saved;
-        let SavedModel { text, kv_tokens, .. } = saved;
+        let SavedModel { text, kv_tokens, steps, .. } = saved;
         let new = Self::new(Speed::UNKNOWN);
         let model = Self { sums, replies, error, row, last_ms, decode, streamed, ..new };
-        Self { text, kv_tokens, ..model }.with_profile(Speed::UNKNOWN)
+        Self { text, kv_tokens, steps, ..model }.with_profile(Speed::UNKNOWN)
     }
 
     /// Learns from one successful reply: from the first token of a stream, or from all of a reply in
@@ -198,8 +214,12 @@ impl LatencyModel {
 
     /// Learns the speed of decoding from a stream: `tokens` tokens after the first one in `span_ms`
     /// milliseconds.
-    pub fn learn_decode(&mut self, tokens: f32, span_ms: f32) {
+    pub fn learn_decode(&mut self, tokens: f32, span_ms: f32, beside: Beside) {
         if is_amount(tokens) && is_amount(span_ms) {
+            // Steps that also read a prompt take as much longer.
+            let reading_ms = beside.read_tokens * self.terms[1] as f32 / 1_000.0;
+            let steps_ms = (span_ms - reading_ms).max(STEPS_SHARE_MIN * span_ms);
+            self.steps.learn(tokens, steps_ms, beside.context_tokens);
             // One long reply must not outweigh all others.
             let part = (200.0 / tokens).min(1.0);
             self.decode.add(span_ms * part, tokens * part, KEEP_PER_REPLY);
@@ -225,17 +245,21 @@ impl LatencyModel {
     pub fn speed(&self, now_ms: u64) -> Speed {
         let [floor, prefill, context, running, _, written] = self.terms.map(|term| term as f32);
         let is_read = prefill > 0.0;
+        let kv_tokens = if self.kv_tokens > 0.0 { self.kv_tokens } else { self.profile.kv_tokens };
+        let step = self.steps.step_time(self.profile.decode_ms, kv_tokens);
         Speed {
             floor_ms: floor,
             prefill_ms: prefill / 1_000.0,
             prefill_ms_per_thousand: context / 1_000.0,
             prefill_per_running: if is_read { (running / prefill).min(1.0) } else { 0.0 },
             decode_ms: written,
+            step_ms: step.base_ms,
+            step_ms_per_thousand: step.per_thousand_ms,
             is_decode_known: self.streamed >= STREAMED_MIN
                 || self.sums.products[WRITTEN][WRITTEN] >= WRITTEN_MIN,
             ends_per_s: self.ends_per_s(),
             bytes_per_token: self.text.or(self.profile.bytes_per_token, 100.0).max(0.25),
-            kv_tokens: if self.kv_tokens > 0.0 { self.kv_tokens } else { self.profile.kv_tokens },
+            kv_tokens,
             trust: self.trust(now_ms),
         }
     }

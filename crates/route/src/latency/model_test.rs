@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use spillway_types::{Prediction, Speed};
 
-use super::{LatencyModel, ObservedLatency};
+use super::{Beside, LatencyModel, ObservedLatency};
 
 /// Replica that is as fast as its speed says, but for noise.
 struct Replica {
@@ -207,7 +207,7 @@ fn streams_and_replies_in_one_piece_are_learned_from_together() {
     for reply in 0..400_u64 {
         if reply % 2 == 0 {
             model.learn(&replica.reply(0.03), reply * 100);
-            model.learn_decode(80.0, 80.0 * 25.0);
+            model.learn_decode(80.0, 80.0 * 25.0, Beside::default());
         } else {
             model.learn(&replica.whole(0.03, 200.0), reply * 100);
         }
@@ -334,7 +334,7 @@ fn trust_grows_with_replies_and_fades_without() {
 fn rates_of_words_and_tokens_are_those_that_were_seen() {
     let mut model = LatencyModel::new(Speed::UNKNOWN);
     for _ in 0..300 {
-        model.learn_decode(50.0, 50.0 * 22.0);
+        model.learn_decode(50.0, 50.0 * 22.0, Beside::default());
         model.learn_text(3_000.0, 1_000.0);
     }
     model.set_kv_tokens(120_000.0);
@@ -354,8 +354,8 @@ fn what_makes_no_sense_is_passed_over() {
         model.learn(&ObservedLatency { took_ms: wrong, ..good }, 2_000);
         model.learn(&ObservedLatency { prompt_tokens: wrong, ..good }, 2_000);
         model.learn(&ObservedLatency { running: wrong, ..good }, 2_000);
-        model.learn_decode(wrong, 10.0);
-        model.learn_decode(10.0, wrong);
+        model.learn_decode(wrong, 10.0, Beside::default());
+        model.learn_decode(10.0, wrong, Beside::default());
         model.learn_text(wrong, wrong);
     }
     model.learn_text(0.0, 0.0);
@@ -366,7 +366,7 @@ fn what_makes_no_sense_is_passed_over() {
 fn a_saved_model_goes_on_as_if_it_had_not_been() {
     let mut replica = Replica::new(7);
     let mut model = learned(&mut replica, 50, 0.05);
-    model.learn_decode(50.0, 900.0);
+    model.learn_decode(50.0, 900.0, Beside::default());
     let saved = serde_json::to_string(&model).unwrap();
     assert!(saved.len() < 2_000, "{} bytes", saved.len());
     let mut loaded = serde_json::from_str::<LatencyModel>(&saved).unwrap();
@@ -406,7 +406,7 @@ proptest! {
                 took_ms,
             };
             model.learn(&seen, u64::from(at));
-            model.learn_decode(prompt, cached);
+            model.learn_decode(prompt, cached, Beside::default());
             model.learn_text(prompt, cached);
             let speed = model.speed(u64::from(at));
             let all = [

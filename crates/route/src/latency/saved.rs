@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::decode::DecodeModel;
 use super::model::{CHANGE, LatencyModel, STREAMED_MAX, TERMS};
 use super::ratio::Ratio;
 use super::regression::Sums;
@@ -21,6 +22,21 @@ pub(super) struct SavedModel {
     pub(super) streamed: f64,
     pub(super) text: Ratio,
     pub(super) kv_tokens: f32,
+    pub(super) steps: DecodeModel,
+}
+
+/// Model as it was saved before it learned what contexts cost each step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LatencyModelV2 {
+    sums: Sums<TERMS>,
+    replies: f64,
+    error: f64,
+    row: i8,
+    last_ms: u64,
+    decode: Ratio,
+    streamed: f64,
+    text: Ratio,
+    kv_tokens: f32,
 }
 
 /// Model as it was saved before it learned from replies in one piece.
@@ -49,9 +65,41 @@ impl TryFrom<SavedModel> for LatencyModel {
         let are_amounts =
             amounts.iter().all(|&number| number.is_finite() && (0.0..=1e12).contains(&number));
         // A saved model comes from outside and may hold anything.
-        let are_ratios = saved.decode.is_sound() && saved.text.is_sound();
+        let are_ratios = saved.decode.is_sound() && saved.text.is_sound() && saved.steps.is_sound();
         let is_sound = are_ratios && saved.sums.is_sound() && saved.row.abs() < CHANGE;
         if are_amounts && is_sound { Ok(Self::restored(saved)) } else { Err(UnsoundModel) }
+    }
+}
+
+impl TryFrom<LatencyModelV2> for LatencyModel {
+    type Error = UnsoundModel;
+
+    fn try_from(saved: LatencyModelV2) -> Result<Self, UnsoundModel> {
+        let LatencyModelV2 {
+            sums,
+            replies,
+            error,
+            row,
+            last_ms,
+            decode,
+            streamed,
+            text,
+            kv_tokens,
+        } = saved;
+        let steps = DecodeModel::default();
+        let new = SavedModel {
+            sums,
+            replies,
+            error,
+            row,
+            last_ms,
+            decode,
+            streamed,
+            text,
+            kv_tokens,
+            steps,
+        };
+        new.try_into()
     }
 }
 
@@ -67,7 +115,7 @@ impl TryFrom<LatencyModelV1> for LatencyModel {
         all.targets[..TERMS_BEFORE].copy_from_slice(&sums.targets);
         let streamed = decode.sums().1.clamp(0.0, STREAMED_MAX);
         let sums = all;
-        SavedModel { sums, replies, error, row, last_ms, decode, streamed, text, kv_tokens }
+        LatencyModelV2 { sums, replies, error, row, last_ms, decode, streamed, text, kv_tokens }
             .try_into()
     }
 }

@@ -48,38 +48,91 @@ impl Choose for PredictedLatency {
         moment: &mut Moment<'_>,
     ) -> Option<Attempt> {
         let weigher = Weigher::new(&self.tuning, inquiry, field, moment.rng);
-        let mut search = Search::new(&weigher, field);
-        if let Some(sample) = &self.sample {
-            search.look_at_some(sample, inquiry.session);
+        // Candidates hold the prompt alike if they differ by a 20th of it at most.
+        let slack = inquiry.prefix.as_slice().len() as u32 / 20;
+        let alike = |blocks: u32| blocks.saturating_sub(slack);
+        let mut search = Search::new(&weigher, field, alike(field.cached_blocks_max()));
+        self.look(&mut search, inquiry.session);
+        let Some(cheapest) = search.cheapest() else { return largest(&weigher, field) };
+        if cheapest.fit == Fit::Full {
+            return Some(cheapest.attempt);
         }
-        // The group is small, or the request fits at none of the selected candidates.
-        if search.best().is_none() {
-            (0..field.len()).for_each(|index| search.look_at(index));
+        if cheapest.blocks < search.alike_blocks || alike(cheapest.blocks) > search.alike_blocks {
+            // Others hold more of the prompt, or it is not known who holds most: those that hold as
+            // much as the cheapest are looked at again.
+            search = Search::new(&weigher, field, alike(cheapest.blocks));
+            search.only_alike = true;
+            self.look(&mut search, inquiry.session);
         }
-        search.best().or_else(|| largest(&weigher, field))
+        search.least_contended.map(|found| found.attempt).or(Some(cheapest.attempt))
     }
 }
 
-/// Search for the cheapest candidate.
+impl PredictedLatency {
+    /// Looks at the sample of a large group, and at all candidates if the group is small or the
+    /// request fits at none of the sample.
+    fn look(&self, search: &mut Search<'_>, session: Option<u64>) {
+        if let Some(sample) = &self.sample {
+            search.look_at_some(sample, session);
+        }
+        if search.cheapest().is_none() {
+            (0..search.field.len()).for_each(|index| search.look_at(index));
+        }
+    }
+}
+
+/// Search for the best candidate.
+///
+/// The cheapest one tells how much of the prompt has to be cached. Of those that have as much, the
+/// one with the least contention gets the request. What waits at a replica holds up those that run
+/// there, so the wait counts once for each of them. Of replicas that hold the prompt alike that
+/// spreads requests; in the cost itself, it would spread prompts, and each cache would hold less of
+/// them.
 struct Search<'s> {
     weigher: &'s Weigher,
     field: &'s Field<'s>,
-    /// Cheapest candidate at which the request fits, and its cost.
-    fitting: Option<Attempt>,
-    least: f32,
-    /// Cheapest candidate that looks full but has half of the prompt cached, and its cost.
-    cached: Option<Attempt>,
-    least_cached: f32,
+    /// Cached blocks from which on a candidate counts as one of those that hold most of the prompt.
+    alike_blocks: u32,
+    /// True if the others are left out.
+    only_alike: bool,
+    /// Cheapest candidate at which the request fits.
+    fitting: Option<Found>,
+    least_ms: f32,
+    /// Candidate with the least contention of those that hold most.
+    least_contended: Option<Found>,
+    least_contended_ms: f32,
+    /// Cheapest candidate that looks full but has half of the prompt cached.
+    full: Option<Found>,
+    least_full_ms: f32,
+}
+
+/// Candidate that may be chosen.
+#[derive(Clone, Copy)]
+struct Found {
+    attempt: Attempt,
+    /// Blocks of the prompt that are cached there.
+    blocks: u32,
+    fit: Fit,
 }
 
 impl<'s> Search<'s> {
-    fn new(weigher: &'s Weigher, field: &'s Field<'s>) -> Self {
-        let (least, least_cached) = (f32::INFINITY, f32::INFINITY);
-        Self { weigher, field, fitting: None, least, cached: None, least_cached }
+    fn new(weigher: &'s Weigher, field: &'s Field<'s>, alike_blocks: u32) -> Self {
+        Self {
+            weigher,
+            field,
+            alike_blocks,
+            only_alike: false,
+            fitting: None,
+            least_ms: f32::INFINITY,
+            least_contended: None,
+            least_contended_ms: f32::INFINITY,
+            full: None,
+            least_full_ms: f32::INFINITY,
+        }
     }
 
-    fn best(&self) -> Option<Attempt> {
-        if self.least_cached < self.least { self.cached } else { self.fitting }
+    fn cheapest(&self) -> Option<Found> {
+        if self.least_full_ms < self.least_ms { self.full } else { self.fitting }
     }
 
     fn look_at_some(&mut self, sample: &Sample, session: Option<u64>) {
@@ -112,10 +165,23 @@ impl<'s> Search<'s> {
         let snapshot = field.snapshot(index);
         // Cheap checks first: most candidates of a large group end here.
         if field.is_usable_by(index, &snapshot)
-            && weigher.may_cost_less(field.base_weight(index), &snapshot, self.least)
+            && (!self.only_alike || self.is_alike(&snapshot))
+            && weigher.may_cost_less(field.base_weight(index), &snapshot, self.bound_ms(&snapshot))
         {
             self.look_closely(index, &snapshot);
         }
+    }
+
+    #[inline]
+    fn is_alike(&self, snapshot: &Snapshot) -> bool {
+        snapshot.cached_blocks >= self.alike_blocks
+    }
+
+    /// Returns the cost above which the candidate is of no use. Contention only adds to a cost.
+    #[inline]
+    fn bound_ms(&self, snapshot: &Snapshot) -> f32 {
+        let is_alike = self.is_alike(snapshot);
+        if is_alike { self.least_ms.max(self.least_contended_ms) } else { self.least_ms }
     }
 
     /// Weighs a usable candidate. A function of its own, since those many that end before pay for
@@ -126,22 +192,29 @@ impl<'s> Search<'s> {
         let usable = field.as_usable(index, snapshot.in_flight, snapshot.elsewhere);
         // The terms that the outline leaves out can only add to the cost.
         let outline = weigher.outline(field, &usable, snapshot);
-        if outline.cost.total_ms() > self.least {
+        if outline.cost.total_ms() > self.bound_ms(snapshot) {
             return;
         }
         let weight = weigher.complete(field, &usable, snapshot, &outline);
         let total_ms = weight.cost.total_ms();
         let prediction = weight.prediction;
         let attempt = Attempt { prediction: Some(prediction), ..usable.because(Reason::Soonest) };
+        let found = Found { attempt, blocks: snapshot.cached_blocks, fit: weight.fit };
         let is_half_cached = 2 * prediction.cached_tokens >= prediction.prompt_tokens;
         match weight.fit {
-            Fit::Fits if total_ms < self.least => {
-                (self.fitting, self.least) = (Some(attempt), total_ms);
+            Fit::Fits => {
+                if total_ms < self.least_ms {
+                    (self.fitting, self.least_ms) = (Some(found), total_ms);
+                }
+                let contended_ms = weight.contended_ms();
+                if self.is_alike(snapshot) && contended_ms < self.least_contended_ms {
+                    (self.least_contended, self.least_contended_ms) = (Some(found), contended_ms);
+                }
             }
-            Fit::Full if is_half_cached && total_ms < self.least_cached => {
-                (self.cached, self.least_cached) = (Some(attempt), total_ms);
+            Fit::Full if is_half_cached && total_ms < self.least_full_ms => {
+                (self.full, self.least_full_ms) = (Some(found), total_ms);
             }
-            Fit::Fits | Fit::Full | Fit::TooLarge => {}
+            Fit::Full | Fit::TooLarge => {}
         }
     }
 }

@@ -68,6 +68,7 @@ impl State {
         let holders = rng.f32() * rng.f32();
         for slot in 0..loads.in_flight.len() {
             loads.in_flight[slot] = rng.u32(..busy);
+            loads.context_tokens[slot] = if rng.bool() { rng.u32(..200_000) } else { 0 };
             loads.pending_tokens[slot] = if rng.bool() { rng.u32(..20_000) } else { 0 };
             loads.cached_blocks[slot] = if rng.f32() < holders { rng.u32(..=cached) } else { 0 };
             loads.signals[slot] = any_signals(rng, known);
@@ -117,6 +118,7 @@ impl State {
             prefix: BlockHashes::new((0..blocks).map(|at| first.wrapping_add(at)).collect()),
             prompt_bytes: rng.u32(..20_000),
             output_tokens_max: rng.bool().then(|| rng.u32(..1_000)),
+            output_tokens: None,
             whole_tokens: None,
             answers: 1,
             ..inquiry()
@@ -146,8 +148,9 @@ impl State {
         let all: Vec<usize> = (0..field.len()).collect();
         let selected =
             if field.len() > ALL_MAX { self.selected(&field, weigher.key()) } else { all.clone() };
-        plain_best(&weigher, &field, &selected)
-            .or_else(|| plain_best(&weigher, &field, &all))
+        let slack = self.inquiry.prefix.as_slice().len() as u32 / 20;
+        plain_best(&weigher, &field, &selected, slack)
+            .or_else(|| plain_best(&weigher, &field, &all, slack))
             .or_else(|| largest(&weigher, &field))
     }
 
@@ -166,16 +169,28 @@ impl State {
     }
 }
 
-/// Returns the cheapest of these candidates at which the request fits, or one that looks full if it
-/// has half of the prompt cached and costs less.
-fn plain_best(weigher: &Weigher, field: &Field<'_>, indexes: &[usize]) -> Option<Attempt> {
+/// Returns the best of these candidates: one that looks full if it has half of the prompt cached and
+/// costs less than all at which the request fits. Otherwise the one with the least contention of those
+/// that have, but for `slack` blocks, as much of the prompt as the cheapest, or as any if the cheapest
+/// has that.
+fn plain_best(
+    weigher: &Weigher,
+    field: &Field<'_>,
+    indexes: &[usize],
+    slack: u32,
+) -> Option<Attempt> {
     let (mut fitting, mut cached) = (None::<(Attempt, f32)>, None::<(Attempt, f32)>);
+    let mut fit = Vec::new();
     for &index in indexes {
         let Some(usable) = field.usable(index) else { continue };
         let weight = weigher.weigh(field, &usable, &field.snapshot(index));
         let cost = weight.cost.total_ms();
         let prediction = Some(weight.prediction);
         let is_cached = 2 * weight.prediction.cached_tokens >= weight.prediction.prompt_tokens;
+        if weight.fit == Fit::Fits {
+            let attempt = Attempt { prediction, ..usable.because(Reason::Soonest) };
+            fit.push((field.cached_blocks_at(index), cost, weight.contended_ms(), attempt));
+        }
         let place = match weight.fit {
             Fit::Fits => &mut fitting,
             Fit::Full if is_cached => &mut cached,
@@ -186,7 +201,15 @@ fn plain_best(weigher: &Weigher, field: &Field<'_>, indexes: &[usize]) -> Option
         }
     }
     let least = fitting.map_or(f32::INFINITY, |(_, cost)| cost);
-    cached.filter(|&(_, cost)| cost < least).or(fitting).map(|(attempt, _)| attempt)
+    if let Some((attempt, _)) = cached.filter(|&(_, cost)| cost < least) {
+        return Some(attempt);
+    }
+    let blocks = fit.iter().find(|(_, cost, ..)| *cost == least)?.0;
+    let most = field.cached_blocks_max();
+    let as_any = blocks + slack >= most && most >= blocks;
+    let enough = if as_any { most } else { blocks };
+    let alike = fit.iter().filter(|(blocks, ..)| blocks + slack >= enough);
+    alike.min_by(|a, b| a.2.total_cmp(&b.2)).map(|(.., attempt)| *attempt)
 }
 
 fn any_reading(rng: &mut fastrand::Rng, known: f32, most: f32) -> Reading {
@@ -212,6 +235,8 @@ fn any_speed(rng: &mut fastrand::Rng, known: f32) -> Speed {
         prefill_ms_per_thousand: rng.f32() * 0.01,
         prefill_per_running: rng.f32() * 0.1,
         decode_ms: rng.f32() * 30.0,
+        step_ms: rng.f32() * 30.0,
+        step_ms_per_thousand: rng.f32(),
         is_decode_known: rng.bool(),
         ends_per_s: if rng.bool() { rng.f32() * 9.0 } else { 0.0 },
         bytes_per_token: 0.1 + rng.f32() * 5.0,

@@ -19,6 +19,9 @@ pub struct Cost {
     pub decode_ms: f32,
     /// Cost to the requests that run there, whose next tokens come later while the prompt is read.
     pub stall_ms: f32,
+    /// Time that the contexts which run there, and this one, take more in each decode step than
+    /// is usual: to the request, and to those that run.
+    pub context_ms: f32,
     /// Cost to the requests that run there of one more request that generates.
     pub crowding_ms: f32,
     /// Penalty for an unknown load.
@@ -36,6 +39,7 @@ impl Cost {
         self.first_token_ms()
             + self.decode_ms
             + self.stall_ms
+            + self.context_ms
             + self.crowding_ms
             + self.doubt_ms
             + self.tie_ms

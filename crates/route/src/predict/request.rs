@@ -40,7 +40,9 @@ impl RequestSize {
                 (inquiry.prompt_bytes as f32).max(chain.len() as f32 * block_bytes),
             ),
             block_bytes,
-            output_tokens: sound(tuning.output_tokens.min(asked) as f32),
+            output_tokens: sound(
+                inquiry.output_tokens.unwrap_or(tuning.output_tokens).min(asked) as f32
+            ),
             whole_tokens: inquiry.whole_tokens.map(|tokens| sound(tokens as f32)),
             session: inquiry.session,
             key: chain.get(first_new).copied().unwrap_or_else(|| rng.u64(..)),

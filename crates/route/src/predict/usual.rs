@@ -20,6 +20,8 @@ pub(super) struct CandidateMeans {
     pub(super) running: f32,
     pub(super) kv_use: f32,
     pub(super) speed: Speed,
+    /// Milliseconds that each decode step takes to read the contexts that run.
+    pub(super) context_ms: f32,
     /// Milliseconds between two ends at a busy candidate; `None` if no rate is known.
     pub(super) turn_ms: Option<f32>,
     /// Mean of the weights that count now.
@@ -77,16 +79,26 @@ struct Sums {
     queued: Mean,
     running: Mean,
     kv_use: Mean,
+    /// Reciprocals, of which the mean makes a harmonic one: one slow replica hardly counts.
     floor: Mean,
     prefill: Mean,
     context: Mean,
     per_running: Mean,
+    /// Reciprocals, too.
     decode: Mean,
+    step: Mean,
+    step_price: Mean,
+    step_context: Mean,
     turn: Mean,
     count: f64,
     weight: f64,
     base: f64,
     ramp_permille: u16,
+}
+
+/// Returns the reciprocal of a time, of which less than a microsecond counts as one.
+fn reciprocal(reading: Reading) -> Reading {
+    Reading { value: reading.value.max(1e-3).recip(), ..reading }
 }
 
 impl Sums {
@@ -110,12 +122,15 @@ impl Sums {
         self.kv_use.add(signals.kv_use);
         let base = base_weight as f32;
         let timed = |ms: f32| Reading { value: sound(ms) * base, trust: speed.trust };
-        self.floor.add(timed(speed.floor_ms));
+        self.floor.add(reciprocal(timed(speed.floor_ms)));
         self.prefill.add(timed(speed.prefill_ms));
         self.context.add(timed(speed.prefill_ms_per_thousand));
         let plain = |value: f32| Reading { value: sound(value), trust: speed.trust };
         self.per_running.add(plain(speed.prefill_per_running));
-        self.decode.add(plain(speed.decode_ms));
+        self.decode.add(reciprocal(plain(speed.decode_ms)));
+        self.step.add(plain(speed.step_ms));
+        self.step_price.add(plain(speed.step_ms_per_thousand));
+        self.step_context.add(plain(speed.step_ms_per_thousand * 1e-3 * snapshot.context()));
         let ends_per_s = sound(speed.ends_per_s);
         if ends_per_s > 0.0 {
             self.turn.add(Reading { value: 1_000.0 / ends_per_s * base, trust: 1.0 });
@@ -137,14 +152,17 @@ impl Sums {
             running: self.running.or(0.0),
             kv_use: self.kv_use.or(0.0),
             speed: Speed {
-                floor_ms: self.floor.or(unknown.floor_ms * base) / base,
+                floor_ms: self.floor.or((unknown.floor_ms * base).recip()).recip() / base,
                 prefill_ms: self.prefill.or(unknown.prefill_ms * base) / base,
                 prefill_ms_per_thousand: self.context.or(unknown.prefill_ms_per_thousand * base)
                     / base,
                 prefill_per_running: self.per_running.or(unknown.prefill_per_running),
-                decode_ms: self.decode.or(unknown.decode_ms),
+                decode_ms: self.decode.or(unknown.decode_ms.recip()).recip(),
+                step_ms: self.step.or(unknown.step_ms),
+                step_ms_per_thousand: self.step_price.or(0.0),
                 ..unknown
             },
+            context_ms: self.step_context.or(0.0),
             turn_ms: (turn > 0.0).then_some(turn),
             weight: ((self.weight / count) as f32).max(1.0),
             base,

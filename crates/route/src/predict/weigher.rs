@@ -33,6 +33,16 @@ pub(crate) struct Weight {
     pub(crate) kv_tokens: f32,
     /// Requests that wait there.
     pub(crate) queued: f32,
+    /// Wait there, by which a candidate in slow start has less in proportion to its ramp.
+    lagging_wait_ms: f32,
+}
+
+impl Weight {
+    /// Returns the cost with the wait counted once more for each request that runs there: by this,
+    /// replicas are compared that hold as much of the prompt as each other.
+    pub(crate) fn contended_ms(&self) -> f32 {
+        self.cost.total_ms() + self.prediction.running * self.lagging_wait_ms
+    }
 }
 
 /// Part of a [`Weight`]: the rest is needed of few candidates only.
@@ -146,6 +156,9 @@ impl Weigher {
             prefill_ms: linear * (1.0 + speed.prefill_per_running * load.running) + context,
             decode_ms: self.generating_ms(&speed) * (1.0 + tuning.crowding * load.running),
             stall_ms: (linear + context) * tuning.kappa * load.running,
+            context_ms: request.output_tokens
+                * self.slowdown_ms(&speed, snapshot.context() + prompt)
+                * (1.0 + load.running),
             crowding_ms: tuning.crowding * decode_ms * crowd + wait_ms * usual.lag(usable),
             doubt_ms: tuning.doubt_ms * (1.0 - load.trust),
             session_ms: if is_session { tuning.session_ms } else { 0.0 },
@@ -203,6 +216,7 @@ impl Weigher {
             },
             kv_tokens,
             queued: load.queued,
+            lagging_wait_ms: cost.wait_ms * (1.0 + usual.lag(usable)),
         }
     }
 
@@ -270,6 +284,8 @@ impl Weigher {
             ),
             prefill_per_running: or(learned.prefill_per_running, usual.prefill_per_running),
             decode_ms: or(learned.decode_ms, usual.decode_ms),
+            step_ms: or(learned.step_ms, usual.step_ms),
+            step_ms_per_thousand: or(learned.step_ms_per_thousand, usual.step_ms_per_thousand),
             is_decode_known: learned.is_decode_known,
             ends_per_s: learned.ends_per_s,
             bytes_per_token: learned.bytes_per_token.max(BYTES_PER_TOKEN_MIN),
@@ -280,9 +296,9 @@ impl Weigher {
 
     /// Returns the milliseconds of generating a reply that count: none if only the first token does.
     ///
-    /// Of the time of a token counts the mean, and what is clearly beyond it. It varies with the load
-    /// of a replica, and a reply has many: between equal replicas chance would be worth more than
-    /// caches and queues are.
+    /// Of the time of a token counts the mean, and what is clearly above or below it. It varies with
+    /// the load of a replica, and a reply has many: between equal replicas chance would be worth more
+    /// than caches and queues are.
     #[inline]
     fn generating_ms(&self, speed: &Speed) -> f32 {
         let request = &self.request;
@@ -293,7 +309,23 @@ impl Weigher {
             (None, Goal::FirstToken) => return 0.0,
         };
         let usual_ms = self.usual.speed.decode_ms;
-        tokens * (usual_ms + positive(speed.decode_ms - TOKENS_ALIKE * usual_ms))
+        let slower_ms = positive(speed.decode_ms - TOKENS_ALIKE * usual_ms);
+        let faster_ms = positive(usual_ms / TOKENS_ALIKE - speed.decode_ms);
+        tokens * (usual_ms + slower_ms - faster_ms)
+    }
+
+    /// Returns the milliseconds by which a replica's decode steps would be slower than they should,
+    /// if requests with so many tokens of context ran there: what reading their KV takes beyond the
+    /// group's mean and twice the time of a step without any.
+    ///
+    /// Below that, the difference between replicas is worth less than what is cached there: requests
+    /// that share a prompt belong together until they slow each other down. The fuller the caches are,
+    /// the less it counts, and not at all from a half on: one more copy of a prompt would push out
+    /// others, and all would have more to read.
+    fn slowdown_ms(&self, speed: &Speed, context: f32) -> f32 {
+        let reading_ms = speed.step_ms_per_thousand * 1e-3 * context;
+        let slower_ms = reading_ms - self.usual.context_ms - CONTEXT_STEPS * speed.step_ms;
+        positive(slower_ms) * positive(1.0 - self.usual.kv_use / COPIES_USE)
     }
 
     /// Returns the milliseconds between two ends while the replica is busy: as learned, or the
@@ -318,6 +350,14 @@ const FLOORS_ALIKE: f32 = 2.0;
 
 /// Multiple of the mean up to which a learned time of a token says nothing of the replica.
 const TOKENS_ALIKE: f32 = 1.25;
+
+/// Steps without any context that reading the context may take in each step, beside what it takes on
+/// the mean. At 1 prompts that most requests share are spread before that helps anybody, at 2 a
+/// document that all ask for is read by one replica after the other in time.
+const CONTEXT_STEPS: f32 = 2.0;
+
+/// Use of the KV caches, as a share, from which on there is no room for copies.
+const COPIES_USE: f32 = 0.5;
 
 /// Part of a bound that counts, which leaves room for rounding in another order.
 const BOUND_SHARE: f32 = 0.999;

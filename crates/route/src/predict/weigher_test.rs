@@ -17,6 +17,8 @@ const FAST: Speed = Speed {
     prefill_ms_per_thousand: 0.01,
     prefill_per_running: 0.0,
     decode_ms: 20.0,
+    step_ms: 20.0,
+    step_ms_per_thousand: 0.0,
     is_decode_known: true,
     ends_per_s: 2.0,
     bytes_per_token: 4.0,
@@ -104,6 +106,65 @@ fn what_is_half_cached_goes_to_its_cache_though_that_looks_full_unless_another_i
     assert_eq!(with(62, 20.0), ReplicaSlot(0));
     assert_eq!(with(20, 20.0), ReplicaSlot(1), "a third is read again where there is room");
     assert_eq!(with(40, 200.0), ReplicaSlot(1), "too much runs there");
+}
+
+#[test]
+fn of_replicas_that_hold_a_prompt_alike_the_one_that_holds_up_fewest_gets_it() {
+    let with = |cached: [u32; 2]| {
+        let mut world = world(2);
+        world.loads.cached_blocks[..2].copy_from_slice(&cached);
+        // The first is a little cheaper, and what waits there holds up twenty requests.
+        world.loads.pending_tokens[..2].copy_from_slice(&[2_000, 3_000]);
+        world.loads.signals[0].running = fresh(20.0);
+        world.loads.signals[1].running = fresh(1.0);
+        let all = weighed(&world);
+        (all[0].total_ms < all[1].total_ms, world.attempt(0).slot)
+    };
+    assert_eq!(with([62, 62]), (true, ReplicaSlot(1)));
+    assert_eq!(with([62, 60]), (true, ReplicaSlot(1)), "a 20th is no difference");
+    assert_eq!(with([62, 57]), (true, ReplicaSlot(0)), "more is one, and would be read again");
+}
+
+#[test]
+fn contexts_that_slow_each_step_down_drive_requests_away_once_they_take_twice_a_step() {
+    let with = |contexts: [u32; 2]| {
+        let mut world = world(2);
+        world.loads.speeds.fill(Speed { step_ms: 10.0, step_ms_per_thousand: 0.1, ..FAST });
+        world.loads.context_tokens[..2].copy_from_slice(&contexts);
+        world.loads.cached_blocks[0] = 62;
+        (cost(&world), world.attempt(0).slot)
+    };
+    // 300,000 tokens take 30 ms a step here and none there, which makes 15 ms on the mean.
+    let (below, chosen) = with([300_000, 0]);
+    assert_eq!((below.context_ms, chosen), (0.0, ReplicaSlot(0)));
+    // 50 ms, of which 25 are usual and 20 are free; and this prompt's 0.4 ms. Of each of 100 tokens, for
+    // this request and the four that run, while a fifth of the caches is in use.
+    let (above, chosen) = with([500_000, 0]);
+    assert_near(above.context_ms, (50.4 - 25.0 - 20.0) * 100.0 * 5.0 * 0.6);
+    assert_eq!(chosen, ReplicaSlot(1), "reading it once more is cheaper");
+    assert_eq!(with([500_000, 500_000]).0.context_ms, 0.0, "nobody would be better off");
+}
+
+#[test]
+fn a_slow_replica_makes_no_other_one_slow() {
+    let with = |floor_ms: f32| {
+        let mut world = world(4);
+        world.loads.speeds[3] = Speed { floor_ms, ..FAST };
+        weighed(&world).iter().map(|one| one.cost.floor_ms).collect::<Vec<_>>()
+    };
+    assert_near(with(10.0)[0], 10.0);
+    let slow = with(1_000.0);
+    assert!(slow[0] < 14.0, "{slow:?}");
+    assert!(slow[3] > 900.0, "{slow:?}");
+}
+
+#[test]
+fn where_the_whole_reply_counts_the_one_that_generates_ten_times_as_fast_is_seen() {
+    let mut world = tuned(world(4), |tuning| tuning.goal = Goal::Total);
+    world.loads.speeds[2] = Speed { decode_ms: 2.0, ..FAST };
+    let all = weighed(&world);
+    assert!(all[2].cost.decode_ms < 0.5 * all[0].cost.decode_ms, "{all:?}");
+    assert_eq!(world.attempt(0).slot, ReplicaSlot(2));
 }
 
 #[test]
@@ -464,10 +525,15 @@ proptest! {
         if attempt.reason != crate::Reason::Soonest {
             return Ok(());
         }
-        let of = |slot| weighed.iter().find(|one| one.slot == slot).map(|one| one.total_ms);
-        let Some(chosen) = of(attempt.slot) else { return Ok(()) };
-        for one in weighed.iter().filter(|one| one.obstacle == Some(crate::Obstacle::NotChosen)) {
-            prop_assert!(one.total_ms >= chosen, "{one:?} is cheaper than {chosen} ms");
+        let Some(chosen) = weighed.iter().find(|one| one.slot == attempt.slot) else {
+            return Ok(());
+        };
+        // Of those that hold as much of the prompt.
+        let blocks = |one: &Weighed| world.loads.cached_blocks[one.slot.index()];
+        let others = weighed.iter().filter(|one| blocks(one) >= blocks(chosen));
+        for one in others.filter(|one| one.obstacle == Some(crate::Obstacle::NotChosen)) {
+            let is_better = one.contended_ms < chosen.contended_ms && chosen.fit == Fit::Fits;
+            prop_assert!(!is_better, "{one:?} is better than {chosen:?}");
         }
     }
 }

@@ -207,7 +207,8 @@ impl RegionReport {
     }
 
     /// Returns the requests that this node added since, less those that ended.
-    pub(super) fn change(&self) -> f32 {
+    #[must_use]
+    pub fn change(&self) -> f32 {
         (f64::from(self.sent) - f64::from(self.ended)) as f32
     }
 }

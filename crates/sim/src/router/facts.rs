@@ -351,6 +351,10 @@ impl Loads for Board<'_> {
         if self.router.config.corrects { pending } else { 0 }
     }
 
+    fn context_tokens(&self, slot: ReplicaSlot) -> u32 {
+        self.sight.replicas[slot.index()].context_tokens
+    }
+
     fn speed(&self, slot: ReplicaSlot) -> Speed {
         self.router.speeds[slot.index()]
     }

@@ -55,6 +55,10 @@ pub struct Ended<'a> {
     pub tokens: u32,
     /// Milliseconds from the first token to the last.
     pub span_ms: f64,
+    /// Mean tokens of context at the replica meanwhile.
+    pub context_tokens: f32,
+    /// Prompt tokens that the replica read for this node meanwhile.
+    pub read_tokens: f32,
 }
 
 /// Prompt with its reply that an own replica now has cached.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spillway_prefix::{
     FineIndex, HeatConfig, HeatTracker, HotDelta, HotView, IndexConfig, IndexReader, Matches,
 };
-use spillway_route::{LatencyModel, ObservedLatency};
+use spillway_route::{Beside, LatencyModel, ObservedLatency};
 use spillway_types::{Holder, Speed};
 
 use super::config::{Knowledge, RouterConfig};
@@ -181,7 +181,11 @@ impl Memory {
     }
 
     pub(super) fn ended(&mut self, ended: &Ended<'_>) {
-        self.models[ended.replica].learn_decode(ended.tokens as f32, ended.span_ms as f32);
+        self.models[ended.replica].learn_decode(
+            ended.tokens as f32,
+            ended.span_ms as f32,
+            Beside { context_tokens: ended.context_tokens, read_tokens: ended.read_tokens },
+        );
     }
 
     pub(super) fn hot_delta(&mut self, now_ms: u64) -> HotDelta {

@@ -44,6 +44,10 @@ pub struct OwnReplica {
     pub pending_tokens: u32,
     /// Prompt tokens still to be read for the region's other nodes, by their last report.
     pub pending_elsewhere: u32,
+    /// Prompt tokens of this node's requests there.
+    pub context_tokens: u32,
+    /// Prompt tokens that it read for this node so far.
+    pub read_tokens: u64,
     /// Last report of the replica.
     pub signals: Signals,
     /// Round-trip time from this node to the replica in milliseconds; 0 in the node's region.
@@ -52,6 +56,17 @@ pub struct OwnReplica {
     pub is_away: bool,
     /// Requests that the node may have there.
     pub places: Places,
+}
+
+impl OwnReplica {
+    /// Returns the tokens of context there, those of other nodes' requests taken to be as long.
+    pub(crate) fn context(&self) -> f32 {
+        let own = self.context_tokens as f32;
+        if self.in_flight == 0 {
+            return own;
+        }
+        own * (self.in_flight + self.elsewhere) as f32 / self.in_flight as f32
+    }
 }
 
 /// Places of a node at a replica, by the limit that the node found.

@@ -30,6 +30,8 @@ impl World {
                         sent: self.now,
                         prediction,
                         pending_tokens: asked.prompt_tokens.saturating_sub(counted),
+                        context_tokens: 0.0,
+                        read_tokens: 0,
                         first_token: None,
                     };
                     // In virtual time nobody takes the place in between.

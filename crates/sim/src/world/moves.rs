@@ -32,6 +32,7 @@ impl World {
             prefix: BlockHashes::new(chain.to_vec()),
             prompt_bytes: prompt_tokens * BYTES_PER_TOKEN,
             output_tokens_max: Some(asked.reply.tokens * OUTPUT_ALLOWANCE),
+            output_tokens: None,
             whole_tokens: None,
             answers: 1,
             affinity: Some(self.sessions[session].affinity),
@@ -76,6 +77,8 @@ impl World {
     pub(super) fn arrive(&mut self, request: usize) {
         // The client may have given up while the request was on its way.
         if self.requests[request].state != RequestState::Over {
+            let usual = self.nodes[self.requests[request].node].reply_tokens;
+            self.requests[request].inquiry.output_tokens = usual.map(|tokens| tokens as u32);
             self.drive(request);
         }
     }
@@ -123,7 +126,8 @@ impl World {
         let node = self.requests[request].node;
         self.requests[request].state = RequestState::Placed(placed);
         self.requests[request].replica = Some(placed.replica);
-        self.nodes[node].send(replica, placed.pending_tokens);
+        let prompt_tokens = self.requests[request].prompt_tokens;
+        self.nodes[node].send(replica, placed.pending_tokens, prompt_tokens);
         if self.requests[request].inquiry.hop > 0 {
             self.nodes[node].guests += 1;
         }

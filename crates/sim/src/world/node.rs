@@ -43,6 +43,8 @@ pub(super) struct SimNode {
     /// Requests that this node sent to each region, and that ended there.
     pub(super) forwarded: Vec<Traffic>,
     pub(super) guests: u32,
+    /// Mean tokens of a reply, newer ones count more.
+    pub(super) reply_tokens: Option<f32>,
 }
 
 /// Report of a node about its own region.
@@ -96,6 +98,8 @@ impl SimNode {
             started: 0,
             pending_tokens: 0,
             pending_elsewhere: 0,
+            context_tokens: 0,
+            read_tokens: 0,
             signals: Signals::UNKNOWN,
             rtt_ms: 0.0,
             is_away: false,
@@ -116,6 +120,7 @@ impl SimNode {
             gossip: Gossip::new(pulse, place.regions),
             forwarded: (0..place.regions).map(|_| Traffic::default()).collect(),
             guests: 0,
+            reply_tokens: None,
         }
     }
 
@@ -259,7 +264,7 @@ impl SimNode {
     }
 
     /// Counts a request that goes to a replica.
-    pub(super) fn send(&mut self, replica: usize, pending_tokens: u32) {
+    pub(super) fn send(&mut self, replica: usize, pending_tokens: u32, prompt_tokens: u32) {
         let limit = &mut self.limits[replica];
         let replica = &mut self.replicas[replica];
         replica.in_flight += 1;
@@ -267,27 +272,35 @@ impl SimNode {
         replica.places.unbegun = limit.unbegun();
         replica.started += 1;
         replica.pending_tokens += pending_tokens;
+        replica.context_tokens += prompt_tokens;
     }
 
     /// Counts a reply that has begun after so many milliseconds.
     pub(super) fn begin(
         &mut self,
         replica: usize,
-        pending_tokens: u32,
+        (pending_tokens, read_tokens): (u32, u32),
         (now, latency_ms): (Instant, f64),
         prediction: Option<Prediction>,
     ) {
         self.limits[replica].began(latency_ms, prediction);
         let known = &mut self.replicas[replica];
         known.pending_tokens -= pending_tokens;
+        known.read_tokens += u64::from(read_tokens);
         known.places.unbegun = self.limits[replica].unbegun();
         self.latencies[replica].record(now, Duration::from_secs_f64(latency_ms / 1e3));
     }
 
     /// Counts a request of so many tokens that has left a replica, where it was for so many
     /// milliseconds.
-    pub(super) fn end(&mut self, replica: usize, (tokens, held_ms): (u32, f64)) {
+    pub(super) fn end(
+        &mut self,
+        replica: usize,
+        (tokens, held_ms): (u32, f64),
+        prompt_tokens: u32,
+    ) {
         let replica = &mut self.replicas[replica];
+        replica.context_tokens -= prompt_tokens;
         replica.in_flight -= 1;
         replica.places.hold = replica.places.hold.with(tokens, held_ms as f32);
     }

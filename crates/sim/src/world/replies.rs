@@ -16,12 +16,18 @@ impl World {
         let request = &mut self.requests[number];
         let RequestState::Placed(placed) = &mut request.state else { return };
         placed.first_token = Some(now);
-        let placed = *placed;
         let node = &mut self.nodes[request.node];
         let first_replica = self.groups[node.group].replicas.start;
+        placed.context_tokens = node.replicas[placed.replica - first_replica].context();
+        let placed = *placed;
         let latency_ms = now.ms_since(placed.sent);
         let seen = (instant, latency_ms);
-        node.begin(placed.replica - first_replica, placed.pending_tokens, seen, placed.prediction);
+        let read = request.prompt_tokens.saturating_sub(cached_tokens);
+        let at = placed.replica - first_replica;
+        node.begin(at, (placed.pending_tokens, read), seen, placed.prediction);
+        if let RequestState::Placed(placed) = &mut request.state {
+            placed.read_tokens = node.replicas[at].read_tokens;
+        }
         node.router.replied(&Replied {
             request: number,
             replica: placed.replica - first_replica,
@@ -111,6 +117,11 @@ impl World {
         let at = request.node;
         let node = &mut self.nodes[at];
         let replica = placed.replica - self.groups[node.group].replicas.start;
+        let context = node.replicas[replica].context();
+        let read = node.replicas[replica].read_tokens;
+        let tokens = request.reply_tokens as f32;
+        node.reply_tokens =
+            Some(node.reply_tokens.map_or(tokens, |mean| mean + (tokens - mean) * 0.02));
         node.router.ended(&Ended {
             request: number,
             replica,
@@ -119,6 +130,8 @@ impl World {
             // The first token came before the span began.
             tokens: request.reply_tokens - 1,
             span_ms: self.now.ms_since(begun),
+            context_tokens: (placed.context_tokens + context) / 2.0,
+            read_tokens: (read - placed.read_tokens) as f32,
         });
         self.spread_written(number, at, replica);
     }
@@ -163,7 +176,8 @@ impl World {
             node.limits[replica].settled();
             node.replicas[replica].places.unbegun = node.limits[replica].unbegun();
         }
-        node.end(replica, (queue_tokens(&request.inquiry), self.now.ms_since(placed.sent)));
+        let held_ms = self.now.ms_since(placed.sent);
+        node.end(replica, (queue_tokens(&request.inquiry), held_ms), request.prompt_tokens);
         if request.inquiry.hop > 0 {
             node.guests -= 1;
         }

@@ -90,6 +90,10 @@ pub(super) struct Placed {
     pub(super) prediction: Option<Prediction>,
     /// Prompt tokens that the node counts as still to be read there.
     pub(super) pending_tokens: u32,
+    /// Tokens of context at the replica when the reply began.
+    pub(super) context_tokens: f32,
+    /// Prompt tokens that the replica had read by then.
+    pub(super) read_tokens: u64,
     /// Moment at which the first token arrived at the node; `None` before.
     pub(super) first_token: Option<Time>,
 }

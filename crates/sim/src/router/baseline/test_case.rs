@@ -89,6 +89,8 @@ impl Case {
             started: 0,
             pending_tokens: 0,
             pending_elsewhere: 0,
+            context_tokens: 0,
+            read_tokens: 0,
             signals,
             rtt_ms: 0.0,
             is_away: false,
@@ -192,7 +194,16 @@ impl Case {
         chain: &[u64],
         prompt_blocks: usize,
     ) {
-        let ended = Ended { request, replica, chain, prompt_blocks, tokens: 9, span_ms: 90.0 };
+        let ended = Ended {
+            request,
+            replica,
+            chain,
+            prompt_blocks,
+            tokens: 9,
+            span_ms: 90.0,
+            context_tokens: 0.0,
+            read_tokens: 0.0,
+        };
         self.router.ended(&ended);
         self.router.written(&Written {
             replica,
@@ -219,6 +230,7 @@ impl Case {
             prefix: BlockHashes::new(asked.chain.clone()),
             prompt_bytes: 4 * prompt_tokens,
             output_tokens_max: None,
+            output_tokens: None,
             whole_tokens: None,
             answers: 1,
             affinity: Some(asked.key),
