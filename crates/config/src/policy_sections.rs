@@ -37,7 +37,8 @@ pub(crate) struct PredictedLatencySection {
     /// Part by which each running request slows the generation of the others.
     #[serde(deserialize_with = "weight")]
     pub(crate) crowding: f32,
-    /// Tokens that a reply is expected to have if its client does not set fewer.
+    /// Tokens that a reply is expected to have before replies have shown it, if its client does not set
+    /// fewer.
     pub(crate) output_tokens: u32,
     /// Value in ms of staying on a session's replica, beside what is known to be cached there.
     #[serde(deserialize_with = "weight")]

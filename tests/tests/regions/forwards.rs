@@ -21,6 +21,7 @@ fn forwarded(node: &Node, region: &str, prompt: &str) -> (u32, usize) {
         prefix,
         prompt_bytes: u32::try_from(prompt.len()).expect("a short prompt"),
         output_tokens_max: None,
+        output_tokens: None,
         whole_tokens: None,
         answers: 1,
         affinity: None,

@@ -55,6 +55,8 @@ pub(crate) struct TestRegion {
     pub(crate) capacity: f32,
     pub(crate) running: f32,
     pub(crate) rtt_ms: f32,
+    /// Requests that this node sent there since its report.
+    pub(crate) sent: u32,
     /// Leading blocks of the prompt in its caches, as all regions know.
     pub(crate) hot: u32,
     /// Leading blocks of the prompt that were forwarded there.
@@ -234,6 +236,7 @@ impl TestRegion {
             capacity: 10.0,
             running: 0.0,
             rtt_ms: 20.0,
+            sent: 0,
             hot: 0,
             forwarded: 0,
         }
@@ -439,6 +442,7 @@ impl RegionSight for TestSight {
                     running: region.running,
                     ..ModelLoad::default()
                 },
+                sent: region.sent,
                 ..RegionReport::default()
             },
             rtt_ms: region.rtt_ms,

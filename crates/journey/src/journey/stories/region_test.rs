@@ -5,7 +5,7 @@ use std::time::Instant;
 use spillway_route::ShedReason;
 use spillway_types::{Deadline, ReplicaSlot};
 
-use super::super::test_sight::{START, Story, TestSight, check, ms};
+use super::super::test_sight::{START, Story, TestSight, check, ms, short};
 use super::{NOT_CONNECTED, REFUSED, region_failed, tell};
 use crate::{
     Conversation, Ending, Event, Journey, Notes, RegionFailure, ResidencyDenial, RetrySafety,
@@ -30,6 +30,23 @@ fn a_busy_region_passes_requests_on_and_asks_the_next_one_after_a_refusal() {
             ("end Reply", None),
         ],
     );
+}
+
+#[test]
+fn a_node_without_replicas_spreads_a_burst_over_equal_regions_before_they_report() {
+    let mut sent = [0, 0];
+    for _ in 0..14 {
+        let mut sight = TestSight::new(0).with_regions(&["b", "c"]);
+        for (region, sent) in sight.regions.iter_mut().zip(sent) {
+            (region.capacity, region.sent) = (100.0, sent);
+        }
+        // A little nearer: that alone would take all of them.
+        sight.regions[1].rtt_ms = sight.regions[0].rtt_ms + 1.0;
+        let mut story = Story::of(sight);
+        let region = usize::from(short(&story.next()) == "forward c");
+        sent[region] += 1;
+    }
+    assert_eq!(sent, [7, 7]);
 }
 
 #[test]
