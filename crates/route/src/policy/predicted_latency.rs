@@ -10,7 +10,8 @@ use crate::field::Field;
 use crate::predict::{Fit, Weigher};
 use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Snapshot, Tuning};
 
-/// Policy that weighs the candidates and takes the cheapest at which the request fits.
+/// Policy that weighs the candidates at which the request fits. Of those that hold as much of the prompt
+/// as the cheapest, it takes the one with the least contention; see [`Search`].
 ///
 /// A request of which the cheapest replica has half of the prompt cached goes there although it
 /// looks full: elsewhere the prompt would be read again and cached twice, and near saturation that
