@@ -78,9 +78,8 @@ pub(super) fn save(
 #[cfg(test)]
 mod tests {
     use spillway_codec::golden;
-    use spillway_types::Speed;
-
     use spillway_route::Beside;
+    use spillway_types::Speed;
 
     use super::*;
 

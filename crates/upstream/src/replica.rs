@@ -76,7 +76,8 @@ pub struct ReplicaServer {
     pending_tokens: AtomicU32,
     /// Prompt tokens of this node's requests in flight.
     context_tokens: AtomicU32,
-    /// Prompt tokens that it has read for this node so far, by prediction.
+    /// Prompt tokens that it has read for this node so far, by prediction; those of requests that failed
+    /// before their reply count as read.
     read_tokens: AtomicU64,
     /// End of the server's rest after it said that it has no room, in milliseconds after [`EPOCH`];
     /// 0 if it does not rest.

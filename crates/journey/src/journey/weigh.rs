@@ -350,7 +350,8 @@ fn add_reading<S: Sight>(
         let forwarded = blocks(&forwarded, index).max(served.map_or(0, |served| served.blocks));
         let hot = blocks(&hot, index);
         let load = &other.report.load;
-        // What this node sent there since the report is taken to be like this request.
+        // What this node sent there since the report is taken to be like this request. With replicas of its
+        // own a region compares queues, in which these requests count already.
         let more = match scales.own.replicas {
             0 => other.report.change().max(0.0) / load.replicas.max(1) as f32,
             _ => 0.0,

@@ -46,6 +46,9 @@ const STREAMED_WEIGHT: f64 = 0.8;
 const PART_MIN: f64 = 1e-6;
 /// Tokens of streams from which on the time of a token is known.
 const STREAMED_MIN: f64 = 10.0;
+/// Least part of the time of a stream that counts as its own decode steps; the rest may be prompts read
+/// in between.
+const STEPS_SHARE_MIN: f32 = 0.2;
 /// Least evidence on generated tokens by which replies in one piece make their time known: five times
 /// the prior's, see [`prior`]. One reply of twenty tokens has more.
 const WRITTEN_MIN: f64 = 2.0;
@@ -100,10 +103,7 @@ pub struct LearnedReply {
     faded: f64,
 }
 
-/// Least part of the time of a stream that its own steps take.
-const STEPS_SHARE_MIN: f32 = 0.2;
-
-/// Work of a replica beside a stream.
+/// Work of a replica while it generates a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Beside {
     /// Mean tokens of context that it held.
