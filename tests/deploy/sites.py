@@ -239,6 +239,17 @@ connections_max = 1
         times = ["--interval-ms", "250", "--timeout-ms", "500", "--hold-ms", "1000"]
         self.start(site, f"helper-{site}", spillway(), *command, *times)
 
+    def restart_site(self, site: str):
+        """Ends all that a test may have left of a site but its replica, and starts it anew."""
+        for name in [name for name in self.processes if name.endswith(f"-{site}") and name != f"replica-{site}"]:
+            self.kill(name)
+        for name in {"load", "wrong", "exabgp"} & set(self.processes):
+            self.kill(name)
+        self.bird_socket(site).unlink(missing_ok=True)
+        self.start_node(site)
+        self.start_site_bird(site)
+        self.start_helper(site)
+
     def routes(self) -> str:
         """What the router knows of the address; BIRD fails where that is nothing."""
         command = ["birdc", "-s", str(self.bird_socket("router")), "show", "route", "all", "for", ANYCAST]
