@@ -43,9 +43,6 @@ pub(crate) struct PredictedLatencySection {
     /// Value in ms of staying on a session's replica, beside what is known to be cached there.
     #[serde(deserialize_with = "weight")]
     pub(crate) session_ms: f32,
-    /// Extra cost in ms of a replica whose load is unknown.
-    #[serde(deserialize_with = "weight")]
-    pub(crate) doubt_ms: f32,
     /// Difference in ms within which the prompt decides, with equal results on every node.
     #[serde(deserialize_with = "weight")]
     pub(crate) tie_ms: f32,
@@ -150,7 +147,6 @@ impl Default for PredictedLatencySection {
             crowding: usual.crowding,
             output_tokens: usual.output_tokens,
             session_ms: usual.session_ms,
-            doubt_ms: usual.doubt_ms,
             tie_ms: usual.tie_ms,
         }
     }
@@ -172,7 +168,6 @@ impl From<PredictedLatencySection> for PredictedTuning {
             crowding: section.crowding,
             output_tokens: section.output_tokens,
             session_ms: section.session_ms,
-            doubt_ms: section.doubt_ms,
             tie_ms: section.tie_ms,
             ..Self::default()
         }

@@ -9,11 +9,10 @@ use crate::numbers::unit_of;
 use crate::schema_node::resolve;
 
 /// Settings that are there to compare policies; they stand in a table of their own.
-const TUNING: [&str; 9] = [
+const TUNING: [&str; 8] = [
     "replica.bucket",
     "route.least_loaded",
     "route.predicted_latency.crowding",
-    "route.predicted_latency.doubt_ms",
     "route.predicted_latency.kappa",
     "route.predicted_latency.session_ms",
     "route.predicted_latency.tie_ms",

@@ -50,8 +50,6 @@ pub struct PredictedTuning {
     /// Value in milliseconds of staying on the session's replica, in addition to what is known to
     /// be cached there.
     pub session_ms: f32,
-    /// Penalty in milliseconds for a replica of unknown load, against an average one.
-    pub doubt_ms: f32,
     /// Largest difference in milliseconds within which the prompt decides, alike on every node. A
     /// larger value keeps prompts together that no cache has yet, and balances less.
     pub tie_ms: f32,
@@ -120,7 +118,6 @@ impl Default for PredictedTuning {
             crowding: 0.001,
             output_tokens: 256,
             session_ms: 100.0,
-            doubt_ms: 5.0,
             tie_ms: 2.0,
         }
     }

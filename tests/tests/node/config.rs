@@ -656,7 +656,7 @@ hash_by = "client_ip"
 session = { cookie = "c", max_age_s = 1 }
 regions = ["r"]
 countries = ["DE"]
-predicted_latency = { goal = "total", push = "always", kappa = 1.0, crowding = 1.0, output_tokens = 1, session_ms = 1.0, doubt_ms = 1.0, tie_ms = 1.0 }
+predicted_latency = { goal = "total", push = "always", kappa = 1.0, crowding = 1.0, output_tokens = 1, session_ms = 1.0, tie_ms = 1.0 }
 forward_authorization = true
 overflow = true
 allow_engine_fields = ["priority"]

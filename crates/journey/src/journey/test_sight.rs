@@ -87,6 +87,14 @@ pub(crate) struct TestSight {
     pub(crate) best: usize,
     /// Time to the first token as predicted; `None` if the policy predicts nothing.
     pub(crate) first_token_ms: Option<f32>,
+    /// Time to read a token at the chosen replica, where nothing is cached.
+    pub(crate) prefill_ms: f32,
+    /// Leading blocks of the prompt that some replica here has cached.
+    pub(crate) cached_longest: u32,
+    /// Requests that run here.
+    pub(crate) running: f32,
+    /// Replicas that each region reports, this one included.
+    pub(crate) reported_replicas: u32,
     pub(crate) is_out: bool,
     pub(crate) busy_until: Option<Instant>,
     pub(crate) healthy_permille: u16,
@@ -164,6 +172,10 @@ impl TestSight {
             replicas: vec![free; replicas],
             best: replicas,
             first_token_ms: None,
+            prefill_ms: 0.0,
+            cached_longest: 1,
+            running: 0.0,
+            reported_replicas: 0,
             is_out: false,
             busy_until: None,
             healthy_permille: 1_000,
@@ -288,7 +300,7 @@ impl Loads for TestLoads<'_> {
         self.room.places(self.sight.replica(slot), slot)
     }
     fn cached_blocks_max(&self) -> u32 {
-        u32::from(self.with_caches)
+        if self.with_caches { self.sight.cached_longest } else { 0 }
     }
     fn speed(&self, slot: ReplicaSlot) -> Speed {
         self.sight.replica_speed(slot)
@@ -344,7 +356,8 @@ impl ReplicaSight for TestSight {
     }
     fn replica_speed(&self, _slot: ReplicaSlot) -> Speed {
         let floor_ms = self.first_token_ms.unwrap_or(20.0);
-        Speed { floor_ms, prefill_ms: 0.0, is_decode_known: true, trust: 1.0, ..Speed::UNKNOWN }
+        let prefill_ms = self.prefill_ms;
+        Speed { floor_ms, prefill_ms, is_decode_known: true, trust: 1.0, ..Speed::UNKNOWN }
     }
     fn hold_time(&self, _slot: ReplicaSlot) -> HoldTime {
         let hold = HoldTime::default();
@@ -412,7 +425,14 @@ impl RegionSight for TestSight {
         let free = |slot| loads.limit(slot).saturating_sub(loads.in_flight(slot));
         OwnRegion {
             replicas: u32::try_from(self.best).unwrap(),
-            report: RegionReport::default(),
+            report: RegionReport {
+                load: ModelLoad {
+                    running: self.running,
+                    replicas: self.reported_replicas,
+                    ..ModelLoad::default()
+                },
+                ..RegionReport::default()
+            },
             places: Some(slots.map(free).sum()),
             waiting,
             guests: 0,
@@ -440,6 +460,7 @@ impl RegionSight for TestSight {
                 load: ModelLoad {
                     capacity: Some(region.capacity),
                     running: region.running,
+                    replicas: self.reported_replicas,
                     ..ModelLoad::default()
                 },
                 sent: region.sent,

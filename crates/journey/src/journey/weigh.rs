@@ -6,7 +6,7 @@ use spillway_route::{
     Attempt, ByRegion, Degraded, Moment, OwnRegion, PlanError, RegionCandidate, ShedReason,
     SpillPlan, SpillReason, SpillVerdict, TimeLeft, Waiting, is_known, late_ms, spill,
 };
-use spillway_types::{ModelName, RegionName, Speed};
+use spillway_types::{ModelLoad, ModelName, RegionName, Speed};
 
 use super::Journey;
 use crate::decision::Way;
@@ -18,6 +18,11 @@ use crate::tenant_share;
 /// Milliseconds by which the region is preferred that served the conversation before, beside the
 /// reading that it saves: as much as a session is worth among replicas.
 const CONVERSATION_MS: f32 = 100.0;
+
+/// Multiples of the requests that run at each replica of another region from which on the own one is
+/// busier, and so much busier that a full replica here says nothing of those there.
+const BUSIER: f32 = 1.1;
+const MUCH_BUSIER: f32 = 1.4;
 
 /// Regions that one decision compares.
 #[derive(Clone, Debug)]
@@ -139,6 +144,7 @@ impl Journey {
         let asked_max = sight.regions_asked_max();
         let access = |region: &RegionName| self.refusals.access(region, asked_max);
         scales.others = sight.others(model, &access);
+        self.read_as_others(&mut scales, model, planned, sight);
         let conversation = sight.conversation();
         add_homes(&mut scales, conversation.as_ref(), sight);
         add_rest(&mut scales, model, own_speed(model, planned, sight), sight);
@@ -213,6 +219,31 @@ impl Journey {
         own.stall_ms = kappa(sight) * running * prefill_ms;
         let wait_ms = prediction.filter(|_| own.has_room()).map_or(0.0, |it| it.wait_ms);
         own.prefill_ms = wait_ms + prefill_ms;
+    }
+
+    /// Reads the prompt here where most of it is cached, with the mean load, as it is read in the other
+    /// regions: what keeps the request from that replica here would keep it from theirs as well. Not so
+    /// in a region that is busier than another, where the chosen replica counts as it is.
+    fn read_as_others<S: Sight>(
+        &self,
+        scales: &mut Scales,
+        model: &ModelName,
+        planned: Result<Attempt, PlanError>,
+        sight: &S,
+    ) {
+        let prediction = planned.ok().and_then(|attempt| attempt.prediction);
+        let (Some(here), Some(blocks)) = (prediction, self.cached_longest) else { return };
+        let loads = scales.others.iter().map(|other| &other.report.load);
+        let each = loads.filter(|load| load.replicas > 0).map(ModelLoad::running_each);
+        let Some(least) = each.reduce(f32::min) else { return };
+        let running = scales.own.report.load.running_each();
+        let busier = (running / least.max(1.0) - BUSIER) / (MUCH_BUSIER - BUSIER);
+        let mixed = |alike: f32, here: f32| alike + (here - alike) * busier.clamp(0.0, 1.0);
+        let speed = own_speed(model, planned, sight);
+        let cached_ms = sight.prefill_ms(blocks, &speed).min(here.prefill_ms);
+        let prefill_ms = mixed(cached_ms, here.prefill_ms);
+        scales.own.stall_ms = kappa(sight) * mixed(running, here.running) * prefill_ms;
+        scales.own.prefill_ms += prefill_ms - here.prefill_ms;
     }
 
     fn spill<S: Sight>(

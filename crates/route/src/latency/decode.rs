@@ -1,28 +1,38 @@
 //! Time of a decode step against the context that it reads.
 
 use serde::{Deserialize, Serialize};
+use spillway_types::Speed;
 
+use super::model::Beside;
 use super::regression::{Prior, Sums};
 
-/// Terms of the time of a step: 1, and thousands of tokens of context at the replica.
-const TERMS: usize = 2;
+/// Terms of the time of a step: 1, thousands of tokens of context at the replica, and prompt tokens
+/// that it reads in the step.
+const TERMS: usize = 3;
 
-/// Part of a reply's weight that each later reply leaves: about the last two hundred count.
-const KEEP_PER_REPLY: f64 = 0.995;
+/// Part of a reply's weight that each later reply leaves: about the last thousand count. Hardware hardly
+/// changes, and under steady load it takes many replies to tell its parts of a step apart.
+const KEEP_PER_REPLY: f64 = 0.999;
 
-/// Replies that the prior counts as.
-const PRIOR_REPLIES: f64 = 2.0;
+/// Whole replies that the prior counts as.
+const PRIOR_REPLIES: f64 = 0.05;
+
+/// Whole replies after which half of the price that they tell is believed.
+const REPLIES_TRUSTED: f64 = 10.0;
 
 /// Tokens of a reply from which on it counts in full.
 const TOKENS_WHOLE: f32 = 200.0;
 
-/// Share of a cache in which the prior's price is as certain as its base: contexts of usual load.
-const USUAL_USE: f64 = 0.25;
+/// Thousands of tokens of context, and prompt tokens a step, by which the prior is as certain of their
+/// times as of the base: a usual load.
+const USUAL: [f64; TERMS] = [1.0, 10.0, 30.0];
 
 /// Time of one decode step of a replica: a base, and a price for the KV of the contexts that run.
 ///
 /// Each step reads the weights once, and the KV of every running request. So a further request
-/// slows all others down by its context, however little of its prompt has to be read.
+/// slows all others down by its context, however little of its prompt has to be read. Prompts that are
+/// read in between take time as well, which is fitted beside the two: the time of reading that first
+/// tokens show holds waits, and would leave the rest to the contexts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct DecodeModel {
     sums: Sums<TERMS>,
@@ -43,13 +53,13 @@ impl Default for DecodeModel {
 }
 
 impl DecodeModel {
-    /// Learns from a stream of so many tokens in `span_ms` milliseconds, beside this many tokens of
-    /// context at the replica.
-    pub(super) fn learn(&mut self, tokens: f32, span_ms: f32, context_tokens: f32) {
-        let context = f64::from(context_tokens.clamp(0.0, 1e9)) / 1_000.0;
+    /// Learns from a stream of so many tokens in `span_ms` milliseconds, beside this work of the replica.
+    pub(super) fn learn(&mut self, tokens: f32, span_ms: f32, beside: Beside) {
+        let context = f64::from(beside.context_tokens.clamp(0.0, 1e9)) / 1_000.0;
+        let read = f64::from((beside.read_tokens / tokens).clamp(0.0, 1e6));
         let weight = f64::from((tokens / TOKENS_WHOLE).min(1.0));
         self.sums.scale(KEEP_PER_REPLY);
-        self.sums.add(&[1.0, context], f64::from(span_ms / tokens), weight);
+        self.sums.add(&[1.0, context, read], f64::from(span_ms / tokens), weight);
     }
 
     /// Returns true if all that was learned is numbers.
@@ -57,19 +67,17 @@ impl DecodeModel {
         self.sums.is_sound()
     }
 
-    /// Returns the time of a step. `usual_ms` is the expected time of a token before anything was
-    /// learned. A cache is expected to take as long to be read as the weights: both are most of a
-    /// GPU's memory.
-    pub(super) fn step_time(&self, usual_ms: f32, kv_tokens: f32) -> StepTime {
-        let cache = f64::from(kv_tokens) / 1_000.0;
-        let usual_ms = f64::from(usual_ms);
-        let price = if cache > 0.0 { usual_ms / cache } else { 0.0 };
-        let usual_context = if cache > 0.0 { cache * USUAL_USE } else { 10.0 };
+    /// Returns the time of a step. Before anything was learned, tokens of replies and prompts take the
+    /// profile's times, and contexts none.
+    pub(super) fn step_time(&self, profile: &Speed) -> StepTime {
         let prior = Prior {
-            mean: [usual_ms, price],
-            precision: [PRIOR_REPLIES, PRIOR_REPLIES * usual_context * usual_context],
+            mean: [profile.decode_ms.into(), 0.0, profile.prefill_ms.into()],
+            precision: USUAL.map(|usual| PRIOR_REPLIES * usual * usual),
         };
-        let [base, price] = self.sums.solve(&prior);
+        let [base, price, _] = self.sums.solve(&prior);
+        // What few replies tell of the price is mostly chance, and a low one costs less than a high one.
+        let replies = self.sums.products[0][0];
+        let price = price * replies / (replies + REPLIES_TRUSTED);
         StepTime { base_ms: base as f32, per_thousand_ms: price as f32 }
     }
 }
@@ -78,35 +86,49 @@ impl DecodeModel {
 mod tests {
     use super::*;
 
-    #[test]
-    fn base_and_price_are_told_apart_by_replies_beside_different_contexts() {
-        let mut model = DecodeModel::default();
-        let mut rng = fastrand::Rng::with_seed(5);
-        for _ in 0..200 {
-            let context = rng.f32() * 400_000.0;
-            let step_ms = 8.0 + 0.064 * context / 1_000.0;
-            model.learn(200.0, 200.0 * step_ms * (0.9 + 0.2 * rng.f32()), context);
+    const PROFILE: Speed = Speed { decode_ms: 15.0, prefill_ms: 0.1, ..Speed::UNKNOWN };
+
+    /// A replica whose steps take 8 ms, and 0.064 ms for a thousand tokens of context.
+    fn learn(model: &mut DecodeModel, rng: &mut fastrand::Rng, replies: u32, read: f32) {
+        for _ in 0..replies {
+            let context_tokens = rng.f32() * 400_000.0;
+            let read_tokens = rng.f32() * 200.0 * read;
+            let step_ms = 8.0 + 0.064 * context_tokens / 1_000.0 + 0.5 * read_tokens / 200.0;
+            let span_ms = 200.0 * step_ms * (0.9 + 0.2 * rng.f32());
+            model.learn(200.0, span_ms, Beside { context_tokens, read_tokens });
         }
-        let step = model.step_time(15.0, 400_000.0);
-        assert!((step.base_ms - 8.0).abs() < 1.5, "{step:?}");
-        assert!((step.per_thousand_ms - 0.064).abs() < 0.008, "{step:?}");
     }
 
     #[test]
-    fn before_any_reply_a_cache_takes_as_long_to_be_read_as_the_weights() {
-        let model = DecodeModel::default();
-        let step = model.step_time(15.0, 300_000.0);
-        assert_eq!(step, StepTime { base_ms: 15.0, per_thousand_ms: 0.05 });
-        let unknown = StepTime { base_ms: 15.0, per_thousand_ms: 0.0 };
-        assert_eq!(model.step_time(15.0, 0.0), unknown, "of a cache of unknown size");
+    fn base_price_and_reading_are_told_apart() {
+        for read in [0.0, 100.0] {
+            let mut model = DecodeModel::default();
+            learn(&mut model, &mut fastrand::Rng::with_seed(5), 400, read);
+            let step = model.step_time(&PROFILE);
+            assert!((step.base_ms - 8.0).abs() < 1.5, "{read} {step:?}");
+            assert!((step.per_thousand_ms - 0.064).abs() < 0.008, "{read} {step:?}");
+        }
+    }
+
+    #[test]
+    fn contexts_have_no_price_before_any_reply_and_less_of_it_after_few() {
+        let mut model = DecodeModel::default();
+        let before = StepTime { base_ms: 15.0, per_thousand_ms: 0.0 };
+        assert_eq!(model.step_time(&PROFILE), before);
+        let mut rng = fastrand::Rng::with_seed(7);
+        learn(&mut model, &mut rng, 10, 0.0);
+        let few = model.step_time(&PROFILE).per_thousand_ms;
+        learn(&mut model, &mut rng, 400, 0.0);
+        let many = model.step_time(&PROFILE).per_thousand_ms;
+        assert!(few < 0.7 * many, "{few} {many}");
     }
 
     #[test]
     fn a_replica_that_becomes_slower_is_noticed() {
         let mut model = DecodeModel::default();
         let mut learn = |step_ms: f32| {
-            (0..400).for_each(|_| model.learn(100.0, 100.0 * step_ms, 0.0));
-            model.step_time(15.0, 0.0).base_ms
+            (0..2_000).for_each(|_| model.learn(200.0, 200.0 * step_ms, Beside::default()));
+            model.step_time(&PROFILE).base_ms
         };
         assert!((learn(10.0) - 10.0).abs() < 0.5);
         assert!((learn(40.0) - 40.0).abs() < 5.0);

@@ -46,9 +46,6 @@ const STREAMED_WEIGHT: f64 = 0.8;
 const PART_MIN: f64 = 1e-6;
 /// Tokens of streams from which on the time of a token is known.
 const STREAMED_MIN: f64 = 10.0;
-/// Least part of the time of a stream that counts as its own decode steps; the rest may be prompts read
-/// in between.
-const STEPS_SHARE_MIN: f32 = 0.2;
 /// Least evidence on generated tokens by which replies in one piece make their time known: five times
 /// the prior's, see [`prior`]. One reply of twenty tokens has more.
 const WRITTEN_MIN: f64 = 2.0;
@@ -216,10 +213,7 @@ impl LatencyModel {
     /// milliseconds.
     pub fn learn_decode(&mut self, tokens: f32, span_ms: f32, beside: Beside) {
         if is_amount(tokens) && is_amount(span_ms) {
-            // Steps that also read a prompt take as much longer.
-            let reading_ms = beside.read_tokens * self.terms[1] as f32 / 1_000.0;
-            let steps_ms = (span_ms - reading_ms).max(STEPS_SHARE_MIN * span_ms);
-            self.steps.learn(tokens, steps_ms, beside.context_tokens);
+            self.steps.learn(tokens, span_ms, beside);
             // One long reply must not outweigh all others.
             let part = (200.0 / tokens).min(1.0);
             self.decode.add(span_ms * part, tokens * part, KEEP_PER_REPLY);
@@ -246,7 +240,7 @@ impl LatencyModel {
         let [floor, prefill, context, running, _, written] = self.terms.map(|term| term as f32);
         let is_read = prefill > 0.0;
         let kv_tokens = if self.kv_tokens > 0.0 { self.kv_tokens } else { self.profile.kv_tokens };
-        let step = self.steps.step_time(self.profile.decode_ms, kv_tokens);
+        let step = self.steps.step_time(&self.profile);
         Speed {
             floor_ms: floor,
             prefill_ms: prefill / 1_000.0,

@@ -96,7 +96,7 @@ impl State {
             };
             loads.speeds.iter_mut().for_each(|speed| *speed = alike(speed));
             loads.pending_tokens.fill(0);
-            tuning = PredictedTuning { crowding: 0.0, doubt_ms: 0.0, session_ms: 0.0, ..tuning };
+            tuning = PredictedTuning { crowding: 0.0, session_ms: 0.0, ..tuning };
         }
         if rng.bool() {
             // Many caches are equally deep.
@@ -263,7 +263,6 @@ fn any_tuning(rng: &mut fastrand::Rng) -> PredictedTuning {
         kappa: rng.f32(),
         crowding: rng.f32() * 0.1,
         session_ms: rng.f32() * 200.0,
-        doubt_ms: rng.f32() * 100.0,
         ..PredictedTuning::default()
     }
 }

@@ -24,8 +24,6 @@ pub struct Cost {
     pub context_ms: f32,
     /// Cost to the requests that run there of one more request that generates.
     pub crowding_ms: f32,
-    /// Penalty for an unknown load.
-    pub doubt_ms: f32,
     /// Value of keeping the session at its replica; it is subtracted.
     pub session_ms: f32,
     /// Tie-breaker between nearly equal candidates, equal for equal prompts.
@@ -41,7 +39,6 @@ impl Cost {
             + self.stall_ms
             + self.context_ms
             + self.crowding_ms
-            + self.doubt_ms
             + self.tie_ms
             - self.session_ms
     }

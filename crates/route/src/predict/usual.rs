@@ -20,8 +20,8 @@ pub(super) struct CandidateMeans {
     pub(super) running: f32,
     pub(super) kv_use: f32,
     pub(super) speed: Speed,
-    /// Milliseconds that each decode step takes to read the contexts that run.
-    pub(super) context_ms: f32,
+    /// Fewest tokens of context at any candidate.
+    pub(super) context_least: f32,
     /// Milliseconds between two ends at a busy candidate; `None` if no rate is known.
     pub(super) turn_ms: Option<f32>,
     /// Mean of the weights that count now.
@@ -88,7 +88,7 @@ struct Sums {
     decode: Mean,
     step: Mean,
     step_price: Mean,
-    step_context: Mean,
+    context_least: Option<f32>,
     turn: Mean,
     count: f64,
     weight: f64,
@@ -130,7 +130,8 @@ impl Sums {
         self.decode.add(reciprocal(plain(speed.decode_ms)));
         self.step.add(plain(speed.step_ms));
         self.step_price.add(plain(speed.step_ms_per_thousand));
-        self.step_context.add(plain(speed.step_ms_per_thousand * 1e-3 * snapshot.context()));
+        let context = snapshot.context();
+        self.context_least = Some(self.context_least.map_or(context, |least| least.min(context)));
         let ends_per_s = sound(speed.ends_per_s);
         if ends_per_s > 0.0 {
             self.turn.add(Reading { value: 1_000.0 / ends_per_s * base, trust: 1.0 });
@@ -162,7 +163,7 @@ impl Sums {
                 step_ms_per_thousand: self.step_price.or(0.0),
                 ..unknown
             },
-            context_ms: self.step_context.or(0.0),
+            context_least: self.context_least.unwrap_or(0.0),
             turn_ms: (turn > 0.0).then_some(turn),
             weight: ((self.weight / count) as f32).max(1.0),
             base,

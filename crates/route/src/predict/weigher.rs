@@ -66,7 +66,6 @@ struct ReplicaLoad {
     newer: f32,
     queued: f32,
     running: f32,
-    trust: f32,
 }
 
 impl Weigher {
@@ -82,7 +81,6 @@ impl Weigher {
             kappa: sound(tuning.kappa),
             crowding: sound(tuning.crowding),
             session_ms: sound(tuning.session_ms),
-            doubt_ms: sound(tuning.doubt_ms),
             tie_ms: sound(tuning.tie_ms),
             ..*tuning
         };
@@ -160,7 +158,6 @@ impl Weigher {
                 * self.slowdown_ms(&speed, snapshot.context() + prompt)
                 * (1.0 + load.running),
             crowding_ms: tuning.crowding * decode_ms * crowd + wait_ms * usual.lag(usable),
-            doubt_ms: tuning.doubt_ms * (1.0 - load.trust),
             session_ms: if is_session { tuning.session_ms } else { 0.0 },
             tie_ms: 0.0,
         };
@@ -246,7 +243,6 @@ impl Weigher {
             newer: requests - reports.before(reported),
             queued: waits,
             running: requests - waits,
-            trust: positive(reported.trust).min(1.0),
         }
     }
 
@@ -315,17 +311,18 @@ impl Weigher {
     }
 
     /// Returns the milliseconds by which a replica's decode steps would be slower than they should,
-    /// if requests with so many tokens of context ran there: what reading their KV takes beyond the
-    /// group's mean and twice the time of a step without any.
+    /// if requests with so many tokens of context ran there: what it takes to read those that it has
+    /// beyond the least of the group and a number that is no burden.
     ///
     /// Below that, the difference between replicas is worth less than what is cached there: requests
-    /// that share a prompt belong together until they slow each other down. The fuller the caches are,
-    /// the less it counts, and not at all from a half on: one more copy of a prompt would push out
-    /// others, and all would have more to read.
+    /// that share a prompt belong together until they slow each other down. How many tokens take as long
+    /// to be read as the weights depends on the model more than on the machine, and the mean of the group
+    /// tells it better than each replica does.
     fn slowdown_ms(&self, speed: &Speed, context: f32) -> f32 {
-        let reading_ms = speed.step_ms_per_thousand * 1e-3 * context;
-        let slower_ms = reading_ms - self.usual.context_ms - CONTEXT_STEPS * speed.step_ms;
-        positive(slower_ms) * positive(1.0 - self.usual.kv_use / COPIES_USE)
+        let usual = &self.usual;
+        let light = CONTEXT_STEPS * 1e3 * usual.speed.step_ms / usual.speed.step_ms_per_thousand;
+        let heavy = positive(context - usual.context_least - light);
+        heavy * 1e-3 * speed.step_ms_per_thousand
     }
 
     /// Returns the milliseconds between two ends while the replica is busy: as learned, or the
@@ -351,13 +348,10 @@ const FLOORS_ALIKE: f32 = 2.0;
 /// Multiple of the mean up to which a learned time of a token says nothing of the replica.
 const TOKENS_ALIKE: f32 = 1.25;
 
-/// Steps without any context that reading the context may take in each step, beside what it takes on
-/// the mean. At 1 prompts that most requests share are spread before that helps anybody, at 2 a
-/// document that all ask for is read by one replica after the other in time.
+/// Steps without any context that reading the context may take in each step before it counts. At 1
+/// prompts that most requests share are spread before that helps anybody, at 2 a document that all ask
+/// for is read by one replica after the other in time.
 const CONTEXT_STEPS: f32 = 2.0;
-
-/// Use of the KV caches, as a share, from which on there is no room for copies.
-const COPIES_USE: f32 = 0.5;
 
 /// Part of a bound that counts, which leaves room for rounding in another order.
 const BOUND_SHARE: f32 = 0.999;

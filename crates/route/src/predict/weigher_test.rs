@@ -85,7 +85,6 @@ fn each_term_is_what_it_says() {
     let crowding = PredictedTuning::default().crowding;
     assert_near(plain.crowding_ms, 5.0 * crowding * 100.0 * 20.0);
     assert_eq!((plain.wait_ms, plain.decode_ms, plain.session_ms), (0.0, 0.0, 0.0));
-    assert_eq!(plain.doubt_ms, 0.0);
     assert!((0.0..2.0).contains(&plain.tie_ms));
 }
 
@@ -134,14 +133,15 @@ fn contexts_that_slow_each_step_down_drive_requests_away_once_they_take_twice_a_
         world.loads.cached_blocks[0] = 62;
         (cost(&world), world.attempt(0).slot)
     };
-    // 300,000 tokens take 30 ms a step here and none there, which makes 15 ms on the mean.
-    let (below, chosen) = with([300_000, 0]);
+    // 100,000 tokens take as long to be read as the rest of a step: twice as many are free, of which
+    // this prompt takes 4,000.
+    let (below, chosen) = with([195_000, 0]);
     assert_eq!((below.context_ms, chosen), (0.0, ReplicaSlot(0)));
-    // 50 ms, of which 25 are usual and 20 are free; and this prompt's 0.4 ms. Of each of 100 tokens, for
-    // this request and the four that run, while a fifth of the caches is in use.
+    // Of each of 100 tokens, for this request and the four that run.
     let (above, chosen) = with([500_000, 0]);
-    assert_near(above.context_ms, (50.4 - 25.0 - 20.0) * 100.0 * 5.0 * 0.6);
+    assert_near(above.context_ms, (504.0 - 200.0) * 0.1 * 100.0 * 5.0);
     assert_eq!(chosen, ReplicaSlot(1), "reading it once more is cheaper");
+    assert_near(with([500_000, 50_000]).0.context_ms, (504.0 - 50.0 - 200.0) * 0.1 * 100.0 * 5.0);
     assert_eq!(with([500_000, 500_000]).0.context_ms, 0.0, "nobody would be better off");
 }
 
@@ -275,14 +275,13 @@ fn a_session_is_worth_some_milliseconds_and_no_more() {
 }
 
 #[test]
-fn one_of_which_nothing_is_known_is_as_the_others_and_a_little_doubted() {
+fn one_of_which_nothing_is_known_is_as_the_others() {
     let mut world = world(3);
     world.loads.signals[0] = Signals::UNKNOWN;
     world.loads.speeds[0] = Speed { floor_ms: 9e6, prefill_ms: 9e6, ..Speed::UNKNOWN };
     let all = weighed(&world);
-    let without = |cost: Cost| cost.total_ms() - cost.tie_ms - cost.doubt_ms;
+    let without = |cost: Cost| cost.total_ms() - cost.tie_ms;
     assert_near(without(all[0].cost), without(all[1].cost));
-    assert_eq!((all[0].cost.doubt_ms, all[1].cost.doubt_ms), (5.0, 0.0));
 }
 
 #[test]

@@ -43,6 +43,24 @@ fn a_full_region_passes_a_request_to_where_it_begins_soonest() {
 }
 
 #[test]
+fn a_region_that_is_no_busier_counts_with_its_best_cache() {
+    let with = |cached_longest: u32, running: f32| {
+        let mut sight = before([(20.0, 4.0, 9), (80.0, 5.0, 0)]);
+        (sight.first_token_ms, sight.prefill_ms) = (Some(20.0), 1.0);
+        sight.replicas[0].in_flight = 0;
+        (sight.cached_longest, sight.running, sight.reported_replicas) =
+            (cached_longest, running, 1);
+        sight.regroup();
+        sight
+    };
+    // The chosen replica reads all of the prompt. Another one here has most of it, as one in b.
+    check_first("as busy", with(9, 4.0), "ask 0");
+    check_first("a little busier", with(9, 4.4), "ask 0");
+    check_first("much busier: b relieves this region", with(9, 5.6), "forward b");
+    check_first("nothing is cached here", with(0, 4.0), "forward b");
+}
+
+#[test]
 fn a_comparison_notes_whether_caches_changed_where_the_request_goes() {
     for (why, regions, changed) in [
         ("nothing is cached", [(20.0, 0.0, 0), (80.0, 0.0, 0)], 0),
