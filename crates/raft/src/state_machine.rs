@@ -58,8 +58,8 @@ impl<M: Machine> Applied<M> {
         Arc::new(Self { state: Mutex::new(state), next_index })
     }
 
-    /// Looks at the machine, with the index up to which it is applied. Nothing is applied
-    /// meanwhile, so it has to be short.
+    /// Calls `look` with the state machine and the index up to which it is applied. No entry is
+    /// applied during the call, so `look` has to be short.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&M, Option<u64>) -> R) -> R {
         let state = self.state();
         look(&state.machine, state.last.map(|last| last.index))
@@ -69,8 +69,8 @@ impl<M: Machine> Applied<M> {
         self.next_index.subscribe()
     }
 
-    /// Looks at the newest digests of the machine. Nothing is applied meanwhile, so it has to be
-    /// short.
+    /// Calls `look` with the newest digests of the state machine. No entry is applied during the
+    /// call, so `look` has to be short.
     pub(crate) fn digests<R>(&self, look: impl FnOnce(&OwnDigests) -> R) -> R {
         look(&self.state().digests)
     }
@@ -114,7 +114,7 @@ impl<M: Machine> Applied<M> {
         state.last = Some(id);
         let digest = state.machine.digest();
         state.digests.applied(id.index, digest);
-        // Readers that are told below want the lock at once.
+        // Readers that are notified below want the lock at once.
         drop(state);
         self.tell(Some(id));
         Ok(Answered { outcome })

@@ -12,7 +12,7 @@ pub enum Trouble {
     DiskFromPast {
         /// The node.
         node: NodeName,
-        /// True for this node, which gives no vote meanwhile.
+        /// True for this node, which gives no vote during that time.
         is_own: bool,
     },
     /// A node's state differs from that of the others at the same index.
@@ -27,7 +27,7 @@ pub enum Trouble {
         /// The node.
         node: NodeName,
     },
-    /// This node hears a leader and has not carried out what that leader had committed.
+    /// This node receives from a leader and has not applied entries that the leader had committed.
     Behind {
         /// Time for which it is missing.
         lacking: Duration,

@@ -87,8 +87,8 @@ impl<M: Machine> Consensus<M> {
         self.change(ChangeMembers::RemoveNodes(ids), Former::Gone, limit).await
     }
 
-    /// Hands the lead to another voter and waits until that voter leads. Writes wait for about a
-    /// round trip meanwhile.
+    /// Transfers leadership to another voter and waits until that voter leads. Writes wait for
+    /// about a round trip during the transfer.
     ///
     /// # Errors
     /// Returns an error if this node does not lead, if `to` has no vote, or if `to` does not lead

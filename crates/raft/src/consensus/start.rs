@@ -52,7 +52,7 @@ pub(super) async fn start<M: Machine>(
     let snapshots = folder.snapshots;
     let file = folder.file.timed_by(Arc::clone(&config.disk_clock));
     let log = LogStore::start(file, folder.entries, snapshots.clone(), move || {
-        // An error means that nobody waits for the end.
+        // An error means that no task waits for the end.
         let _ = ended.send(());
     })?;
     let comparison = Comparison::new(log.serial(), log.is_blank(), &kept);
@@ -162,7 +162,7 @@ fn raft_config(config: &RaftConfig) -> Result<openraft::Config, RaftStartError> 
         // Only the limit of an answer: `steering` decides when a heartbeat is sent.
         heartbeat_interval: ms(timing.heartbeat),
         enable_heartbeat: false,
-        // Only the limit of an answer to a candidate: `campaign` decides when to stand for
+        // Limits only the time for an answer to a candidate. `campaign` decides when to start an
         // election.
         election_timeout_min: 2 * ms(timing.heartbeat),
         election_timeout_max: ms(timing.election_max),

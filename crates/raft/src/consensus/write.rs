@@ -1,4 +1,4 @@
-//! Commands on their way into the log, on whichever node the leader is.
+//! Commands to append to the log, sent to whichever node leads.
 
 use std::time::Duration;
 

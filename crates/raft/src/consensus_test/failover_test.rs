@@ -1,4 +1,4 @@
-//! What a new leader has to ask before it commits.
+//! Questions that a new leader has to ask before it commits.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ async fn three_continents() -> World {
     for (a, b, rtt_ms) in [(0, 1, 80), (0, 2, 170), (1, 2, 220)] {
         world.set_rtt(a, b, Duration::from_millis(rtt_ms));
     }
-    // The links measure it meanwhile.
+    // The links measure the round trip during these writes.
     for number in 0..10 {
         world.set(0, number, 1).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Who takes part: joiners, promotion, replacement, removal, snapshots.
+//! Changes of membership: joiners, promotion, replacement, removal, snapshots.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

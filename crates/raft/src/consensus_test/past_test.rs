@@ -92,7 +92,7 @@ async fn a_disk_from_the_past_elects_nobody_and_so_loses_nothing() {
     let mut world = World::three(NEAR).await;
     world.set(0, 1, 1).await.unwrap();
     let old = image(&mut world, 2).await;
-    // The third node hears of the restart, and keeps it beyond its own.
+    // The third node learns of the restart, and remembers it across its own restart.
     world.agree().await;
     known_to(&world, 1, 2).await;
     until("it is kept", || world.log(1).context.comparison.is_kept()).await;

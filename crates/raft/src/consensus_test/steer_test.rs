@@ -32,7 +32,7 @@ async fn the_lead_moves_to_where_commits_are_quickest_and_stays() {
         longest = longest.max(begun.elapsed());
         assert!(handed.elapsed() < Duration::from_secs(15), "it stays far away");
     }
-    // It is no election: nobody waits for a lease.
+    // There is no election, so no write waits for a lease.
     assert!(longest < world.timing.lease() + Duration::from_millis(200), "{longest:?}");
     let leader = world.leader().await;
     let moved = world.log(leader).status().term;
@@ -71,7 +71,7 @@ async fn all_nodes_go_by_timers_that_fit_the_longest_round_trip() {
     assert!(world.log(0).status().term <= term + 2, "{}", world.log(0).status().term);
 }
 
-/// A node of the older version says nothing of round trips, and nobody guesses them.
+/// A node of the older version reports no round trips, and the leader does not guess them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_steered_by_what_is_not_known() {
     let mut world = World::new(3, NEAR);

@@ -50,7 +50,7 @@ pub(super) struct TestNode {
     disk_clock: Arc<DiskClock>,
 }
 
-/// What runs of a node.
+/// The running parts of a node.
 pub(super) struct Up {
     pub(super) link: Arc<Link>,
     pub(super) paths: Arc<Paths>,
@@ -167,8 +167,8 @@ impl World {
         }
     }
 
-    /// A link that speaks as a node that does not run, as whoever has its certificate and key can. All
-    /// running nodes take it for a peer.
+    /// Creates a link that speaks as a node that does not run, as anyone with its certificate and
+    /// key can. All running nodes take it for a peer.
     pub(super) async fn thief(&mut self, at: usize) -> Arc<Link> {
         let link = self.certificates.start_link("r", &self.nodes[at].name);
         self.thieves.push((at, Arc::clone(&link)));
@@ -178,7 +178,7 @@ impl World {
         link
     }
 
-    /// What a thief opens a stream to node `to` with, as number `from`.
+    /// Returns the message with which a thief opens a stream to node `to`, as number `from`.
     pub(super) fn opening(&self, from: u64, to: usize, purpose: Purpose) -> Opening {
         let node = self.nodes[to].log().context.introduction();
         let to = Some(Addressee { node: node.node, disk: Some(node.disk) });
@@ -208,7 +208,7 @@ impl World {
     /// Stops a node without a word, as if its process were killed.
     pub(super) async fn kill(&mut self, at: usize) {
         let Up { link, log, .. } = self.nodes[at].up.take().unwrap();
-        // What it would still say is not heard.
+        // Messages that it would still send are lost.
         self.introduce();
         drop(link);
         log.shutdown().await;
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// What a client reads that asks again while there is no quorum.
+    /// Returns the value that a client reads if it retries while there is no quorum.
     pub(super) async fn get(&self, at: usize, key: u64) -> Option<u64> {
         let by = Instant::now() + PATIENCE;
         let look = |register: &Register| register.numbers.get(&key).copied();

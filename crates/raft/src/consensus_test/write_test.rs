@@ -125,7 +125,8 @@ async fn watchers_are_told_of_each_entry() {
     assert_eq!(world.get_stale(2, 1), Some(1));
 }
 
-/// After a cut, a follower hears its leader before it has all that it missed.
+/// After a partition, a follower receives from its leader before it has all the entries that it
+/// missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_at_a_follower_that_is_behind_waits_until_it_is_not() {
     let world = World::three(Duration::from_millis(60)).await;
@@ -147,7 +148,7 @@ async fn a_read_at_a_follower_that_is_behind_waits_until_it_is_not() {
                 break read.value;
             }
             assert!(begun.elapsed() < Duration::from_secs(10), "never read");
-            // wait: for the leader to be heard, which has no event here.
+            // wait: for a message of the leader, which has no event here.
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
         assert!(seen >= written, "round {round}: {seen} of {written}");

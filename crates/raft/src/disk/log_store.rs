@@ -109,7 +109,7 @@ impl LogStore {
             return same.then_some(()).ok_or(DiskError::OtherCluster { found, expected: cluster });
         }
         self.forced(vec![LogChange::Cluster(cluster)]).await?;
-        // Others are told of it only once it is on disk.
+        // Other nodes learn of it only once it is on disk.
         self.log().cluster = Some(cluster);
         Ok(())
     }
@@ -142,7 +142,7 @@ impl LogStore {
 
     /// Counts the start of a process: the disk of an earlier copy has not counted it. Written soon.
     pub(crate) fn count_start(&self) {
-        // An error shows when something is written that somebody waits for.
+        // A failure shows at the next write that a caller waits for.
         drop(self.send(Job { changes: vec![LogChange::Serial(0)], done: None }));
     }
 
@@ -235,7 +235,7 @@ fn resumed(ballot: Ballot, node: NodeId) -> Ballot {
 
 fn note_fault(log: &mut Log, fault: &DiskError) {
     if log.fault.is_none() {
-        // Whoever opened the log tells the operator, once.
+        // The caller that opened the log reports this to the operator, once.
         tracing::debug!(%fault, "the replicated log stops");
         // Later faults only follow from the first one, which is the cause.
         let first = match fault {
@@ -319,8 +319,8 @@ impl RaftLogStorage<Types> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         self.forced(vec![LogChange::Ballot(vote.into())]).await.map_err(DiskError::into_io)?;
-        // Visible only once it is on disk: a crash must not take back a vote that somebody was
-        // told.
+        // Visible only once it is on disk: a crash must not take back a vote that another node
+        // knows of.
         self.log().vote = Some(*vote);
         Ok(())
     }

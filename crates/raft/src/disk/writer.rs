@@ -54,7 +54,7 @@ impl Writer {
 
 fn run(mut file: LogFile, jobs: &Receiver<Job>) {
     let mut fault = None;
-    // Changes for which nobody waits.
+    // Changes that no caller waits for.
     let mut lazy = Vec::new();
     loop {
         let first = if lazy.is_empty() {
@@ -65,7 +65,7 @@ fn run(mut file: LogFile, jobs: &Receiver<Job>) {
         let (is_last, batch) = match first {
             Ok(job) => (false, gather(job, jobs)),
             Err(RecvTimeoutError::Timeout) => (false, Vec::new()),
-            // What nobody waits for is still written before the file is closed.
+            // Changes that no caller waits for are still written before the file is closed.
             Err(RecvTimeoutError::Disconnected) => (true, Vec::new()),
         };
         let is_idle = batch.is_empty();
@@ -74,8 +74,8 @@ fn run(mut file: LogFile, jobs: &Receiver<Job>) {
             lazy.extend(job.changes);
             waiting.extend(job.done);
         }
-        // Changes that nobody waits for alone force no disk: they go with the next, or when nothing
-        // comes.
+        // Changes that no caller waits for do not force the disk on their own. They are written
+        // with the next change, or when no further change comes.
         if (is_idle || !waiting.is_empty()) && !lazy.is_empty() && fault.is_none() {
             fault = file.write(&lazy).err();
             lazy.clear();

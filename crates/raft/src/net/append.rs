@@ -26,7 +26,7 @@ use crate::wire::{
     WireVersion, encode_answer,
 };
 
-/// Voters of whom the round trip is told: more than there may be.
+/// Maximum number of voters whose round trip is reported: more than there may be.
 const ROUND_TRIPS_MAX: usize = 16;
 
 /// A request that was taken in and is not answered yet.
@@ -68,8 +68,8 @@ impl<M: Machine> PeerServer<M> {
         Ok(())
     }
 
-    /// The requests of a stream. What is no request ends it, as its end does, and so does one of a
-    /// node that does not lead as far as this one can tell.
+    /// Returns the append requests of a stream. The sequence ends at the end of the stream, at any
+    /// other message, and at a request from a node that, as far as this node knows, does not lead.
     fn appends(
         &self,
         sender: (NodeId, Identity),
@@ -198,8 +198,8 @@ impl<M: Machine> PeerServer<M> {
         context.promise().make(received.receipt, length)
     }
 
-    /// The last entry on disk while this node follows that leader: it did before and after the
-    /// look at the log, so what was there then stands in no other leader's way.
+    /// Returns the last entry on disk if this node follows that leader. The leader is checked
+    /// before and after the log is read, so the entry that was read conflicts with no other leader.
     async fn held(&self, ballot: Ballot) -> Option<Point> {
         let mut log = self.context.log.clone();
         let is_followed = async || {
@@ -213,7 +213,7 @@ impl<M: Machine> PeerServer<M> {
         if !is_followed().await {
             return None;
         }
-        // The log is in memory before it is on disk; only what is on disk may be told.
+        // The log is in memory before it is on disk. Only entries on disk may be reported.
         log.settled().await.ok()?;
         Some(last.into())
     }

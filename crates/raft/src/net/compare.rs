@@ -32,7 +32,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const SAVE_PERIOD: Duration = Duration::from_secs(5);
 
 impl Context {
-    /// Returns what another node on its disk is told.
+    /// Returns the report for another node about its disk.
     pub(super) fn report<M: Machine>(
         &self,
         applied: &Applied<M>,
@@ -50,7 +50,7 @@ impl Context {
         }
     }
 
-    /// Takes in what another member tells.
+    /// Handles a report of another member.
     pub(super) fn receive<M: Machine>(
         &self,
         applied: &Applied<M>,

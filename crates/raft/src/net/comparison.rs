@@ -1,4 +1,4 @@
-//! What this node has learned by comparing itself with others.
+//! Knowledge that this node has gained by comparing itself with other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,12 +21,12 @@ const CONFLICTS: u32 = 2;
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 /// Most commits that a disk is believed to lack.
 const COMMITS_LOST_MAX: u64 = 1 << 32;
-/// Time for which a leader's contradiction is told after its last.
+/// Time for which a leader's contradiction is reported after the last one.
 const CONTRADICTED: Duration = Duration::from_secs(30);
 /// Time after which conflicts that led to nothing are forgotten.
 const SUSPECTED: Duration = Duration::from_secs(10);
 
-/// What this node has learned by comparing itself with others.
+/// Knowledge that this node has gained by comparing itself with other nodes.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     process: u64,
@@ -73,7 +73,7 @@ struct Lost {
     conflicts: u32,
     /// Time of the last one.
     at: Duration,
-    /// True if openraft was told to go back.
+    /// True if openraft was allowed to go back.
     is_allowed: bool,
     /// True once openraft has gone back.
     is_below: bool,
@@ -103,7 +103,7 @@ impl Compared {
     /// Another node says that an earlier process of this node's disk has told the count `ahead`.
     /// Returns true if this node did not know that it lacks something.
     pub(super) fn tell_past(&mut self, ahead: u64, serial: u64) -> bool {
-        // No disk lacks so many commits: whoever says so wants to use the numbers up.
+        // No disk lacks so many commits. A node that claims this is trying to use up the numbers.
         if ahead <= self.past.max(self.cleared) || ahead > serial.saturating_add(COMMITS_LOST_MAX) {
             return false;
         }
@@ -131,7 +131,7 @@ impl Comparison {
         let disks = Disks::new(&saved.rows);
         let (past, is_settled) = (saved.past, is_blank);
         let compared = Compared { disks, past, is_settled, ..Compared::default() };
-        // 0 stands for no process.
+        // 0 means no process.
         let process = fastrand::u64(1..);
         Self { process, began, compared: Mutex::new(compared) }
     }
@@ -181,8 +181,8 @@ impl Comparison {
         self.compared().may_vote()
     }
 
-    /// Returns true if this node may stand for election: most voters of each set have told what they
-    /// know of its disk, and nothing forbids it.
+    /// Returns true if this node may start an election: most voters of each set have reported what
+    /// they know of its disk, and nothing forbids it.
     pub(crate) fn may_stand(&self, me: NodeId, sets: &[BTreeSet<NodeId>]) -> bool {
         let compared = self.compared();
         let is_alone = sets.iter().all(|set| set.len() == 1);
@@ -219,7 +219,7 @@ impl Comparison {
         before.is_none_or(|at| now.saturating_sub(at) > CONTRADICTED)
     }
 
-    /// Returns the followers of which openraft has to be told that they go back.
+    /// Returns the followers that lost entries and whose step back openraft has yet to allow.
     pub(crate) fn to_allow(&self) -> Vec<NodeId> {
         let compared = self.compared();
         let waits = |lost: &Lost| lost.is_sure() && !lost.is_allowed && !lost.is_below;

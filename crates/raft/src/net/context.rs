@@ -47,12 +47,12 @@ pub(crate) struct Context {
     word: Mutex<Option<KnowledgeStatement>>,
     /// Promises of this node as a follower.
     promise: Mutex<Promise>,
-    /// Round trips between the voters, as a leader hears of them.
+    /// Round trips between the voters, as reported to a leader.
     distances: Mutex<Distances>,
     pub(crate) versions: Versions,
     /// Knowledge of the members, by which senders are judged.
     pub(crate) guard: Guard,
-    /// What this node has learned by comparing itself with others.
+    /// Knowledge that this node has gained by comparing itself with other nodes.
     pub(crate) comparison: Comparison,
     /// Time limit for a snapshot.
     pub(crate) snapshot_limit: Duration,

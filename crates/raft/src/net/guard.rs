@@ -56,7 +56,7 @@ impl std::fmt::Debug for Guard {
 impl Guard {
     /// Starts to follow the metrics of the log that runs.
     pub(crate) fn begin(&self, metrics: WatchReceiverOf<Types, Metrics>) {
-        // What the disk has is what this node voted before its restart.
+        // The disk holds the vote that this node gave before its restart.
         self.elections.grant(Ballot::from(&metrics.borrow_watched().vote));
         // Only the start does it, once.
         drop(self.metrics.set(metrics));
@@ -130,8 +130,9 @@ impl Context {
         judged.unwrap_or(Some(SenderStanding::Unjudged))
     }
 
-    /// Returns what this node knows of a sender and its ballot; `None` if the sender's number is
-    /// another node's. `heard` is the time since a leader was heard; `None` for never.
+    /// Returns what this node knows of a sender and its ballot; `None` if the sender's number
+    /// belongs to another node. `heard` is the time since the last message of a leader; `None` for
+    /// never.
     pub(crate) fn situation(
         &self,
         id: NodeId,
@@ -141,7 +142,7 @@ impl Context {
     ) -> Option<Situation> {
         let standing = self.standing(id, from)?;
         let term = self.guard.look(|metrics| metrics.current_term).unwrap_or_default();
-        // A leader was never heard, so the silence is as old as the start.
+        // No leader has sent anything yet, so the silence is as old as the start.
         let silence = heard.unwrap_or_else(|| self.now());
         Some(Situation {
             sender: id,
@@ -150,7 +151,8 @@ impl Context {
             // A new node's term says nothing: the cluster that it joins may have had any number of
             // elections.
             term: (!self.log.is_blank()).then_some(term),
-            // A leader whom a quorum answers hears no other leader, and that is no silence.
+            // A leader that a quorum answers receives from no other leader. That does not count as
+            // silence.
             silence: if self.is_confirmed() { Duration::ZERO } else { silence },
             lease: self.timing().lease(),
         })
@@ -163,7 +165,7 @@ impl Context {
     }
 
     /// Returns true if this node should believe that the sender of `ballot` leads. Asks the other
-    /// voters if it can't tell by itself.
+    /// voters if its own knowledge is not enough.
     pub(crate) async fn follows(&self, situation: Situation, ballot: Ballot) -> bool {
         let is_admitted = situation.admits(Claim::Leader, ballot);
         let may_be_proven = situation.standing != SenderStanding::Stranger
@@ -192,8 +194,8 @@ impl Context {
         ballot.node == id && ballot.is_won && is_latest == Some(true)
     }
 
-    /// Waits until this node follows that leader, a heartbeat at most: what a node has just heard
-    /// counts once it is on its disk.
+    /// Waits until this node follows that leader, for at most a heartbeat. A message that has just
+    /// arrived counts once it is on this node's disk.
     pub(crate) async fn follows_soon(&self, id: NodeId, ballot: Ballot) -> bool {
         let Some(mut metrics) = self.guard.metrics.get().cloned() else { return false };
         let following = async {
@@ -207,8 +209,8 @@ impl Context {
 
     /// Returns true if a later ballot in another node's answer is to be believed: only voters
     /// decide who leads, and none of them leaps over terms. A leader with a majority believes no
-    /// member, as a single answer would depose it. It notes the dispute: a member that stood for
-    /// election in vain follows no leader of an earlier term, so another node has to lead.
+    /// member, because a single answer would depose it. It notes the dispute: a member that lost an
+    /// election follows no leader of an earlier term, so another node has to lead.
     pub(crate) fn believes(&self, id: NodeId, ballot: Ballot) -> bool {
         let believed = self.guard.look(|metrics| {
             let members = metrics.membership_config.membership();

@@ -1,4 +1,4 @@
-//! Record of what a follower has heard of its leader.
+//! Record of the last contact of a follower with its leader.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::rules::knowledge::{KnowledgeAge, KnowledgeStatement};
 
-/// Record of what a follower has heard of its leader. Clones share it.
+/// Record of the last contact of a follower with its leader. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeaderContact(Arc<Mutex<Inner>>);
 
@@ -21,17 +21,17 @@ struct Inner {
 }
 
 impl LeaderContact {
-    /// Returns the time since the leader was heard last; `None` for never.
+    /// Returns the time since the last message of the leader; `None` for never.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.at().map(|at| at.elapsed())
     }
 
-    /// Returns the moment at which the leader was heard last; `None` for never.
+    /// Returns the moment of the last message of the leader; `None` for never.
     pub(crate) fn at(&self) -> Option<Instant> {
         self.inner().at
     }
 
-    /// Notes that the leader is heard now.
+    /// Notes that the leader has sent a message now.
     pub(crate) fn now(&self) {
         self.inner().at = Some(Instant::now());
     }

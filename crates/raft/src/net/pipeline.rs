@@ -1,8 +1,9 @@
-//! Entries on their way to one follower: many requests at a time on one stream, answered in order.
+//! Entries in transit to one follower: many requests at a time on one stream, answered in order.
 //!
-//! One after the other, each would wait a round trip for the one before, and a commit under load
-//! would take two. A new leader looks for the place where a follower's log meets its own, eight
-//! entries and one round trip at a time; what the follower has said about its log answers that here.
+//! Without the pipeline, each request would wait a round trip for the one before, and a commit
+//! under load would take two. A new leader searches for the place where a follower's log meets its
+//! own, eight entries and one round trip at a time. The follower's reports about its log answer
+//! that search here.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -35,7 +36,7 @@ const PATIENCE_HEARTBEATS: u32 = 4;
 /// most reasons last longer than that.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Entries on their way to one follower.
+/// Entries in transit to one follower.
 pub(super) struct Pipeline<S> {
     context: Arc<Context>,
     id: NodeId,
@@ -242,8 +243,9 @@ where
         })
     }
 
-    /// Returns true if the follower lacks entries that it had confirmed, which openraft has to know
-    /// before it hears of it: otherwise it takes the answer for impossible, and never sends them.
+    /// Returns true if the follower lacks entries that it had confirmed. openraft has to know this
+    /// before it gets the answer: otherwise it takes the answer for impossible, and never sends the
+    /// entries.
     fn is_lost(&self, request: &UnderWay) -> bool {
         let Some(previous) = request.previous else { return false };
         let Some(matched) = self.context.matched(self.id) else { return false };

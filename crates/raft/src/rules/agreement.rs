@@ -1,7 +1,8 @@
 //! Comparison of the states that nodes have at the same index. Pure.
 //!
-//! Each node tells a few digests of its state, with their indices. A node whose state differs from
-//! that of most voters has to stop. Where no majority has one state, the leader's counts.
+//! Each node reports a few digests of its state, with their indices. A node whose state differs
+//! from that of most voters has to stop. If no majority has the same state, the leader's state
+//! counts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,7 +12,8 @@ use spillway_types::NodeId;
 const OWN_MAX: usize = 1_024;
 /// Digests of each other node that are remembered.
 const TOLD_MAX: usize = 16;
-/// Nodes tell their digests at whole multiples of this, too: busy nodes then tell the same indices.
+/// Nodes also report their digests at whole multiples of this, so that busy nodes report the same
+/// indices.
 const MARK: u64 = 64;
 
 /// Digest of a state, with the index of the last entry in it.
@@ -39,8 +41,8 @@ impl OwnDigests {
         self.0.push_back((index, digest));
     }
 
-    /// Returns what another node is told: the newest, those at the last two marks, and that at the
-    /// newest index which the other node has told, so that both know one that they can compare.
+    /// Returns the digests to report to another node: the newest, those at the last two marks, and
+    /// that at the newest index that the other node has reported, so that both have one to compare.
     pub(crate) fn told(&self, others: Option<u64>) -> Vec<StateDigest> {
         let Some(newest) = self.0.back() else { return Vec::new() };
         let mark = newest.0 / MARK * MARK;
@@ -72,7 +74,7 @@ pub(crate) struct Electorate<'v> {
 /// Result of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Agreement {
-    /// Nothing that was told differs.
+    /// No reported digest differs.
     Same,
     /// The state of this node differs from the cluster's.
     Apart {

@@ -23,7 +23,7 @@ const ROWS_MAX: usize = 64;
 pub(crate) struct Distances(BTreeMap<NodeId, BTreeMap<NodeId, Duration>>);
 
 impl Distances {
-    /// A node tells its round trips to others.
+    /// Handles the round trips to other nodes that a node reports.
     pub(crate) fn receive(&mut self, from: NodeId, row: &[RoundTrip]) {
         if self.0.len() < ROWS_MAX || self.0.contains_key(&from) {
             let row = row.iter().map(|trip| (trip.to, Duration::from_millis(trip.ms.into())));
@@ -55,7 +55,7 @@ impl Distances {
         let mut all: Vec<Duration> =
             others.filter_map(|other| self.between(leader, *other)).collect();
         all.sort_unstable();
-        // The leader itself is one of the majority; a single voter waits for nobody.
+        // The leader itself is part of the majority; a single voter waits for no other.
         all.get((voters.len() / 2).checked_sub(1)?).copied()
     }
 

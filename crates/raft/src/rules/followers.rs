@@ -14,7 +14,7 @@ use crate::wire::{Ballot, Point};
 /// Share of a promise that the leader does not count: clocks may run so differently.
 const DRIFT_SHARE: f64 = 0.1;
 
-/// Knowledge of a leader, or of a node that stands for election, about the others in its term.
+/// Knowledge of a leader or a candidate about the other nodes in its term.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Followers {
     term: u64,
@@ -99,7 +99,7 @@ impl Followers {
         sets: &[BTreeSet<NodeId>],
     ) -> Option<Duration> {
         let nodes = self.in_term(ballot);
-        // What was given up is the lease of the term on record, not that of another one.
+        // The lease that was given up is that of the term on record, not that of another term.
         if self.is_given_up && nodes.is_some() || !sets.iter().all(|set| set.contains(&me)) {
             return None;
         }

@@ -1,7 +1,7 @@
 //! Age of a follower's knowledge. Pure: time is an argument, counted from any fixed moment.
 //!
-//! A leader says how long ago a quorum confirmed it. What it says is known here once all that it
-//! had committed by then is carried out here.
+//! A leader reports how long ago a quorum confirmed it. Its state at that time is known here once
+//! all entries that it had committed by then are applied here.
 
 use std::collections::VecDeque;
 use std::time::Duration;

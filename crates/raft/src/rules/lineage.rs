@@ -1,9 +1,10 @@
-//! What a node knows of the other nodes' disks. Pure: time is an argument, counted from any fixed
-//! moment.
+//! Knowledge of a node about the disks of other nodes. Pure: time is an argument, counted from any
+//! fixed moment.
 //!
-//! A disk counts its commits, and each process draws a number when it starts. A process whose disk
-//! begins below the count that an earlier process told runs on a disk from the past. A process that
-//! speaks again after another one of the same disk is one of two that use the same name.
+//! A disk counts its commits, and each process draws a number when it starts. If a process starts
+//! with a count below one that an earlier process reported, it runs on a disk from the past. A
+//! process that speaks again after another process of the same disk is one of two that use the same
+//! name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,7 +27,7 @@ const DISKS_MAX: usize = 4_096;
 /// disk may be from the past then.
 const OTHERS_MAX: usize = 64;
 
-/// What a process says of its disk.
+/// Report of a process about its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DiskCount {
     /// Number that the process drew when it started.
@@ -48,7 +49,7 @@ pub(crate) struct DiskRow {
     serial: u64,
 }
 
-/// What a node keeps of this for its next process.
+/// Part of this knowledge that a node keeps for its next process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedDisks {
     pub(crate) rows: Vec<DiskRow>,
@@ -191,7 +192,8 @@ impl KnownDisk {
                 DiskNews::Started
             });
         };
-        // What the other one of two processes has told says nothing of this one's disk.
+        // If two processes use the name, reports of the other process say nothing about the disk of
+        // this one.
         self.is_past = was_past && count.cleared < self.serial;
         let was_double = self.is_double(now);
         self.returned.push(now);
@@ -251,7 +253,7 @@ mod tests {
         let mut next = Disks::new(&disks.rows());
         assert_eq!(next.see(DISK, count(1, 0, 57), secs(0)), None);
         assert_eq!(next.see(DISK, count(2, 43, 44), secs(1)), Some(DiskNews::Past(57)));
-        // What a process on a disk from the past tells does not count for later ones.
+        // Counts that a process on a disk from the past reports do not count for later processes.
         disks.see(DISK, count(2, 43, 99), secs(1));
         let mut next = Disks::new(&disks.rows());
         assert_eq!(next.see(DISK, count(3, 50, 50), secs(0)), Some(DiskNews::Past(57)));

@@ -117,12 +117,12 @@ pub(crate) enum Call {
     /// Question for the ballot that the receiver follows or gave its vote. Programs without it give
     /// no answer.
     Backs,
-    /// What the sender knows of disks and states, and question for what the receiver knows. A
-    /// program that does not know it ends the stream.
+    /// The sender's knowledge of disks and states, and a question for the receiver's knowledge. A
+    /// version that does not know this message ends the stream.
     Compare(Report),
 }
 
-/// What a node tells another one of disks and states.
+/// Report of a node to another one about disks and states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Progress of the sender's disk.
@@ -195,7 +195,7 @@ pub(crate) enum Answer {
     Refused(CallError),
     /// A vote was asked for: the voter's vote now, and its last entry.
     Vote { ballot: Ballot, is_granted: bool, last: Option<Point> },
-    /// The node will stand for election.
+    /// The node will start an election.
     Transferred,
     /// Reads have to wait for this index.
     ReadIndex(u64),
@@ -215,7 +215,7 @@ pub(crate) enum Answer {
     Took(Took),
     /// The ballot that the node follows or gave its vote; `None` if there is none.
     Backs(Option<Ballot>),
-    /// What the node that answers knows of disks and states.
+    /// Knowledge of the answering node about disks and states.
     Compared(Report),
 }
 
@@ -223,8 +223,8 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Took {
     pub(crate) verdict: Verdict,
-    /// For so long from when it received them the follower votes for nobody else, unless the
-    /// leader wants it to. 0 if the follower can't promise that.
+    /// Time for which the follower votes for no other node, milliseconds from when it received the
+    /// entries, unless the leader wants it to. 0 if the follower can't promise that.
     pub(crate) promise_ms: u32,
     /// If it was asked for: the follower's last entry on disk while it follows this leader.
     pub(crate) held: Option<Point>,

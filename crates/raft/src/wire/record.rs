@@ -1,4 +1,4 @@
-//! Entries, votes and members as they stand on the wire and on disk.
+//! Entries, votes and members in the form used on the wire and on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 

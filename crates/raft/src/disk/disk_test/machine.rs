@@ -1,8 +1,8 @@
-//! A node without a network: its disks, its log and machine put together as they are at a start,
-//! and what Raft has them do.
+//! A node without a network: its disks, log and state machine, put together as they are at a start,
+//! and the calls that Raft makes to them.
 //!
-//! What each entry holds and in which term it was made is a function of its index, so what has to
-//! be there is known without being kept.
+//! The contents and the term of each entry are a function of its index, so the expected log is
+//! known without being stored.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ fn register(count: u64) -> Register {
     register
 }
 
-/// What keeps its contents when the power fails.
+/// The disks of a node, which keep their contents when the power fails.
 pub(super) struct Disks {
     pub(super) power: Power,
     pub(super) disk: DiskId,
@@ -76,7 +76,7 @@ impl Disks {
         }
     }
 
-    /// What may be found after the power has failed; it is back.
+    /// Returns the disks as they may be found after a power failure, once the power is back.
     pub(super) fn after_crash(&self, random: &mut fastrand::Rng) -> Self {
         let power = Power::default();
         let mut left = |disk: &FaultyDisk| FaultyDisk::of(disk.after_crash(random)).powered(&power);
@@ -132,7 +132,7 @@ impl Node {
         let snapshots = folder.snapshots;
         let (file, entries) = (folder.file, folder.entries);
         let log = LogStore::start(file, entries, snapshots.clone(), move || {
-            // An error means that nobody waits for the end.
+            // An error means that no task waits for the end.
             let _ = end.send(());
         })?;
         let applied = Applied::new(Register::default(), watch::Sender::new(0));
@@ -143,8 +143,8 @@ impl Node {
         Ok(node)
     }
 
-    /// What openraft does before it takes part: the snapshot, what was committed, and away with a
-    /// log that ends before the snapshot does.
+    /// Does what openraft does before it takes part: loads the snapshot, applies the committed
+    /// entries, and removes a log that ends before the snapshot does.
     async fn recover(&mut self) -> std::io::Result<()> {
         if let Some(snapshot) = self.applier.get_current_snapshot().await? {
             self.applier.install_snapshot(&snapshot.meta, snapshot.snapshot).await?;
@@ -312,7 +312,7 @@ impl Script {
         node.log.purge(id(last)).await
     }
 
-    /// What is not committed is taken back.
+    /// Removes the entries that are not committed.
     async fn truncate(&mut self, node: &mut Node) -> std::io::Result<()> {
         if self.acknowledged > self.committed {
             self.acknowledged = self.committed;

@@ -36,7 +36,7 @@ impl Delay {
         DELAYS.lock().unwrap().entry(folder.to_owned()).or_default().clone()
     }
 
-    /// As the disk does: whoever asked for it stands still.
+    /// Blocks the calling thread, as the disk does.
     fn pass(&self) {
         let ms = self.ms.load(Ordering::Relaxed);
         if ms > 0 {
