@@ -87,7 +87,7 @@ struct Figures {
     datagrams_per_s: f64,
     longest_bytes: usize,
     /// Mean age of a node's knowledge of another region's models when it reads it, without the time
-    /// on the way, milliseconds.
+    /// in transit, milliseconds.
     age_ms: f64,
     age_p99_ms: u64,
     /// Regions given up although they were there, per hour and pair of node and region.
@@ -149,7 +149,7 @@ fn figures(case: &Case, world: &World, mut ages_ms: Vec<u64>, asked: u64) -> Fig
     }
 }
 
-/// Lets `ms` milliseconds pass while every node tells its load, each at a moment of its own.
+/// Lets `ms` milliseconds pass while every node reports its load, each at a moment of its own.
 fn drive(world: &mut World, case: &Case, clock: &mut u64, ms: u64, mut look: impl FnMut(&World)) {
     let count = world.nodes.len() as u64;
     for _ in 0..ms / FEED_MS {

@@ -50,9 +50,9 @@ enum ClaimTurn {
 enum Raise {
     /// No raise is under way. => Drafted
     None,
-    /// No other node was told yet. => (Told | None)
+    /// The proposal was not sent to any node yet. => (Told | None)
     Drafted { to: u32 },
-    /// The proposal stands in our report from this version on. => None
+    /// Our report contains the proposal from this version on. => None
     Told { to: u32, version: u64 },
 }
 
@@ -128,7 +128,7 @@ impl Claim {
         self.usable
     }
 
-    /// Returns the claim as it stands in a report.
+    /// Returns the claim in the form used in reports.
     pub(crate) fn entry(&self) -> ClaimEntry {
         ClaimEntry {
             usable: self.usable,
@@ -144,8 +144,8 @@ impl Claim {
         }
     }
 
-    /// Gives the claim up: a living node has not heard us for so long that it may have taken our
-    /// places.
+    /// Gives the claim up: a living node has received nothing from us for so long that it may have
+    /// taken our places.
     pub(crate) fn suspend(&mut self) {
         self.usable = 0;
         self.raise = Raise::None;
@@ -202,7 +202,7 @@ impl Claim {
                     false => ClaimTurn::Open,
                 }
             }
-            // Nodes came or left, so that the places in `owed` stand for other nodes.
+            // Nodes joined or left, so the places in `owed` belong to other nodes now.
             ClaimTurn::Theirs { .. } => ClaimTurn::Open,
             same => same,
         };

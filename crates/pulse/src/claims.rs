@@ -63,7 +63,7 @@ impl Claims {
         self.claims.get(&id).map(Claim::usable)
     }
 
-    /// Returns all claims as they stand in a report.
+    /// Returns all claims in the form used in reports.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (NameId, ClaimEntry)> {
         self.claims.iter().map(|(id, claim)| (*id, claim.entry()))
     }

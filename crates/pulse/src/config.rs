@@ -17,8 +17,8 @@ pub struct PulseConfig {
     /// times as often. More than 250 ms is too long for any useful limit of silence.
     pub heartbeat_ms: u32,
     /// Silence after which a region is not asked to serve, milliseconds, counted from its last
-    /// datagram. A region that says it has not heard us for so long is not asked either, and a node
-    /// of the own region loses its claims.
+    /// datagram. A region that reports that it has received nothing from us for so long is not
+    /// asked either, and a node of the own region loses its claims.
     pub silence_ms: u32,
     /// Silence after which a node of the own region is not its speaker any more, milliseconds. Less
     /// than half of [`Self::silence_ms`], so that other regions do not notice a change of speakers;
@@ -40,7 +40,8 @@ pub struct PulseConfig {
     pub datagram_bytes_max: usize,
     /// Datagrams of one report. Entries that find no room go first in the next report.
     pub parts_max: usize,
-    /// Models and replicas of one node that are told or kept. Further ones are left out.
+    /// Maximum number of models and replicas of one node that are sent or kept. Further ones are
+    /// left out.
     pub entries_max: usize,
     /// Nodes of the cluster. Further ones are left out.
     pub members_max: usize,

@@ -16,12 +16,12 @@ pub(crate) struct Mirror<E> {
     state: MirrorState,
     /// Last version that the copy had whole; 0 if none.
     version: u64,
-    /// Newest version that was heard of, and its digest.
+    /// Newest version that any report mentioned, and its digest.
     newest: (u64, [u8; 4]),
     /// Version before which entries may have been removed since.
     whole_from: u64,
     /// Moment at which the load of the last whole copy was measured, by our clock and without the
-    /// time on the way.
+    /// time in transit.
     whole_at: Option<Instant>,
     entries_max: usize,
 }
@@ -39,7 +39,7 @@ struct Copied<E> {
 enum MirrorState {
     /// The copy equals what the sender told last. => Partial
     Whole,
-    /// Parts are on their way, or lost. => Whole
+    /// Parts are in transit, or lost. => Whole
     Partial,
 }
 

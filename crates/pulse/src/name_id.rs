@@ -1,4 +1,4 @@
-//! Names as numbers, and fingerprints of what was told.
+//! Names as numbers, and fingerprints of reported entries.
 
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};

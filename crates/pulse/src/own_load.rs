@@ -1,4 +1,4 @@
-//! Load that one node knows of and tells.
+//! Load that one node measures and reports.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +52,8 @@ pub struct ReplicaSignals {
     pub running: Option<f32>,
     /// Share of its KV cache in use, 0 to 1.
     pub kv_use: Option<f32>,
-    /// Age of the figures, milliseconds. Told as the next power of two times 125 ms, so that ageing
-    /// alone is no change worth telling.
+    /// Age of the figures, milliseconds. Reported as the next power of two times 125 ms, so that
+    /// ageing alone is no change worth reporting.
     pub age_ms: Option<u32>,
 }
 

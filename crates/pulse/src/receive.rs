@@ -167,7 +167,7 @@ impl Pulse {
                 return Ok(());
             }
             (Arrival::Old | Arrival::Late, _) => return Err(PulseError::Old(from.clone())),
-            // A node that has started again tells everything anew.
+            // A restarted node reports all its entries again.
             (Arrival::Reborn, _) => foreigner.mirror = Mirror::new(self.config.entries_max),
             (Arrival::Newest, _) => {}
         }
@@ -208,7 +208,7 @@ impl Pulse {
         };
         if detector.may_answer(now, ANSWER_EVERY_MS) {
             self.counters.answered += 1;
-            // A version of an earlier incarnation means nothing: everything is told.
+            // A version of an earlier incarnation means nothing, so everything is sent.
             let have = if incarnation == self.incarnation { have } else { 0 };
             self.answer(from, have, now);
         }

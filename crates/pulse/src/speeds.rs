@@ -1,8 +1,8 @@
-//! Speeds of regions, told beside their load.
+//! Speeds of regions, reported beside their load.
 //!
-//! Speeds change over minutes, so that they need neither versions nor questions: the speaker tells
-//! all of them every few seconds, in a datagram of their own kind. A node of an earlier release
-//! refuses those and loses nothing else.
+//! Speeds change over minutes, so they need neither versions nor questions: the speaker reports all
+//! of them every few seconds, in a datagram of their own kind. A node of an earlier release refuses
+//! these datagrams and loses nothing else.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -26,7 +26,7 @@ const ENVELOPE_BYTES_MAX: usize = HEADER_BYTES + 24;
 /// Longest line, bytes: a name, and eight codes of three bytes.
 const LINE_BYTES_MAX: usize = 4 + 8 * 3;
 
-/// Speeds of regions that this node knows of, and state of telling its own.
+/// Speeds of regions that this node knows, and state of its own reports.
 #[derive(Debug)]
 pub struct Speeds {
     incarnation: u64,
@@ -83,7 +83,7 @@ impl Speeds {
         let SpeedsTelling { incarnation, seq, lines } = decode(bytes)?;
         let known = self.heard.entry(region.clone()).or_default();
         let newest = known.newest.entry(from.clone()).or_insert(((0, 0), now));
-        // Datagrams overtake each other: an older one tells nothing new.
+        // Datagrams overtake each other: an older one contains nothing new.
         if (incarnation, seq) <= newest.0 && !is_forgotten(newest.1, now) {
             return Err(PulseError::Old(from.clone()));
         }
@@ -98,7 +98,8 @@ impl Speeds {
         Ok(())
     }
 
-    /// Returns the speed of a region with a model; `None` if the region did not tell it lately.
+    /// Returns the speed of a region with a model; `None` if the region has not reported it
+    /// recently.
     #[must_use]
     pub fn speed(&self, region: &RegionName, model: NameId, now: Instant) -> Option<Speed> {
         let (speed, at) = self.heard.get(region)?.models.get(&model)?;

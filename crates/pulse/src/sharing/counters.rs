@@ -11,7 +11,7 @@ pub struct SharingCounters {
     pub frames: u64,
     /// Bytes of those datagrams, once each.
     pub frame_bytes: u64,
-    /// Prompts heard of.
+    /// Prompts received from other nodes.
     pub heard: u64,
     /// Entries that follow on blocks not known here, so that their sender was asked.
     pub lacked: u64,

@@ -9,7 +9,7 @@ use crate::NameId;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
 
-/// News that a node heard: prompts by replica, the last word on each prompt.
+/// News that a node received: prompts by replica, with the last report on each prompt.
 type Known = BTreeMap<(NameId, Vec<u64>), Option<u32>>;
 
 /// The nodes of a region.

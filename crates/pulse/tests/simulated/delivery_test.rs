@@ -99,7 +99,7 @@ proptest! {
             let pause_ms = world.rng.u64(1..200);
             world.run_ms(pause_ms);
         }
-        // The network calms down, and nothing is told any more that was not told before.
+        // The network recovers, and nothing is sent that was not sent before.
         world.network = Network::default();
         world.run_fed_ms(2_000);
         check_all_arrived(&world);

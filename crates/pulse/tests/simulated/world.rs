@@ -141,7 +141,7 @@ impl World {
         self.after_input(node);
     }
 
-    /// Tells a node its load as it stands in [`Node::load`].
+    /// Feeds a node its load from [`Node::load`].
     pub(crate) fn feed(&mut self, node: usize) {
         let now = self.now;
         let it = &mut self.nodes[node];
@@ -178,7 +178,7 @@ impl World {
             Happening::Arrival { to, from, bytes } => {
                 let sender = self.nodes[from].member.clone();
                 if let Some(pulse) = &mut self.nodes[to].pulse {
-                    // What comes late or twice is refused, and counted.
+                    // Late and duplicate datagrams are refused, and counted.
                     drop(pulse.handle_datagram(now, &sender.node, &sender.region, &bytes));
                     self.after_input(to);
                 }
