@@ -166,7 +166,7 @@ impl ForwardCall<'_> {
     /// Sends the rest of the body in a task of its own, while the reply is read.
     fn spawn_upload(&self, upload: Upload) -> AbortOnDropHandle<()> {
         let rest = async move {
-            // If the peer stopped the body, its reply tells why.
+            // If the peer stopped the body, its reply has the reason.
             if let Err(SendError::Body(error)) = upload.await {
                 tracing::debug!(%error, "the body of a forwarded request failed");
             }
@@ -248,7 +248,7 @@ where
             sender.write(&mut first).await?;
             first.clear();
             if accepted.await.is_err() {
-                // The request was refused or given up: the drop of the sender tells the peer.
+                // The request was refused or given up: the drop of the sender informs the peer.
                 return Ok(());
             }
         }

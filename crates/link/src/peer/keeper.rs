@@ -277,7 +277,7 @@ impl Keeper {
     /// of the two dials.
     fn dial_in(&mut self, wait: Duration) {
         let mut wait = wait;
-        // After a failure nobody waits: perhaps only this direction of dialling works.
+        // After a failure neither node waits: perhaps only this direction of dialling works.
         if self.shared.me.node() > self.peer.identity.node() && self.back_off.failures() == 0 {
             let default_ms = self.shared.transport.rtt_default_ms;
             let rtt_ms = self.peer.target.load().rtt_ms.unwrap_or(default_ms);
@@ -310,7 +310,7 @@ impl Keeper {
         self.peer.slot(self.kind).note_fault(fault);
         let wait = self.back_off.after_failure(&mut self.random);
         self.dialling = Dialling::Not;
-        // The peer may have connected meanwhile.
+        // The peer may have connected in the meantime.
         if self.held.is_empty() {
             self.dial_in(wait);
         }
@@ -332,7 +332,7 @@ impl Keeper {
             let unused = match held.role {
                 PeerRole::Current => false,
                 // Only its dialler closes a retiring connection, because the other node can't know
-                // if a request is on its way.
+                // if a request is in transit.
                 PeerRole::Retiring(since) => {
                     held.live.origin == Origin::Us
                         && held.live.streams() == 0

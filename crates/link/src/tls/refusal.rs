@@ -121,7 +121,7 @@ impl Refusals {
 /// connection ended in another way.
 pub(crate) fn refused_by_peer(error: &ConnectionError) -> Option<&'static str> {
     let ConnectionError::ConnectionClosed(close) = error else { return None };
-    // TLS alerts stand in the last byte of these codes (RFC 9001, 4.8).
+    // The last byte of these codes is the TLS alert (RFC 9001, 4.8).
     let alert = u64::from(close.error_code).checked_sub(0x100)?;
     match alert {
         42 | 43 => Some("bad_certificate"),

@@ -129,7 +129,7 @@ impl ServerCertVerifier for AnswerVerifier {
                     .map_err(|refusal| refuse(&self.refusals, refusal, &self.told(end_entity)))?;
                 Ok(verified)
             }
-            // The chain is good and only the name differs, so the refusal tells the difference.
+            // The chain is good and only the name differs, so the refusal describes the difference.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => {
