@@ -1,6 +1,6 @@
 //! Estimate of how much a node needs of a limit.
 
-/// What is known of a node's demand for a kind of a limit.
+/// Observed demand of a node for a kind of a limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Felt {
     /// Need before.
@@ -30,9 +30,9 @@ pub(crate) fn busy(recent: u64) -> u64 {
 /// Returns the need of a kind; `u64::MAX` is all there is.
 ///
 /// After a refusal a node needs all it can get: others keep what they need, so it gets what they
-/// don't, in one step. Later its need shrinks by half in about a second of four ticks, since asking
-/// once more costs requests time. If another node needs more than it has, the need is what was used
-/// of late.
+/// don't, in one step. Later its need shrinks by half in about a second of four ticks, because
+/// another request for units costs requests time. If another node needs more than it has, the need
+/// is what was used recently.
 pub(crate) fn needed(felt: &Felt) -> u64 {
     if felt.refused > 0 {
         return u64::MAX;

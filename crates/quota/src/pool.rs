@@ -27,8 +27,7 @@ pub struct PoolTerms {
 ///
 /// A number goes down only by its holder's own statement, by the end of its lease, or when its node
 /// is removed. A number goes up only as far as all numbers together leave room. That is the whole
-/// proof that the sum stays within the limit, also for nodes that have not heard of the last
-/// change.
+/// proof that the sum stays within the limit, even for nodes that do not know of the last change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
     /// The whole limit when it was divided last.

@@ -53,8 +53,8 @@ pub(crate) struct Row {
     pub(crate) need: Units,
     /// Most units in use of late.
     pub(crate) recent: Units,
-    /// Time since which this process has waited for more than the units that stand beside it; None
-    /// if there is nothing to wait for.
+    /// Time since which this process has waited for more than the given units; None if there is
+    /// nothing to wait for.
     pub(crate) waiting: Option<(u64, Units)>,
     /// Serial and time of the statement that named the limit for the first time.
     pub(crate) introduced: Option<(u64, u64)>,
@@ -137,7 +137,7 @@ impl Rows {
         self.unjudged.set(place, true);
     }
 
-    /// Has all limits seen, visited and judged anew.
+    /// Schedules all limits to be seen, visited and judged again.
     pub(crate) fn forget_views(&mut self) {
         self.rows.iter_mut().for_each(|row| row.known = None);
         (self.gone, self.holds) = (None, None);
@@ -185,7 +185,7 @@ impl Rows {
         places.min().filter(|place| *place < round.end)
     }
 
-    /// Takes the view of a limit out for a visit, or sees the limit anew.
+    /// Takes the view of a limit out for a visit, or makes a new view of it.
     pub(crate) fn begin(&mut self, place: usize, run: &Run, shares: &Shares) -> Known {
         let row = &mut self.rows[place];
         row.known.take().unwrap_or_else(|| Known {
