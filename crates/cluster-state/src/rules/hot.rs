@@ -39,7 +39,7 @@ pub(super) fn rotate(turn: &mut Turn<'_>, expect: Expect) -> Result<Done, ApplyE
     let name = KEY_EPOCH.to_owned();
     turn.expect::<Setting>(&name, expect)?;
     let next = (turn.key_epoch() + 1).to_string();
-    // At the largest number it is refused: to begin anew would bring back a key that was used.
+    // At the largest number it is refused: a count from zero would bring back a key that was used.
     SettingRule::find(KEY_EPOCH).map_or(Ok(()), |rule| rule.check(&next))?;
     turn.put(name, Setting(next))?;
     Ok(Done::default())

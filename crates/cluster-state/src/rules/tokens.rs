@@ -30,7 +30,7 @@ pub(super) fn used(
 ) -> Result<JoinToken, CommandError> {
     check::name(signature.id.as_str(), "join token")?;
     let token = turn.get::<JoinToken>(&signature.id).ok_or_else(unknown)?;
-    // The signature is checked first: other refusals tell something about the token.
+    // The signature is checked first: other refusals reveal something about the token.
     check_signature(turn, signature, token, spec)?;
     if turn.ledger.stamp_ms >= token.expires_ms {
         return Err(refused("the join token has expired"));
