@@ -26,8 +26,8 @@ pub(super) struct Expected {
 
 impl Pages {
     /// Returns the number of a prompt's tokens that were cached; `None` if the replica does not
-    /// tell. vLLM leaves the number out where it is 0, so a missing number means 0 once there was
-    /// one.
+    /// report it. vLLM leaves the number out where it is 0, so a missing number means 0 once there
+    /// was one.
     pub(super) fn cached_tokens(&mut self, replied: &Replied) -> Option<u64> {
         if !replied.is_success {
             return None;
