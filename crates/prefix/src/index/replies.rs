@@ -1,4 +1,4 @@
-//! What replies and counters of replicas teach the index.
+//! Corrections of the index by replies and counters of replicas.
 
 use spillway_types::Holder;
 

@@ -54,7 +54,7 @@ pub(super) struct Chain<'a> {
     pub(super) map: TokenMap,
     /// Newest engine block of the prompt; `None` if nothing was stored for it.
     pub(super) leaf: Option<u64>,
-    /// Position in tokens at the end of `leaf`; `None` if it can't be told yet.
+    /// Position in tokens at the end of `leaf`; `None` if it is not known yet.
     pub(super) end_tokens: Option<u64>,
 }
 
