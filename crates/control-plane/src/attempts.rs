@@ -9,8 +9,9 @@ use spillway_raft::{ProposeError, ReadError, Role, Status};
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
 /// Time between two attempts.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
-/// A node that has heard no leader for so long has none. With one more attempt, this is shorter
-/// than the longest lease (1.5 s): when a lease ends, everything has to be refused at once.
+/// A node that has received nothing from a leader for so long has none. With one more attempt, this
+/// is shorter than the longest lease (1.5 s): when a lease ends, everything has to be refused at
+/// once.
 const LED_LATELY: Duration = Duration::from_millis(1_400);
 
 /// Kinds of failed attempts.
@@ -107,11 +108,12 @@ impl Attempts {
     }
 }
 
-/// Returns true if the node of `status` heard a leader, or led with a quorum, a moment ago.
+/// Returns true if the node of `status` had contact with a leader, or led with a quorum, a moment
+/// ago.
 pub(crate) fn was_led(status: &Status) -> bool {
     match status.role {
         Role::Stopped | Role::IsolatedLeader => false,
-        // A leader that has just been elected has heard no quorum yet.
+        // A leader that has just been elected has no answer of a quorum yet.
         Role::Leader => status.age.is_none_or(|age| age < LED_LATELY),
         _ => status.age.is_some_and(|age| age < LED_LATELY),
     }

@@ -65,8 +65,8 @@ pub struct ControlPlane {
 pub struct NoSuchNodeError(pub NodeName);
 
 impl ControlPlane {
-    /// Calls `look` with the state, as fresh as `consistency` demands. No entry is applied
-    /// meanwhile: `look` must be short.
+    /// Calls `look` with the state, as fresh as `consistency` demands. No entry is applied during
+    /// the call: `look` must be short.
     ///
     /// # Errors
     /// Returns an error only for a linearizable read, if there is no quorum.

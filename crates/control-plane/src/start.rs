@@ -129,7 +129,7 @@ impl ControlPlane {
         let log = Box::pin(self.open_log(node, Some(disk))).await?;
         if let Err(fault) = log.check_disk().await {
             log.shutdown().await;
-            // What the disk said, not that the log has stopped for it.
+            // Return the fault of the disk, not the report that the log has stopped because of it.
             let first = match fault {
                 DiskError::Stopped(first) => *first,
                 fault => fault,

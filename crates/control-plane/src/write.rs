@@ -63,8 +63,9 @@ impl ControlPlane {
         }
     }
 
-    /// Proposes once. What the state refuses is not proposed, unless an earlier attempt `is_open`:
-    /// then the log knows the outcome, which may well be why the state refuses it now.
+    /// Proposes once. A command that the state refuses is not proposed, unless an earlier attempt
+    /// `is_open`: then the log knows the outcome, which may well be the reason why the state
+    /// refuses it now.
     async fn attempt(
         &self,
         write: &ControlWrite,

@@ -20,7 +20,7 @@ const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// Longest token file, in bytes; a token has 100.
 const TOKEN_BYTES_MAX: u64 = 1_024;
 
-/// Asks until this node is a member, then opens its log. Clients are served meanwhile.
+/// Asks until this node is a member, then opens its log. Clients are served during that time.
 pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
     let mut said: Option<(String, Instant)> = None;
     while let Some(this) = control_plane.upgrade() {
