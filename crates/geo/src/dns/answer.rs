@@ -195,16 +195,16 @@ fn region_content(
     Sources { zone, view, locate }: &Sources<'_>,
 ) -> Content {
     if !view.is_settled {
-        // The resolver asks another name server at once. An answer given now would lead clients
-        // past regions that this node has not heard of yet.
+        // The resolver asks another name server at once. An answer given now would not consider
+        // regions from which this node has received nothing yet.
         return Content { code: ResponseCode::ServFail, ..Content::default() };
     }
     // A prefix of no bits says that the client does not want to be located.
     let subnet = ask.subnet.filter(|subnet| subnet.source_prefix() > 0);
     let place = |address| zone.placed(address).or_else(|| locate(address).coordinates);
     let told = subnet.and_then(|subnet| place(subnet.addr()).map(|at| (subnet, at)));
-    // The resolver stands for its clients where the query names no network, or one in no known
-    // place.
+    // The location of the resolver is used for its clients if the query names no network, or one in
+    // no known place.
     let at = told.map(|(_, at)| at).or_else(|| place(source));
     let network = ClientNetwork::of(told.map_or(source, |(subnet, _)| subnet.addr()));
     let name = ask.query.name().to_lowercase().to_ascii();

@@ -42,7 +42,7 @@ pub struct ZoneSpec {
     pub hosts: Vec<HostRecord>,
     /// Aliases (CNAME), each with its target outside the zone.
     pub aliases: Vec<(ZoneName, ZoneName)>,
-    /// True if HTTPS records tell clients that the services speak HTTP/2 over TLS.
+    /// True if HTTPS records announce to clients that the services speak HTTP/2 over TLS.
     pub has_https: bool,
     /// Largest number of addresses of each family in one answer.
     pub addresses_max: usize,
