@@ -28,7 +28,7 @@ const SECOND_FAMILY_WAIT: Duration = Duration::from_millis(500);
 /// Most addresses of a family that are taken. A message over TCP can't hold many more.
 const ADDRESSES_MAX: usize = 1024;
 
-/// Client of some name servers. Asks anew each time: the cache is the [`crate::Host`].
+/// Client of some name servers. Sends a query each time: the cache is the [`crate::Host`].
 #[derive(Clone)]
 pub struct DnsClient {
     resolver: TokioResolver,

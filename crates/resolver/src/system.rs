@@ -36,7 +36,7 @@ impl Default for SystemFiles {
     }
 }
 
-/// What the files hold, read again when they change.
+/// State that was read from the files, and is read again when they change.
 #[derive(Debug)]
 pub(crate) struct SystemState {
     files: SystemFiles,
