@@ -43,7 +43,7 @@ struct Sources {
     content: Vec<u8>,
     of_file: Vec<RevocationList>,
     heard: Vec<RevocationList>,
-    /// True if the file for the next process lacks a list of `heard`, or has another one.
+    /// True if the lists in the file for the next process differ from `heard`.
     is_unkept: bool,
     /// Time at which an unknown list of each node was checked last.
     checked: BTreeMap<NodeName, Instant>,

@@ -186,7 +186,7 @@ impl Quotas {
     /// [`Self::set_limits`] with the same scope takes precedence.
     pub fn set_own(&self, limits: &[LimitTerms]) {
         self.terms.rcu(|terms| Terms { own: limits.to_vec(), ..Terms::clone(terms) });
-        // A node has its own limits as a whole at once, so nothing is opened until then.
+        // A node has the whole of its own limits at once, so no limit has to be opened for a time.
         self.rebuild(0);
     }
 
