@@ -90,8 +90,8 @@ fn speed_datagram(input: &[u8]) {
     }
 }
 
-/// Checks that any number that a region reports decides whether it takes clients, and that only its
-/// own report counts.
+/// Checks that any number in a report means that the region takes clients or that it does not, and
+/// that only its own report counts.
 fn steering_datagram(input: &[u8]) {
     let Some(word) = check_message::<SteeringWord>(input) else { return };
     let Ok(bytes) = encode(&word) else { return };

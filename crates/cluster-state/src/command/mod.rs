@@ -115,8 +115,8 @@ pub enum Command {
     ReportHealth {
         /// The region of the replicas.
         region: RegionName,
-        /// The nodes of the region that are alive for the proposer; the proposer itself may be left
-        /// out.
+        /// The nodes of the region that the proposer has contact with; the proposer itself may be
+        /// left out.
         live: BTreeSet<NodeName>,
         /// The observations, at most [`crate::BATCH_MAX`].
         observations: Vec<Observation>,

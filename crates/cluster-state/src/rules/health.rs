@@ -52,7 +52,7 @@ pub(super) fn report(
 /// settings.
 struct Jury {
     reporter: NodeId,
-    /// Nodes of the region, with true for each that is alive for the reporter.
+    /// Nodes of the region, with true for each that the reporter has contact with.
     nodes: BTreeMap<NodeId, bool>,
     now_ms: u64,
     observation_ms: u64,

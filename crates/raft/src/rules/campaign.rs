@@ -71,8 +71,7 @@ impl Campaign {
         let wait = wait(timing, seen.turn, random);
         if seen.ballot != self.ballot {
             self.ballot = seen.ballot;
-            // Another node is a candidate and has this node's vote: its first message as leader is
-            // in transit.
+            // Another node is a candidate and has this node's vote: its messages are in transit.
             self.due = self.due.map(|due| due.max(now + wait));
         }
         // Nobody else could win where this node is the only voter, so it need not wait.
