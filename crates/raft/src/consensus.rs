@@ -139,7 +139,7 @@ impl<M: Machine> Consensus<M> {
         self.applied.look(|machine, index| (machine.digest(), index))
     }
 
-    /// Sets the names of the other members, as a member of the cluster has told them. These nodes
+    /// Sets the names of the other members, as a member of the cluster reported them. These nodes
     /// may lead while this node's own log does not know them yet.
     pub fn vouch(&self, names: impl IntoIterator<Item = NodeName>) {
         self.context.guard.vouch(names);

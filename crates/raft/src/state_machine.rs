@@ -24,7 +24,7 @@ pub(crate) type Raft<M> = openraft::Raft<Types, Applier<M>>;
 #[derive(Debug)]
 pub(crate) struct Applied<M> {
     state: Mutex<MachineState<M>>,
-    /// The index after the last entry that was applied: told on each change.
+    /// The index after the last entry that was applied: sent on each change.
     next_index: watch::Sender<u64>,
 }
 

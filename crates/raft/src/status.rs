@@ -133,7 +133,7 @@ pub(crate) fn status<M: Machine>(
     let voice = *context.voice.borrow();
     let disk_fault = context.log.fault();
     let stopped = metrics.running_state.as_ref().err().map(ToString::to_string);
-    // The fault of the disk is the cause; openraft only says that its storage failed.
+    // The fault of the disk is the cause; openraft only reports that its storage failed.
     let fault = disk_fault.as_ref().map(ToString::to_string).or(stopped);
     let role = match metrics.state {
         _ if fault.is_some() => Role::Stopped,

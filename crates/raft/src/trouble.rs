@@ -22,7 +22,7 @@ pub enum Trouble {
         /// True for this node, which has stopped taking part.
         is_own: bool,
     },
-    /// Two processes speak in the name of one node.
+    /// Two processes use the name of one node.
     TwoProcesses {
         /// The node.
         node: NodeName,
@@ -38,7 +38,7 @@ impl Trouble {
     /// Words for the kinds of trouble, in metrics.
     pub const KINDS: [&str; 4] = ["disk_from_the_past", "state_differs", "two_processes", "behind"];
 
-    /// Returns the word for this kind.
+    /// Returns the name of this kind.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         let at = match self {

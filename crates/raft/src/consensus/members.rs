@@ -30,7 +30,7 @@ pub enum Former {
 
 impl<M: Machine> Consensus<M> {
     /// Adds a member that follows without a vote, or updates what is known of a member. The node
-    /// may be far behind when this returns; `status().matched` says how far it has come.
+    /// may be far behind when this returns; `status().matched` shows its progress.
     ///
     /// # Errors
     /// Returns an error if this node does not lead, or if the change was not made within `limit`.

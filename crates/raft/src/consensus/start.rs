@@ -30,7 +30,7 @@ use crate::rules::lineage::SavedDisks;
 use crate::saved;
 use crate::state_machine::{Applied, Applier, Raft};
 
-/// File in the folder with what other nodes have told of their disks.
+/// File in the folder with the reports of other nodes about their disks.
 const DISKS: &str = "disks";
 /// Entries in one message; their bytes are limited too.
 const APPEND_ENTRIES_MAX: u64 = 1_000;
@@ -170,7 +170,7 @@ fn raft_config(config: &RaftConfig) -> Result<openraft::Config, RaftStartError> 
         max_payload_entries: APPEND_ENTRIES_MAX,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(compaction.entries),
         max_in_snapshot_log_to_keep: compaction.entries_kept,
-        // A follower that is behind by less finds the entries in the log, as a rule.
+        // A follower that is behind by less usually finds the entries in the log.
         replication_lag_threshold: compaction.entries + compaction.entries_kept,
         // The followers write while the leader does.
         broadcast_submitted_on_append: Some(true),

@@ -51,7 +51,7 @@ async fn a_follower_that_comes_back_is_asked_once_where_its_log_ends() {
     assert!(sent <= 2, "{sent}");
 }
 
-/// Its log is as long as the leader's and ends differently: what it says of its end is no help, and
+/// Its log is as long as the leader's and ends differently: the end that it reports is no help, and
 /// must not be taken for one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_with_entries_that_were_never_committed_gets_the_right_ones() {

@@ -62,7 +62,7 @@ async fn a_cut_off_leader_is_replaced_and_stops_leading_by_itself() {
 
 async fn a_leader_that_hears_nobody_is_replaced_within_nine_seconds() {
     let world = wan().await;
-    // Its own words still arrive, and would keep the others quiet for ever.
+    // The leader's own messages still arrive, and would keep the others quiet forever.
     world.cut_way(1, 0, true);
     world.cut_way(2, 0, true);
     let cut = Instant::now();

@@ -124,7 +124,8 @@ async fn a_disk_from_the_past_elects_nobody_and_so_loses_nothing() {
     until("it votes again", || world.log(2).status().troubles.is_empty()).await;
 }
 
-/// The node that had all is gone for good: two that are left go on once an operator says so.
+/// The node that had all entries is gone permanently. The two that are left continue once an
+/// operator allows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_has_a_disk_from_the_past_vote() {
     let mut world = World::three(NEAR).await;
@@ -298,7 +299,8 @@ async fn a_log_drops_no_committed_entry() {
     assert!(matches!(fault(&world, 0), Some(DiskError::Overwritten { .. })));
 }
 
-/// Somebody with a copy of the folder and the certificate speaks in turn with the node itself.
+/// Another process with a copy of the folder and the certificate sends messages in turn with the
+/// node itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_in_the_name_of_one_node_are_told() {
     let mut world = World::three(NEAR).await;

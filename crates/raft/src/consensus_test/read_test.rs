@@ -113,7 +113,7 @@ async fn whoever_hands_over_gives_up_its_lease_first() {
     world.lead(0).await;
     world.set(0, 1, 1).await.unwrap();
     world.get(0, 1).await;
-    // It may have said that another one shall lead; that it still leads itself has to be asked.
+    // It may have announced another leader, so it has to ask whether it still leads itself.
     let unknown = world.log(0).transfer_leader(world.nodes[1].id, Duration::ZERO).await;
     assert!(unknown.is_err(), "{unknown:?}");
     let begun = Instant::now();

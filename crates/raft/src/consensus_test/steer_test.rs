@@ -46,7 +46,7 @@ async fn the_lead_moves_to_where_commits_are_quickest_and_stays() {
 async fn all_nodes_go_by_timers_that_fit_the_longest_round_trip() {
     let mut world = World::new(3, NEAR);
     world.steering_patience = Duration::from_millis(900);
-    // As if each config said something else.
+    // As if each config had another value.
     for (at, rtt_ms) in [220, 10, 100].into_iter().enumerate() {
         world.timing = Timing::for_rtt(Duration::from_millis(rtt_ms));
         world.start(at).await;

@@ -218,7 +218,7 @@ async fn only_the_node_that_a_leader_named_a_moment_ago_is_wanted() {
     assert!(!context.is_wanted(&candidacy(term, 3, true)).await, "the same term");
     context.want(won(term, 1), NodeId(3));
     assert!(context.is_wanted(&candidacy(term + 1, 3, true)).await);
-    // wait: the leader's word ends by the clock.
+    // wait: the leader's announcement expires by the clock.
     tokio::time::sleep(2 * world.timing.lease()).await;
     assert!(!context.is_wanted(&candidacy(term + 1, 3, true)).await, "long ago");
 }

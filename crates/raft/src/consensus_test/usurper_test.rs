@@ -11,7 +11,7 @@ use crate::wire::{Ballot, Call, Offer, Point, Purpose, SnapshotHead};
 use crate::{Former, NodeId, Role};
 
 const NEAR: Duration = Duration::from_millis(4);
-/// Longer than three leases: what the leader's words ward off would be over.
+/// Longer than three leases: the protection by the leader's messages would be over.
 const ATTACK: Duration = Duration::from_secs(5);
 const PERIOD: Duration = Duration::from_millis(40);
 
@@ -102,7 +102,7 @@ async fn a_voter_that_also_answers_with_later_terms_stops_no_orders() {
     for at in [0, 1] {
         let status = world.log(at).status();
         assert_ne!(status.leader, Some(NodeId(3)), "node {at}");
-        // One handover, because a voter that says so may be stuck in a later term.
+        // One handover, because a voter that answers with a later term may be stuck in it.
         assert!(status.term <= term + 2, "{} after {term}", status.term);
     }
 }

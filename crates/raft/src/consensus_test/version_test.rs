@@ -41,7 +41,7 @@ async fn change(world: &mut World, at: usize, to: WireVersion, written: &mut Wri
     write(world, &[0, 1, 2], written).await;
 }
 
-/// Waits until all nodes speak with each other as these versions say.
+/// Waits until all nodes use these versions with each other.
 async fn speak(world: &World, versions: [WireVersion; 3]) {
     until("they speak what both know", || {
         (0..3).all(|from| {

@@ -19,7 +19,7 @@ use crate::{
     Proposed, RaftConfig, RaftStartError, ReadError, Role, Seed, Timing, Urgency, WireVersion,
 };
 
-/// How long a command may take in tests.
+/// Longest time that a command may take in tests.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 /// The least round trip that a world's timers are made for: a lease of 1.3 s outlives what a busy
 /// machine holds a thread or a disk up, so that no test about something else sees an election.
@@ -205,7 +205,7 @@ impl World {
         self.nodes.iter().filter(|node| node.up.is_some())
     }
 
-    /// Stops a node without a word, as if its process were killed.
+    /// Stops a node without notice, as if its process were killed.
     pub(super) async fn kill(&mut self, at: usize) {
         let Up { link, log, .. } = self.nodes[at].up.take().unwrap();
         // Messages that it would still send are lost.
@@ -248,7 +248,7 @@ impl World {
         .await;
     }
 
-    /// Waits for a leader and says which.
+    /// Waits for a leader and returns its index.
     pub(super) async fn leader(&self) -> usize {
         let mut found = None;
         until("there is a leader", || {

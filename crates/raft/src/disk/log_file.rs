@@ -121,8 +121,8 @@ impl LogFile {
         Self { clock, ..self }
     }
 
-    /// Writes all changes or none of them. They are on disk when this returns. After an error
-    /// nothing can be said of them, and the file has to be opened again.
+    /// Writes all changes or none of them. They are on disk when this returns. After an error it is
+    /// unknown whether they are, and the file has to be opened again.
     pub(crate) fn write(&mut self, changes: &[LogChange]) -> Result<(), DiskError> {
         let clock = Arc::clone(&self.clock);
         clock.write(|| self.write_all(changes))

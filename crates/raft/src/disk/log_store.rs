@@ -258,7 +258,7 @@ impl Log {
         self.entries.values().next_back().map(|kept| kept.entry.log_id).or(self.purged)
     }
 
-    /// Keeps only the entries that `keep` says.
+    /// Keeps only the entries for which `keep` returns true.
     fn retain(&mut self, mut keep: impl FnMut(u64) -> bool) {
         self.entries.retain(|index, _| keep(*index));
         self.bytes = self.entries.values().map(|kept| kept.bytes).sum();

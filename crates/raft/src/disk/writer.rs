@@ -12,7 +12,7 @@ const JOBS_MAX: usize = 4_096;
 /// Jobs written by one transaction: the more wait, the fewer times the disk is forced.
 const BATCH_JOBS_MAX: usize = 512;
 /// Idle time after which the index of committed entries is written alone. The index is no promise,
-/// so it goes with the next write as a rule; writing it spares the next start the repetition.
+/// so it is usually written with the next change; writing it spares the next start the repetition.
 const IDLE: Duration = Duration::from_millis(250);
 
 /// Called when a job is on disk, or can't be.

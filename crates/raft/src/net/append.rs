@@ -29,7 +29,7 @@ use crate::wire::{
 /// Maximum number of voters whose round trip is reported: more than there may be.
 const ROUND_TRIPS_MAX: usize = 16;
 
-/// A request that was taken in and is not answered yet.
+/// A request that was received and is not answered yet.
 struct Received {
     ballot: Ballot,
     at: Instant,
@@ -81,7 +81,8 @@ impl<M: Machine> PeerServer<M> {
             let (mut receiver, sender, server) = state;
             let append = receiver.message::<Append>().await.ok()??;
             let Self { raft, heard, context, .. } = &server;
-            // The sender believes that this node still speaks what it spoke before a restart.
+            // The sender believes that this node still uses the version that it used before a
+            // restart.
             if append.version > context.versions.own() {
                 return None;
             }
@@ -91,7 +92,7 @@ impl<M: Machine> PeerServer<M> {
             if server.is_contradicted(&sender.1, &append) {
                 return None;
             }
-            // Before it is taken in: by then this node follows, and knows whom.
+            // Before the request is handled: by then this node follows, and knows whom.
             if append.ballot.term >= raft.metrics().borrow_watched().current_term {
                 heard.now();
                 let applied_next = server.applied_next();
@@ -168,8 +169,8 @@ impl<M: Machine> PeerServer<M> {
         self.applied.look(|_, index| index.map_or(0, |index| index + 1))
     }
 
-    /// Takes the leader's word on the age of what it says. It was under way for at most a round
-    /// trip; how much of that can't be known.
+    /// Notes the leader's statement about the age of its knowledge. The statement was in transit
+    /// for at most a round trip; how much of that can't be known.
     fn learn(&self, from: &Identity, received: &Received) {
         let context = &self.context;
         let rtt = context.link.rtt(from.node()).unwrap_or_else(|| context.timing().heartbeat);

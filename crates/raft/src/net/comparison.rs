@@ -39,9 +39,9 @@ pub(crate) struct Comparison {
 pub(super) struct Compared {
     pub(super) disks: Disks,
     pub(super) digests: OtherDigests,
-    /// Nodes that have told what they know of this node's disk, or can't.
+    /// Nodes that have reported what they know of this node's disk, or can't.
     pub(super) answered: BTreeSet<NodeId>,
-    /// Count that another process of this node's disk has told; 0 if this one is not behind it.
+    /// Count that another process of this node's disk has reported; 0 if this one is not behind it.
     pub(super) past: u64,
     /// True once a leader that a quorum has confirmed since the start has brought this node up to date,
     /// so that nothing depends on what its disk once had. True from the start for an empty log.
@@ -100,8 +100,8 @@ impl Compared {
         may
     }
 
-    /// Another node says that an earlier process of this node's disk has told the count `ahead`.
-    /// Returns true if this node did not know that it lacks something.
+    /// Notes that, according to another node, an earlier process of this node's disk has reported
+    /// the count `ahead`. Returns true if this node did not know that it lacks something.
     pub(super) fn tell_past(&mut self, ahead: u64, serial: u64) -> bool {
         // No disk lacks so many commits. A node that claims this is trying to use up the numbers.
         if ahead <= self.past.max(self.cleared) || ahead > serial.saturating_add(COMMITS_LOST_MAX) {
@@ -120,7 +120,7 @@ impl Lost {
 }
 
 impl Comparison {
-    /// Returns what this process says of its disk, whose count of commits is `serial` now.
+    /// Returns this process's report about its disk, whose count of commits is `serial` now.
     pub(super) fn count(&self, serial: u64) -> DiskCount {
         let (process, began) = (self.process, self.began);
         DiskCount { process, began, serial, cleared: self.compared().cleared }
@@ -146,8 +146,8 @@ impl Comparison {
         self.compared().is_settled = true;
     }
 
-    /// Returns the count that an earlier process of this node's disk has told, if that forbids the
-    /// node to vote.
+    /// Returns the count that an earlier process of this node's disk has reported, if that forbids
+    /// the node to vote.
     pub(crate) fn forbidding_past(&self) -> Option<u64> {
         let compared = self.compared();
         compared.is_past().then_some(compared.past)
@@ -170,13 +170,14 @@ impl Comparison {
         compared.is_urgent = true;
     }
 
-    /// Returns true if a node has told what it knows of this node's disk, or nothing depends on it.
+    /// Returns true if a node has reported what it knows of this node's disk, or nothing depends on
+    /// it.
     pub(super) fn is_known_to(&self, id: NodeId) -> bool {
         let compared = self.compared();
         compared.is_settled || compared.answered.contains(&id)
     }
 
-    /// Returns true if nothing that other nodes have told forbids this one to vote.
+    /// Returns true if no report of other nodes forbids this one to vote.
     pub(super) fn may_vote(&self) -> bool {
         self.compared().may_vote()
     }
@@ -293,7 +294,7 @@ impl Comparison {
         self.compared().disks.is_written(other.process, other.began)
     }
 
-    /// Returns true if a node has told what it knows of this one's disk.
+    /// Returns true if a node has reported what it knows of this one's disk.
     #[cfg(test)]
     pub(crate) fn has_answered(&self, id: NodeId) -> bool {
         self.compared().answered.contains(&id)

@@ -1,4 +1,4 @@
-//! State shared by all code that speaks to other nodes.
+//! State shared by all code that communicates with other nodes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::wire::{
     Addressee, Answer, Call, CallError, Introduction, Opening, Purpose, WireVersion, encode_call,
 };
 
-/// State shared by all code that speaks to other nodes.
+/// State shared by all code that communicates with other nodes.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) link: Arc<Link>,
@@ -39,7 +39,7 @@ pub(crate) struct Context {
     timing: ArcSwap<Timing>,
     /// Time for which openraft accepts no other leader, as set at its start.
     pub(crate) raft_lease: Duration,
-    /// Permission of this node to speak as leader.
+    /// Permission of this node to send as leader.
     pub(crate) voice: watch::Receiver<Voice>,
     /// Knowledge of this node, as leader, about the others.
     pub(crate) followers: watch::Sender<Followers>,

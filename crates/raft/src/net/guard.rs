@@ -24,7 +24,7 @@ type Metrics = openraft::RaftMetrics<Types>;
 #[derive(Default)]
 pub(crate) struct Guard {
     metrics: OnceLock<WatchReceiverOf<Types, Metrics>>,
-    /// Names that a member has told this node, while its own log does not know them.
+    /// Names that a member has reported, while this node's own log does not know them.
     vouched: std::sync::Mutex<std::collections::BTreeSet<NodeName>>,
     /// Elections as this node has seen them.
     pub(super) elections: Elections,
@@ -32,7 +32,7 @@ pub(crate) struct Guard {
     wanted: watch::Sender<Option<Wanted>>,
 }
 
-/// A leader has said that it wants another one to lead.
+/// Announcement of a leader that it wants another node to lead.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     to: NodeId,
@@ -62,7 +62,7 @@ impl Guard {
         drop(self.metrics.set(metrics));
     }
 
-    /// A member has told that these are members too.
+    /// Notes that, according to a member, these are members too.
     pub(crate) fn vouch(&self, names: impl IntoIterator<Item = NodeName>) {
         let names = names.into_iter().collect();
         *self.vouched.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = names;
@@ -88,7 +88,7 @@ impl Guard {
         })
     }
 
-    /// Returns true if a leader has said within `limit` that it hands over to the sender of
+    /// Returns true if a leader has announced within `limit` that it hands over to the sender of
     /// `ballot`.
     pub(super) fn is_handed_over(&self, ballot: Ballot, limit: Duration) -> bool {
         self.wanted.borrow().is_some_and(|wanted| wanted.is_for(ballot, limit))
@@ -148,7 +148,7 @@ impl Context {
             sender: id,
             standing,
             is_proven: ballot.is_won && self.backs(ballot),
-            // A new node's term says nothing: the cluster that it joins may have had any number of
+            // A new node's term shows nothing: the cluster that it joins may have had any number of
             // elections.
             term: (!self.log.is_blank()).then_some(term),
             // A leader that a quorum answers receives from no other leader. That does not count as
@@ -227,14 +227,15 @@ impl Context {
         may_count && votes
     }
 
-    /// The leader of `ballot` has said, or says now, that it wants `to` to lead.
+    /// Notes that the leader of `ballot` has announced, or announces now, that it wants `to` to
+    /// lead.
     pub(crate) fn want(&self, ballot: Ballot, to: NodeId) {
         let wanted = Wanted { to, term: ballot.term, at: Instant::now() };
         self.guard.wanted.send_replace(Some(wanted));
     }
 
-    /// Returns true if the leader that this node follows has said that it wants this candidate.
-    /// Waits up to a heartbeat, as the leader's message may come a little later than the
+    /// Returns true if the leader that this node follows has announced that it wants this
+    /// candidate. Waits up to a heartbeat, as the leader's message may come a little later than the
     /// candidate's.
     pub(crate) async fn is_wanted(&self, candidacy: &Candidacy) -> bool {
         let timing = self.timing();

@@ -36,8 +36,8 @@ impl LeaderContact {
         self.inner().at = Some(Instant::now());
     }
 
-    /// Notes what the leader says of the age of its knowledge; all entries before `applied_next`
-    /// are carried out here.
+    /// Notes the leader's statement about the age of its knowledge. All entries before
+    /// `applied_next` are applied here.
     pub(crate) fn receive(&self, word: KnowledgeStatement, applied_next: u64) {
         self.inner().knowledge.receive(word, applied_next);
     }

@@ -106,8 +106,9 @@ where
             match self.event().await {
                 PipelineEvent::Request(None) => self.requests = None,
                 PipelineEvent::Request(Some(request)) => {
-                    // It said that it has this entry on disk while it followed this leader or had
-                    // given it its vote. If this node has it as well, both logs are the same so far.
+                    // The follower reported that it has this entry on disk while it followed this
+                    // leader or had given it its vote. If this node has the entry as well, both
+                    // logs are the same so far.
                     if let Some((last, held)) = self.before_held(&request)
                         && has(self.context.log.clone(), held).await
                     {
@@ -152,7 +153,7 @@ where
         }
     }
 
-    /// The last entry of a request, and a later one that the follower said it has.
+    /// Returns the last entry of a request, and a later one that the follower reported to have.
     fn before_held(&self, request: &AppendEntriesRequest<Types>) -> Option<(LogId, Point)> {
         let last = request.entries.last()?.log_id;
         let held = self.context.followers.borrow().held((&request.vote).into(), self.id)?;
@@ -278,7 +279,7 @@ impl Context {
     fn age(&self) -> Option<Age> {
         let word = self.word()?;
         let age = self.now().saturating_sub(word.as_of);
-        // Rounded up: knowledge may be younger than it is said to be, never older.
+        // Rounded up: knowledge may be younger than its reported age, never older.
         let ms = u32::try_from(age.as_millis()).unwrap_or(u32::MAX).saturating_add(1);
         Some(Age { ms, next_index: word.next_index })
     }

@@ -120,7 +120,7 @@ impl<M: Machine> PeerServer<M> {
             (Some(theirs), None) => {
                 self.context.log.join(theirs).await.map_err(|_| CallError::Stopped)
             }
-            // Seeds that form no cluster yet have nothing to say to each other but who they are.
+            // Seeds that form no cluster yet exchange nothing but who they are.
             (None, None) => Err(CallError::NotNow),
         }
     }
@@ -143,7 +143,7 @@ impl<M: Machine> PeerServer<M> {
         self.judged(sender.1, ballot, follows)
     }
 
-    /// Returns what this node knows of a sender; `None` if the sender may have no say.
+    /// Returns what this node knows of a sender; `None` if messages of the sender do not count.
     fn situation(&self, sender: (NodeId, &Identity), ballot: Ballot) -> Option<Situation> {
         // A removed node may still lead until another one has taken over from it.
         if self.is_removed(sender.1) && !self.context.follows_now(sender.0, ballot) {
@@ -263,8 +263,8 @@ impl<M: Machine> PeerServer<M> {
         }
     }
 
-    /// Proposes for another node. It is never passed on: two nodes that take each other for the
-    /// leader would do so for ever.
+    /// Proposes for another node. The command is never passed on: two nodes that take each other
+    /// for the leader would do so forever.
     async fn propose(&self, from: &Identity, command: Bytes, limit_ms: u32) -> Answer {
         // A command that this version can't read must not get into a log that it has to apply.
         let Ok(decoded) = spillway_codec::decode::<M::Command>(&command) else {

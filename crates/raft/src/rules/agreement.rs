@@ -59,7 +59,7 @@ impl OwnDigests {
     }
 }
 
-/// Digests that other nodes have told.
+/// Digests that other nodes have reported.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OtherDigests(BTreeMap<NodeId, VecDeque<StateDigest>>);
 
@@ -86,7 +86,7 @@ pub(crate) enum Agreement {
 }
 
 impl OtherDigests {
-    /// A node has told some of its digests.
+    /// Notes digests that a node has reported.
     pub(crate) fn told(&mut self, own: &OwnDigests, node: NodeId, digests: &[StateDigest]) {
         let known = self.0.entry(node).or_default();
         for (index, digest) in digests.iter().take(TOLD_MAX) {
@@ -102,7 +102,7 @@ impl OtherDigests {
         }
     }
 
-    /// Returns the newest index of which a node has told the digest.
+    /// Returns the newest index for which a node has reported the digest.
     pub(crate) fn newest(&self, node: NodeId) -> Option<u64> {
         self.0.get(&node)?.iter().map(|(index, _)| *index).max()
     }
@@ -112,7 +112,7 @@ impl OtherDigests {
         self.0.retain(|node, _| members.contains(node));
     }
 
-    /// Compares what the nodes have told with this node's own states.
+    /// Compares the reports of the nodes with this node's own states.
     pub(crate) fn judge(&self, own: &OwnDigests, of: Electorate<'_>) -> Agreement {
         let indices: BTreeSet<u64> = self.0.values().flatten().map(|(index, _)| *index).collect();
         let mut others = BTreeSet::new();

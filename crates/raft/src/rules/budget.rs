@@ -146,7 +146,7 @@ mod tests {
                 let before = budget.clone();
                 match budget.take(urgency, ms(now)) {
                     Ok(()) => written += 1,
-                    // The time told is right: then there is room, and not before.
+                    // The returned time is right: then there is room, and not before.
                     Err(wait) => {
                         prop_assert!(before.clone().take(urgency, ms(now) + wait).is_ok());
                         let early = ms(now) + wait - ms(1);

@@ -17,7 +17,7 @@ const RANDOM_SHARE: f64 = 0.3;
 /// Timing of a node's candidacy.
 #[derive(Clone, Debug)]
 pub(crate) struct Campaign {
-    /// Last time at which something said that waiting is right.
+    /// Last time at which there was a reason to wait.
     quiet_since: Duration,
     ballot: Option<Ballot>,
     due: Option<Duration>,

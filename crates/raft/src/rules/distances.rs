@@ -18,7 +18,7 @@ const SHORTER_SHARE: f64 = 0.2;
 /// Of how many nodes the round trips are kept: more than there may be voters.
 const ROWS_MAX: usize = 64;
 
-/// The round trips that nodes have told of.
+/// The round trips that nodes have reported.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Distances(BTreeMap<NodeId, BTreeMap<NodeId, Duration>>);
 
@@ -31,7 +31,7 @@ impl Distances {
         }
     }
 
-    /// Between two nodes, as the one says that sees it longer.
+    /// Returns the round trip between two nodes: the longer one if their reports differ.
     fn between(&self, a: NodeId, b: NodeId) -> Option<Duration> {
         let seen = |from: NodeId, to: NodeId| self.0.get(&from)?.get(&to).copied();
         seen(a, b).max(seen(b, a))
@@ -79,8 +79,8 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// A leader for which all that is known says the same for so long before the lead moves: a path
-    /// that is slow for a moment is no reason.
+    /// Creates the placement of a leader. All that is known has to give the same result for
+    /// `patience` before leadership moves: a path that is slow for a moment is no reason.
     pub(crate) fn new(patience: Duration) -> Self {
         Self { patience, better: None }
     }

@@ -1,8 +1,8 @@
 //! Knowledge of a leader about the others in its term. Pure: time is an argument, counted from any
 //! fixed moment.
 //!
-//! Only what another node has said counts here, by the time at which it was asked: an answer that
-//! was known without asking says nothing of who leads now.
+//! Only answers of other nodes count here, by the time at which they were asked: knowledge that
+//! needed no question shows nothing of who leads now.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -43,7 +43,8 @@ impl Followers {
         }
     }
 
-    /// A follower lacks what it had: what it said of its log counts no more.
+    /// Notes that a follower lacks entries that it had: its earlier reports about its log count no
+    /// more.
     pub(crate) fn lost(&mut self, ballot: Ballot, id: NodeId) {
         if let Some(follower) = self.follower(ballot, id) {
             follower.held = None;

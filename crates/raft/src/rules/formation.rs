@@ -1,8 +1,8 @@
 //! Formation of a cluster by its seeds. Pure.
 //!
 //! All nodes that the config names as seeds start at about the same time and know nothing of each
-//! other. The one with the lowest name forms the cluster, once, and only after each seed has told
-//! it that it is in none: a seed that can't be reached may be in a cluster already.
+//! other. The one with the lowest name forms the cluster, once, and only after each seed has
+//! reported that it is in none: a seed that can't be reached may be in a cluster already.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct Seed {
     pub region: RegionName,
 }
 
-/// The number of each seed: its place by name, from one on. Every seed comes to the same.
+/// Returns the number of each seed: its place by name, from one on. All seeds get the same result.
 #[must_use]
 pub fn seed_ids(seeds: &[Seed]) -> BTreeMap<NodeName, NodeId> {
     let names: BTreeSet<NodeName> = seeds.iter().map(|seed| seed.name.clone()).collect();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::timing::Timing;
 
-/// Permission of a leader to speak.
+/// Permission of a leader to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voice {
     /// A quorum has answered within the lease. // => Silent

@@ -29,7 +29,7 @@ pub(crate) struct KnowledgeStatement {
 }
 
 impl KnowledgeAge {
-    /// A leader has said something; all before `applied_next` is carried out here.
+    /// Notes a statement of a leader. All entries before `applied_next` are applied here.
     pub(crate) fn receive(&mut self, word: KnowledgeStatement, applied_next: u64) {
         self.settle(applied_next);
         if self.waiting.len() == WORDS_MAX {

@@ -2,9 +2,8 @@
 //! fixed moment.
 //!
 //! A disk counts its commits, and each process draws a number when it starts. If a process starts
-//! with a count below one that an earlier process reported, it runs on a disk from the past. A
-//! process that speaks again after another process of the same disk is one of two that use the same
-//! name.
+//! with a count below one that an earlier process reported, it runs on a disk from the past. If a
+//! process reports again after another process of the same disk, two processes use the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 use spillway_types::DiskId;
 
-/// Former processes of a disk that are remembered: a process that speaks again is among the last.
+/// Maximum number of former processes of a disk that are remembered: a process that reports again
+/// is among the last.
 const FORMER_MAX: usize = 8;
 /// Returns of former processes within [`WINDOW`] from which on two processes use one disk. A message
 /// that was late makes two.
@@ -40,7 +40,7 @@ pub(crate) struct DiskCount {
     pub(crate) cleared: u64,
 }
 
-/// Greatest count that a disk has told, and who told it.
+/// Greatest count that a disk has reported, and the process that reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DiskRow {
     #[serde(with = "crate::wire::number")]
@@ -67,11 +67,11 @@ impl Wire for SavedDisks {
 /// Discovery about another node's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiskNews {
-    /// A process has started, with all that its disk had told.
+    /// A process has started, with all that its disk had reported.
     Started,
     /// A process has written for the first time: what its disk is put back to later is behind it.
     Written,
-    /// A process has started on a disk from the past, which had told this count.
+    /// A process has started on a disk from the past, which had reported this count.
     Past(u64),
     /// Two processes use the disk.
     Double,
@@ -84,7 +84,7 @@ pub(crate) struct Disks(BTreeMap<DiskId, KnownDisk>);
 #[derive(Clone, Debug, Default)]
 struct KnownDisk {
     process: u64,
-    /// Greatest count told by a process that was not behind an earlier one.
+    /// Greatest count reported by a process that was not behind an earlier one.
     serial: u64,
     /// Processes before the present one, and which of them were behind an earlier one.
     former: Vec<(u64, bool)>,
@@ -105,7 +105,7 @@ impl Disks {
         Self(rows.iter().map(|row| (row.disk, known(row))).collect())
     }
 
-    /// Takes in what a process of a disk says.
+    /// Handles the report of a process about its disk.
     pub(crate) fn see(
         &mut self,
         disk: DiskId,
@@ -145,7 +145,8 @@ impl Disks {
         excess > 0
     }
 
-    /// Returns the count that an earlier process of a disk has told, if the present one is behind it.
+    /// Returns the count that an earlier process of a disk has reported, if the present one is
+    /// behind it.
     pub(crate) fn ahead(&self, disk: DiskId) -> Option<u64> {
         let known = self.0.get(&disk)?;
         known.is_past.then_some(known.serial)
@@ -156,8 +157,8 @@ impl Disks {
         self.0.get(&disk).is_some_and(|known| known.is_double(now))
     }
 
-    /// Returns true if a process is the present one of some disk, and has told a greater count than
-    /// the one it began with.
+    /// Returns true if a process is the present one of some disk, and has reported a greater count
+    /// than the one it began with.
     #[cfg(test)]
     pub(crate) fn is_written(&self, process: u64, began: u64) -> bool {
         self.0.values().any(|known| known.process == process && known.serial > began)

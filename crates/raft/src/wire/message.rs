@@ -112,7 +112,7 @@ pub(crate) enum Call {
     Propose { command: Bytes, limit_ms: u32 },
     /// Question for the identity of a node.
     Hello,
-    /// Newest version that the sender speaks, and question for the receiver's.
+    /// Newest version that the sender uses, and question for the receiver's.
     Speaks(u16),
     /// Question for the ballot that the receiver follows or gave its vote. Programs without it give
     /// no answer.
@@ -129,10 +129,10 @@ pub(crate) struct Report {
     pub(crate) count: DiskCount,
     /// A few digests of the sender's state, with their indices.
     pub(crate) digests: Vec<StateDigest>,
-    /// The count that an earlier process of the receiver's disk has told, if the present one is
+    /// The count that an earlier process of the receiver's disk has reported, if the present one is
     /// behind it.
     pub(crate) ahead: Option<u64>,
-    /// True if two processes speak as the receiver.
+    /// True if two processes use the receiver's name.
     pub(crate) is_double: bool,
 }
 
@@ -203,13 +203,13 @@ pub(crate) enum Answer {
     Proposed { index: u64, outcome: Bytes },
     /// The command may have been carried out or still will be.
     Unknown,
-    /// The snapshot was taken in; the vote is the receiver's.
+    /// The snapshot was installed; the vote is the receiver's.
     Installed(Ballot),
     /// Identity of the node that answers.
     Hello(Introduction),
     /// The snapshot that was offered may be sent.
     Ready,
-    /// Newest version that the node speaks that answers.
+    /// Newest version that the answering node uses.
     Speaks(u16),
     /// Result of entries, and more.
     Took(Took),
@@ -278,7 +278,7 @@ pub(crate) enum CallError {
     OtherCluster(#[serde(with = "crate::wire::number")] ClusterId),
     /// Somebody else has this name or number: the sender means a disk that is gone.
     OtherNode(Introduction),
-    /// The log says that the sender has another name.
+    /// According to the log, the sender has another name.
     NotYou,
     /// The receiver is not the leader, or has no quorum any more; perhaps that one is.
     NotLeader(Option<NodeId>),

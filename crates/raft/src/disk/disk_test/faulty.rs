@@ -17,7 +17,7 @@ pub(super) struct Power(Arc<Mutex<Supply>>);
 
 #[derive(Debug, Default)]
 struct Supply {
-    /// How many more steps there is power for; `None` for ever.
+    /// Number of further steps until the power fails; `None` for never.
     left: Option<usize>,
     steps: usize,
 }

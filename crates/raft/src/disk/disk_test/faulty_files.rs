@@ -1,7 +1,7 @@
 //! Files in memory that know which of their bytes and names were forced.
 //!
-//! As POSIX has it: forcing a file says nothing of its name, and forcing a folder nothing of what
-//! its files hold.
+//! They follow POSIX: forcing a file does not force its name, and forcing a folder does not force
+//! the contents of its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};

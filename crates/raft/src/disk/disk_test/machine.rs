@@ -162,7 +162,7 @@ impl Node {
         self.log.close();
         drop(self.log);
         drop(self.applier);
-        // An error says that it has ended, too.
+        // An error also means that it has ended.
         drop(self.ended.await);
     }
 
@@ -350,7 +350,8 @@ impl Script {
         Ok(())
     }
 
-    /// Whether the state and the log behind it are right; says where they end.
+    /// Checks that the state and the log behind it are right, and returns the index at which they
+    /// end.
     pub(super) fn check_state(&self, node: &Node) -> Result<u64, String> {
         let applied = node.applied();
         let is_right = node.applier.applied.look(|found, _| *found == register(applied));
