@@ -63,7 +63,7 @@ pub(crate) struct Rival {
     pub(crate) claim: ClaimEntry,
     /// Requests of the other node at the replica.
     pub(crate) in_flight: u32,
-    /// Version of our report that the other node had when it said so; `None` if our copy of its
+    /// Version of our report that the other node had when it sent this; `None` if our copy of its
     /// report is not whole.
     pub(crate) echoed: Option<u64>,
 }
@@ -137,7 +137,7 @@ impl Claim {
         }
     }
 
-    /// Notes that the report has told `entry` since `version`, or before.
+    /// Notes that the report has contained `entry` since `version`, or before.
     pub(crate) fn told(&mut self, entry: ClaimEntry, version: u64) {
         if self.raise == (Raise::Drafted { to: entry.proposed }) {
             self.raise = Raise::Told { to: entry.proposed, version };
@@ -195,7 +195,7 @@ impl Claim {
                 let owed: Vec<bool> =
                     owed.iter().zip(starving()).map(|(owed, starving)| *owed && starving).collect();
                 let count = u32::try_from(owed.len()).unwrap_or(u32::MAX);
-                // A rival that never takes its place must not hold this node up for ever.
+                // A rival that never takes its place must not hold this node up forever.
                 let is_over = passed(since) >= TURN_LEFT.saturating_mul(count);
                 match !is_over && owed.contains(&true) {
                     true => ClaimTurn::Theirs { since, owed },

@@ -14,7 +14,7 @@ fn rival(usable: u32, proposed: u32, wanted: u32, echoed: u64) -> Rival {
     Rival { claim, in_flight: 0, echoed: Some(echoed) }
 }
 
-/// A claim that may use so many, has so many in flight and wants so many.
+/// Returns a claim with these numbers of places that it may use, has in flight and wants.
 fn claim(limit: u32, usable: u32, wanted: u32) -> Claim {
     let mut claim = Claim::new();
     claim.set(limit, 0, wanted, start());
@@ -174,8 +174,8 @@ impl Region {
         Self { claims, now: start(), version: 0 }
     }
 
-    /// For so long each node wants so many places; requests end as soon as they may. Returns for how many
-    /// steps of 50 ms each node could use how many places.
+    /// Lets each node want so many places for `ms`; requests end as soon as they may. Returns for
+    /// how many steps of 50 ms each node could use how many places.
     fn run(&mut self, limit: u32, wanted: &[u32], ms: u64) -> Vec<u32> {
         let mut used = vec![0; self.claims.len()];
         for _ in 0..ms / 50 {

@@ -1,4 +1,4 @@
-//! Limits of the gossip: how often nodes speak, and when a silent node counts as gone.
+//! Limits of the gossip: how often nodes send, and when a silent node counts as gone.
 
 /// Periods and limits of the gossip. All nodes of a cluster have equal ones, except while they
 /// change.
@@ -27,8 +27,8 @@ pub struct PulseConfig {
     /// Smallest change of a value that is worth [`Self::fast_ms`], as a share of the value in
     /// permille. Small values count as some usual ones: 2 requests are 100.
     pub moved_permille: u32,
-    /// Changes up to this share, in permille, are not told: the error that readers live with,
-    /// beside that of rounding. Claims are always told exactly.
+    /// Changes up to this share, in permille, are not reported: an error that readers accept, in
+    /// addition to that of rounding. Claims are always reported exactly.
     pub ignored_permille: u32,
     /// Least time between two questions to one node of the own region for what is missing,
     /// milliseconds.

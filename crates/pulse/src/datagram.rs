@@ -33,7 +33,7 @@ pub(crate) enum Body {
     Sibling { echo: Echo, report: Report<SiblingEntry> },
     /// Question to a node whose report the sender has only in part.
     Ask {
-        /// The incarnation that told it.
+        /// The incarnation that sent it.
         incarnation: u64,
         /// The version that the sender has whole; 0 if none.
         have: u64,

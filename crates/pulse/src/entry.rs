@@ -70,7 +70,7 @@ impl ModelEntry {
 
     pub(crate) fn load(&self) -> ModelLoad {
         ModelLoad {
-            // Neither can be unknown; a peer that says so anyway is not taken for idle.
+            // Neither can be unknown; a peer that reports so anyway is not taken for idle.
             queued: COUNT.value(self.queued).unwrap_or(f32::MAX),
             running: COUNT.value(self.running).unwrap_or(f32::MAX),
             capacity: COUNT.value(self.capacity),

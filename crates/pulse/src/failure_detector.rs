@@ -24,7 +24,7 @@ pub(crate) struct FailureDetector {
     /// `None` inside: never.
     word_ms: Option<Option<u32>>,
     asked_at: Option<Instant>,
-    /// Questions since the node last told us everything.
+    /// Questions since the node last sent us everything.
     asks: u32,
     answered_at: Option<Instant>,
 }
@@ -46,7 +46,7 @@ impl FailureDetector {
     /// Notes a datagram, and returns its place among those before it.
     pub(crate) fn hear(&mut self, now: Instant, datagram: &Datagram) -> Arrival {
         let arrival = self.arrival(now, datagram);
-        // The word of a datagram that was overtaken is outdated.
+        // The report in a datagram that was overtaken is outdated.
         if matches!(arrival, Arrival::Reborn | Arrival::Newest) {
             self.heard_at = Some(now);
             self.word_ms = Some(datagram.heard.checked_sub(1));

@@ -9,8 +9,8 @@ pub(crate) struct Want {
     pub(crate) is_idle: bool,
 }
 
-/// Divides `limit` among nodes by what each wants. All nodes come to one result if they know the
-/// same.
+/// Divides `limit` among nodes by what each wants. Nodes with the same knowledge get the same
+/// result.
 ///
 /// First, nodes that want something get one place each. Second, every node that is not idle has
 /// one, so that none has to ask before its next request. Third, all get what they want, then one

@@ -26,8 +26,8 @@ pub(crate) struct Ledger<E> {
     version: u64,
     /// Exclusive or of the fingerprints of all published entries: the order does not matter.
     digest: u64,
-    /// Version that last told everything: a receiver with an earlier one may have entries that are
-    /// gone, and starts from scratch.
+    /// Version that last contained everything: a receiver with an earlier one may have entries that
+    /// are gone, and starts from scratch.
     whole_from: u64,
 }
 
@@ -104,7 +104,7 @@ impl<E: ReportEntry> Ledger<E> {
         self.change
     }
 
-    /// Returns the entry of `id` as told last.
+    /// Returns the entry of `id` as published last.
     pub(crate) fn told(&self, id: NameId) -> Option<&E> {
         self.told.get(&id).map(|told| &told.entry)
     }
@@ -114,7 +114,7 @@ impl<E: ReportEntry> Ledger<E> {
         self.told.values().map(|told| told.entry.clone()).collect()
     }
 
-    /// Returns the version told last.
+    /// Returns the version published last.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -136,7 +136,7 @@ impl<E: ReportEntry> Ledger<E> {
             .map(|entry| (self.waits_of(entry), self.change_of(entry), entry.clone()))
             .filter(|(_, change, _)| *change > ignored)
             .collect();
-        // Entries that waited most portions come first, so that none waits for ever.
+        // Entries that waited most portions come first, so that none waits forever.
         changed.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
         self.passed_over.clear();
         if !changed.is_empty() {

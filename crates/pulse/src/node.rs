@@ -16,7 +16,7 @@ use crate::{PulseConfig, PulseMember};
 pub(crate) struct Sibling {
     pub(crate) detector: FailureDetector,
     pub(crate) mirror: Mirror<SiblingEntry>,
-    /// Version of our report that the node had when it told what `mirror` shows whole.
+    /// Version of our report that the node had when it sent what `mirror` shows whole.
     pub(crate) echoed: Option<u64>,
     pub(crate) standing: NodeStanding,
     /// True if a datagram arrived from the node so recently that it could be the speaker.
@@ -46,7 +46,7 @@ impl Sibling {
         }
     }
 
-    /// Forgets what an earlier incarnation told.
+    /// Forgets the reports of an earlier incarnation.
     pub(crate) fn start_over(&mut self, config: &PulseConfig) {
         self.mirror = Mirror::new(config.entries_max.saturating_mul(2));
         self.echoed = None;
@@ -92,7 +92,7 @@ impl Sibling {
         }
     }
 
-    /// Returns the node's claim of a replica; a claim of nothing if it told none.
+    /// Returns the node's claim of a replica; a claim of nothing if it reported none.
     pub(crate) fn rival(&self, id: NameId) -> Rival {
         let told = self.replica(id);
         Rival {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use spillway_types::{ModelLoad, ModelName, ReplicaName};
 
-/// Everything that one node knows of load at one moment. Replaces what it told before.
+/// Everything that one node knows of load at one moment. Replaces its earlier reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnLoad {
     /// Load of this node at each replica of its region. Told inside the region.

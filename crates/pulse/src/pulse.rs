@@ -261,9 +261,9 @@ impl Pulse {
         }
     }
 
-    /// Returns the time without hearing us, milliseconds, after which a sibling counts as deaf. It
-    /// is shorter than the time after which the sibling takes our claims for void, because its word
-    /// takes a while to come.
+    /// Returns the time, milliseconds, after which a sibling that receives nothing from us counts
+    /// as deaf. It is shorter than the time after which the sibling takes our claims for void,
+    /// because its report takes a while to arrive.
     pub(crate) fn deaf_ms(&self) -> u32 {
         self.config.silence_ms / 4 * 3
     }

@@ -1,7 +1,7 @@
-//! Revocations that the cluster's CA has signed, told from node to node. Gossip carries the signed
-//! lists as they are: their readers verify the signature, so a lying node adds none.
+//! Revocations that the cluster's CA has signed, passed from node to node. Gossip carries the
+//! signed lists as they are: their readers verify the signature, so a lying node adds none.
 //!
-//! Its datagrams have a kind of their own: a node of an earlier release drops them.
+//! These datagrams have a kind of their own: a node of an earlier release drops them.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -36,7 +36,7 @@ pub struct Speeds {
 
 #[derive(Debug, Default)]
 struct RegionSpeeds {
-    /// Newest incarnation and number of each node that told something, and when it did.
+    /// Newest incarnation and number of each node that reported something, and when it did.
     newest: BTreeMap<NodeName, ((u64, u64), Instant)>,
     models: BTreeMap<NameId, (Speed, Instant)>,
 }
@@ -69,7 +69,7 @@ impl Speeds {
         parts.filter_map(part).collect()
     }
 
-    /// Takes in what `from`, the node that a verified certificate names, told of its region.
+    /// Handles the report of `from`, the node that a verified certificate names, about its region.
     ///
     /// # Errors
     /// Returns the reason for refusing the datagram, which then changes nothing.
@@ -175,7 +175,7 @@ impl SpeedLine {
                 .value(self.prefill_per_running)
                 .unwrap_or(usual.prefill_per_running),
             decode_ms: FINE.value(self.decode).unwrap_or(usual.decode_ms),
-            // Not told: they are about one replica's load.
+            // Not reported: they are about one replica's load.
             step_ms: usual.step_ms,
             step_ms_per_thousand: usual.step_ms_per_thousand,
             is_decode_known: FINE.value(self.decode).is_some(),
@@ -186,7 +186,7 @@ impl SpeedLine {
                 .filter(|bytes| *bytes > 0.0)
                 .unwrap_or(usual.bytes_per_token),
             trust: SHARE.value(self.trust).unwrap_or(0.0),
-            // Not told: the caches of a region are not one cache.
+            // Not reported: the caches of a region are not one cache.
             ..usual
         }
     }

@@ -18,7 +18,7 @@ use crate::time::{is_forgotten, ms_since};
 
 /// Time after which an unchanged state is sent again, milliseconds.
 const REPEAT_MS: u32 = 500;
-/// Age from which a word is not used any more, milliseconds: nine repetitions are lost by then.
+/// Age from which a report is not used any more, milliseconds: nine repetitions are lost by then.
 const AGE_MS_MAX: u32 = 5_000;
 
 /// Steering of nodes and regions that this node knows, and state of its own reports.
@@ -29,7 +29,7 @@ pub struct SteeringGossip {
     seq: u64,
     inside: Telling,
     outside: Telling,
-    /// Last word of each node: about itself in the own region, about its region elsewhere.
+    /// Last report of each node: about itself in the own region, about its region elsewhere.
     heard: BTreeMap<NodeName, Heard>,
 }
 
@@ -70,7 +70,7 @@ impl SteeringGossip {
         self.outside.is_due(region, now).then(|| self.datagram(region)).flatten()
     }
 
-    /// Takes in a word of `from`, the node that a verified certificate names.
+    /// Handles a report of `from`, the node that a verified certificate names.
     ///
     /// # Errors
     /// Returns the reason for refusing the datagram, which then changes nothing.
@@ -101,8 +101,8 @@ impl SteeringGossip {
         heard.is_fresh(now).then_some(heard.steering)
     }
 
-    /// Returns the steering of another region, by the newest word of its nodes; `None` if none told
-    /// lately.
+    /// Returns the steering of another region, by the newest report of its nodes; `None` if none
+    /// reported recently.
     #[must_use]
     pub fn region(&self, region: &RegionName, now: Instant) -> Option<Steering> {
         let of_region = self.heard.values().filter(|heard| heard.region == *region);

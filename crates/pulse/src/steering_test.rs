@@ -1,4 +1,4 @@
-//! Steering words between nodes.
+//! Steering reports between nodes.
 
 use std::time::Duration;
 

@@ -19,7 +19,7 @@ pub struct RegionView {
     /// Moment since which the region is reached both ways without a break, where a ramp begins;
     /// `None` if it is not.
     pub reachable_since: Option<Instant>,
-    /// Node that told the figures below.
+    /// Node that reported the figures below.
     pub speaker: Option<NodeName>,
     /// Load of each of its models, by [`NameId::of_model`].
     pub models: BTreeMap<NameId, ModelReport>,
@@ -80,7 +80,7 @@ impl PeerView {
     }
 }
 
-/// Load of the other nodes of the own region at a replica, as they told last.
+/// Load of the other nodes of the own region at a replica, by their last reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
     /// Requests of those nodes at the replica.

@@ -15,10 +15,10 @@ use crate::NameId;
 pub struct SharingConfig {
     /// Length of a datagram, with its frame: what QUIC carries on any path.
     pub datagram_bytes_max: usize,
-    /// Datagrams of one [`Sharing::flush`]: half of what a connection takes in at once, so that a
+    /// Datagrams of one [`Sharing::flush`]: half of what a connection takes at once, so that a
     /// burst of long prompts does not push out the gossip on that connection.
     pub flush_max: usize,
-    /// Bytes that wait to be sent. An entry that finds no room is not told; a node that lacks it
+    /// Bytes that wait to be sent. An entry that finds no room is not shared; a node that lacks it
     /// asks.
     pub waiting_bytes_max: usize,
     /// Blocks whose place is known, at some 40 bytes each. More of them make datagrams shorter
@@ -58,7 +58,7 @@ pub enum To {
 pub enum SiblingNews<'a> {
     /// A prompt with these blocks was sent to this replica.
     Sent(NameId, &'a [u64]),
-    /// The replica's reply said that only so many of these blocks had been in its cache.
+    /// The replica's reply reported that only so many of these blocks had been in its cache.
     Cached(NameId, &'a [u64], u32),
     /// The replica has written a whole reply. Only so many of these blocks are those of its prompt.
     Written(NameId, &'a [u64], u32),

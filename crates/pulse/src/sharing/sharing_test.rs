@@ -29,7 +29,7 @@ impl Region {
         self.nodes[node].1.insert((replica, chain.to_vec()), None);
     }
 
-    /// Delivers what is due until nothing is, but what `is_lost` says.
+    /// Delivers what is due until nothing is, except datagrams for which `is_lost` returns true.
     fn settle(&mut self, mut is_lost: impl FnMut() -> bool) {
         while self.nodes.iter().any(|(sharing, _)| sharing.is_due()) {
             for from in 0..self.nodes.len() {

@@ -108,7 +108,7 @@ proptest! {
         });
     }
 
-    /// As above, with more replicas than a report has room for: a proposal that was not told yet
+    /// As above, with more replicas than a report has room for: a proposal that was not sent yet
     /// may not be used, whatever is echoed.
     #[test]
     fn limits_hold_while_reports_are_crowded(

@@ -7,7 +7,7 @@ use spillway_pulse::{Reach, RegionView};
 use crate::world::World;
 
 impl World {
-    /// Ends a node without a word.
+    /// Ends a node without notice.
     pub(crate) fn kill(&mut self, node: usize) {
         self.nodes[node].pulse = None;
         self.nodes[node].timeout = None;

@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// Drains what a node gives, and notes when it wants to be called.
+    /// Drains a node's outputs, and notes when it has to be called.
     fn after_input(&mut self, node: usize) {
         let elapsed = self.elapsed();
         let mut out = Vec::new();
