@@ -141,10 +141,10 @@ impl RevokedCertificates {
         }
     }
 
-    /// Takes in a list that a node sent. Returns true if it was unknown.
+    /// Handles a list that a node sent. Returns true if it was unknown.
     ///
     /// # Errors
-    /// Returns an error if the list does not count, or its sender has to wait.
+    /// Returns an error if the list has no effect, or its sender has to wait.
     pub(crate) fn hear(
         &self,
         from: &NodeName,

@@ -60,7 +60,7 @@ pub(crate) async fn ask_to_join<Q: Wire, A: Wire>(
 }
 
 /// Returns the certificate chain that a peer shows to a new connection. Sends no question: the
-/// connection ends before either side has said hello.
+/// connection ends before either side has sent its hello.
 pub(crate) async fn shown_by(
     shared: &Arc<LinkShared>,
     peer: &NodeName,

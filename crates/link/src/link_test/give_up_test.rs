@@ -298,7 +298,7 @@ async fn more_requests_than_the_peer_allows_are_turned_away_at_once() {
     let third = open().await;
     assert!(matches!(third, Err(ForwardError::Saturated)), "{third:?}");
     drop(one);
-    // The stream is free once the peer has said so, which a request does not wait for.
+    // The stream is free once the peer has reported this, which a request does not wait for.
     let again = async {
         while let Err(ForwardError::Saturated) = open().await {
             tokio::task::yield_now().await;

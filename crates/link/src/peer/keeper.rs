@@ -155,7 +155,7 @@ impl Keeper {
     async fn next(&mut self) -> PeerEvent {
         let sweep = self.needs_sweep().then(|| Instant::now() + SWEEP);
         tokio::select! {
-            // The order matters: an ended connection is forgotten before a new one is taken in.
+            // The order matters: an ended connection is forgotten before a new one is adopted.
             biased;
             () = self.peer.stop.cancelled() => PeerEvent::Stop,
             // An error means that the link ends; the branch above handles that.
@@ -177,7 +177,7 @@ impl Keeper {
         }
     }
 
-    /// Takes in a new connection.
+    /// Adopts a new connection.
     fn adopt(&mut self, arrival: Arrival) {
         // The certificate may have been revoked while the connection was set up.
         if is_revoked(&self.shared, &arrival.connection) {
@@ -273,7 +273,7 @@ impl Keeper {
         self.publish();
     }
 
-    /// Dials after `wait`; the node with the higher name a little later, so that as a rule only one
+    /// Dials after `wait`; the node with the higher name a little later, so that usually only one
     /// of the two dials.
     fn dial_in(&mut self, wait: Duration) {
         let mut wait = wait;
@@ -360,7 +360,7 @@ fn is_revoked(shared: &LinkShared, connection: &quinn::Connection) -> bool {
         .is_some_and(|it| shared.members.check_certificate(&it) == Err(HandshakeError::Revoked))
 }
 
-/// Waits for the next event of dialling; for ever while no dial is needed.
+/// Waits for the next event of dialling; forever while no dial is needed.
 async fn dialling(dialling: &mut Dialling) -> PeerEvent {
     match dialling {
         Dialling::Not => pending().await,

@@ -15,7 +15,7 @@ pub(crate) enum Origin {
     Peer,
 }
 
-/// New connection on which both nodes have said hello.
+/// New connection on which both nodes have sent their hello.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) connection: quinn::Connection,

@@ -38,9 +38,9 @@ pub enum HandshakeError {
     WrongNode,
     /// The certificate was revoked.
     Revoked,
-    /// The peer speaks none of this node's protocols.
+    /// The peer supports none of this node's protocols.
     NoProtocol,
-    /// The peer is too slow, speaks no TLS 1.3, or breaks the handshake in another way.
+    /// The peer is too slow, does not support TLS 1.3, or breaks the handshake in another way.
     Handshake,
     /// Too many connections are being set up.
     Busy,

@@ -67,8 +67,8 @@ pub struct UsedCertificates {
 }
 
 impl Sessions {
-    /// Reads the files for the first time; blocks for as long as the disk needs. A certificate that is
-    /// not valid at this time is used all the same, and logged.
+    /// Reads the files for the first time; blocks for as long as the disk needs. A certificate that
+    /// is not valid at this time is used nevertheless, and logged.
     pub(crate) fn open(
         me: Identity,
         files: CertificateFiles,
