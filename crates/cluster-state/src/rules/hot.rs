@@ -8,8 +8,9 @@ use crate::rules::check;
 use crate::state::{Done, Turn};
 use crate::{ApplyError, CommandError, Expect, KEY_EPOCH, RefusalCode, Setting, SettingRule};
 
-/// Takes in the blocks that became hot in a region and those that are hot no more. Only the
-/// region's own nodes know them. Hashes made with another key have no meaning here and are refused.
+/// Applies a report of the blocks that became hot in a region and of those that are hot no more.
+/// Only the region's own nodes know them. Hashes made with another key have no meaning here and are
+/// refused.
 pub(super) fn report(
     turn: &mut Turn<'_>,
     region: &RegionName,

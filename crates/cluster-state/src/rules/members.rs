@@ -61,7 +61,7 @@ pub(crate) fn is_operator(records: &Records, name: &NodeName) -> bool {
     id.and_then(|id| records.node_rights.get(&id)).is_some_and(|right| right.is_operator)
 }
 
-/// Takes in a node's declaration about itself. Only the first one decides on the node's right. A
+/// Applies a node's declaration about itself. Only the first one decides on the node's right. A
 /// node that got its right by token or from an operator can only declare itself an edge node.
 pub(super) fn declare(turn: &mut Turn<'_>, is_operator: bool) -> Result<Done, ApplyError> {
     let Some(id) = proposing_node(turn.records, &turn.entry.proposer) else {

@@ -15,8 +15,8 @@ use crate::{
     ApplyError, CommandError, LEASE_MS, Limit, LimitScope, PLACE_MS, Records, RefusalCode,
 };
 
-/// Takes in a statement of a process of the proposing node. No other node may speak for it: only
-/// the node itself knows which shares may still be in use.
+/// Applies a statement of a process of the proposing node. No other node may make it: only the node
+/// itself knows which shares may still be in use.
 pub(super) fn lease(
     turn: &mut Turn<'_>,
     region: &RegionName,
