@@ -230,7 +230,7 @@ impl Holder {
         &self.lowered
     }
 
-    /// Returns the process that this holder speaks for.
+    /// Returns the process whose shares this holder manages.
     #[must_use]
     pub fn run(&self) -> &Run {
         &self.run

@@ -116,7 +116,7 @@ impl Limiter {
         Self { scope, requests, is_own: false, meters, mark, reach_wait: Arc::clone(reach_wait) }
     }
 
-    /// Turns the limit into one that this node alone enforces: all of it is held, for ever.
+    /// Turns the limit into one that this node alone enforces: all of it is held permanently.
     pub(crate) fn owned(self) -> Self {
         for meter in self.meters.iter().flatten() {
             meter.hold(meter.whole(), 0, 0);

@@ -152,7 +152,7 @@ impl Meter {
         }
     }
 
-    /// Sets the units that this node holds: `floor` for ever, `lease` until `lease_ends_ns`.
+    /// Sets the units that this node holds: `floor` permanently, `lease` until `lease_ends_ns`.
     pub(crate) fn hold(&self, floor: u64, lease: u64, lease_ends_ns: u64) {
         // Numbers that go down are stored first, so that no request sees more than the larger
         // state.

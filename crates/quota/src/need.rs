@@ -5,7 +5,7 @@
 pub(crate) struct Felt {
     /// Need before.
     pub(crate) before: u64,
-    /// Most units in use of late, see [`recent`].
+    /// Most units in use recently, see [`recent`].
     pub(crate) recent: u64,
     /// Units refused since the need before.
     pub(crate) refused: u64,
@@ -15,14 +15,14 @@ pub(crate) struct Felt {
     pub(crate) is_tick: bool,
 }
 
-/// Returns the most units in use of late: what was used at a peak fades by half with each tick.
+/// Returns the most units in use recently: the use at a peak fades by half with each tick.
 pub(crate) fn recent(before: u64, peak: u64, is_tick: bool) -> u64 {
     let fading = if is_tick { before / 2 } else { before };
     peak.max(fading)
 }
 
-/// Returns what a node needs that uses `recent` units: a quarter more leaves room for a demand that
-/// grows. Unused, a need may fade to nothing: the unit for growth would stay for ever.
+/// Returns the need of a node that uses `recent` units: a quarter more leaves room for a demand
+/// that grows. Unused, a need may fade to nothing: a unit for growth would stay forever.
 pub(crate) fn busy(recent: u64) -> u64 {
     if recent == 0 { 0 } else { recent + recent / 4 + 1 }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Rows {
 pub(crate) struct Row {
     pub(crate) scope: Scope,
     pub(crate) need: Units,
-    /// Most units in use of late.
+    /// Most units in use recently.
     pub(crate) recent: Units,
     /// Time since which this process has waited for more than the given units; None if there is
     /// nothing to wait for.
@@ -91,7 +91,7 @@ pub(crate) enum Visits {
 }
 
 impl Rows {
-    /// Takes in the agreed limits, and the limits that requests used since the last call.
+    /// Adopts the agreed limits, and the limits that requests used since the last call.
     pub(crate) fn take(&mut self, agreed: &Arc<AgreedLimits>, quotas: &Quotas) {
         if !Arc::ptr_eq(agreed, &self.agreed) {
             let is_same = *agreed == self.agreed;
@@ -113,7 +113,7 @@ impl Rows {
         });
     }
 
-    /// Takes in a division: views of limits that changed are of no use any more.
+    /// Adopts a division: views of limits that changed become invalid.
     pub(crate) fn hear(&mut self, shares: &Shares) {
         // A division is a function of the statements, so the same ones have left it as it was.
         if self.statements == *shares.runs() {

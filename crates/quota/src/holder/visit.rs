@@ -66,8 +66,8 @@ impl Holder {
     /// Returns the view of a limit, bounded by what this process is about to do and knows.
     fn bounded(&self, place: usize, seen: &LimitView, shares: &Shares) -> LimitView {
         let mut seen = *seen;
-        // Others wait, and this process needs less than it said last: it gives up the difference
-        // with the statement that says so, and not with a later one.
+        // Others wait, and this process needs less than it stated last: it gives up the difference
+        // with the statement of the new need, and not with a later one.
         let (need, told) = (self.lease_need(place, &seen), seen.need.unwrap_or_default());
         for kind in LimitKind::ALL {
             if seen.is_wanted[kind as usize] && need[kind] < told[kind] {

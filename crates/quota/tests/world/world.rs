@@ -23,7 +23,7 @@ pub(crate) enum Sabotage {
     Unbound,
     /// A restarted node takes its floor for unused.
     Forgetful,
-    /// A holder uses its leases for ever.
+    /// A holder uses its leases forever.
     Endless,
     /// A restarted node does not know what the process before gave up.
     NoFile,
