@@ -41,7 +41,7 @@ impl CacheEvents {
         self.mirrors.get(name).is_some_and(|mirror| mirror.state() == KvState::Live)
     }
 
-    /// Returns true if the events of this replica say that it has this block.
+    /// Returns true if this replica has this block according to its events.
     pub(super) fn carries(&self, name: &ReplicaName, block: Option<&u64>) -> bool {
         let mirror = self.mirrors.get(name);
         mirror.zip(block).is_some_and(|(mirror, block)| mirror.carries(*block))
@@ -71,8 +71,8 @@ impl CacheEvents {
         }
     }
 
-    /// Notes the end of a reply to `chain`. Returns true if the events say what the replica keeps of
-    /// it, so that nothing has to be assumed.
+    /// Notes the end of a reply to `chain`. Returns true if the events show what the replica keeps
+    /// of it, so that nothing has to be assumed.
     pub(super) fn replied(
         &mut self,
         index: &mut FineIndex,
@@ -86,7 +86,7 @@ impl CacheEvents {
         mirror.state() == KvState::Live
     }
 
-    /// Forgets what the events of a replica told, because its caches are empty.
+    /// Forgets the events of a replica, because its caches are empty.
     pub(super) fn empty(&mut self, name: &ReplicaName) {
         if let Some(mirror) = self.mirrors.get_mut(name) {
             mirror.miss();

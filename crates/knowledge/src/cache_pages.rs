@@ -12,8 +12,8 @@ pub(super) struct Pages {
     /// Size of the cache in the index.
     pub(super) blocks: Option<f64>,
     pub(super) expected: Expected,
-    /// True if its replies have told the number of cached tokens: then its pages are not needed for
-    /// that.
+    /// True if its replies have reported the number of cached tokens: then its pages are not needed
+    /// for that.
     pub(super) tells_cached: bool,
 }
 
@@ -37,7 +37,7 @@ impl Pages {
             return replied.cached_tokens;
         }
         if self.tells_cached {
-            // A reply without any usage leaves out everything, and so says nothing.
+            // A reply without any usage leaves out everything, and so shows nothing.
             return replied.prompt_tokens.map(|_| 0);
         }
         self.expected.note(replied);

@@ -56,7 +56,7 @@ impl CacheWatch {
         Conclusions { is_restarted, tokens, found: found.flatten() }
     }
 
-    /// Forgets the counts after the caches were found empty in another way: then new counts say
+    /// Forgets the counts after the caches were found empty in another way: then new counts show
     /// nothing more.
     pub(crate) fn count_anew(&mut self) {
         (self.0.queries, self.0.hits) = (None, None);

@@ -1,4 +1,4 @@
-//! Prompts in each replica's cache: learned here, told by other nodes, corrected by replies.
+//! Prompts in each replica's cache: learned here, shared by other nodes, corrected by replies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::kv_followers::Followers;
 use super::published::KvFigures;
 
 /// Least number of this node's prompt tokens with which a replica's counters are compared: fewer
-/// say nothing.
+/// prove nothing.
 const EXPECTED_TOKENS_MIN: f64 = 2_000.0;
 /// Relative error of a cache's size in blocks from which on the index gets the new size: the bytes
 /// of a token are learned reply by reply.
@@ -124,7 +124,7 @@ impl Caches {
         }
     }
 
-    /// Takes in a replica's reply to this node.
+    /// Learns from a replica's reply to this node.
     pub(super) fn replied(&mut self, replied: &Replied, now_ms: u64) {
         self.judge(replied);
         self.extend(replied, now_ms);
@@ -159,8 +159,8 @@ impl Caches {
         let chain = replied.chain.as_slice();
         if let Some(holder) = known.holder {
             if self.events.carries(&known.name, chain.get(blocks as usize)) {
-                // Evicted before the request was read, or a matter of rounding: the engine itself
-                // says what else is gone.
+                // Evicted before the request was read, or a matter of rounding: the events of the
+                // engine show what else is gone.
                 self.index.take_belief(holder, chain);
             } else {
                 self.index.correct(holder, chain, blocks);
@@ -180,7 +180,7 @@ impl Caches {
         (&mut self.forwards, self.sharing.as_mut())
     }
 
-    /// Takes in a datagram of another node of the region.
+    /// Handles a datagram of another node of the region.
     pub(super) fn heard(&mut self, from: &NodeName, datagram: &[u8], now_ms: u64) {
         let Self { index, heat, sharing, book, forwards, events, .. } = self;
         let Some(sharing) = sharing else { return };
@@ -223,7 +223,7 @@ impl Caches {
         }
     }
 
-    /// Takes in a report of a replica's pages on its caches. Returns their size in tokens, if that
+    /// Handles a report of a replica's pages on its caches. Returns their size in tokens, if that
     /// is news.
     pub(super) fn reported(&mut self, name: &ReplicaName, report: &CacheReport) -> Option<f64> {
         let pages = self.replicas.entry(name.clone()).or_default();
@@ -327,7 +327,7 @@ impl Caches {
         }
     }
 
-    /// Takes in news of a replica's KV events.
+    /// Handles news of a replica's KV events.
     pub(super) fn events(&mut self, name: &ReplicaName, news: KvNews, now_ms: u64) {
         let Some(holder) = self.holder(name) else { return };
         if self.events.note((&mut self.index, holder), name, (news, now_ms)) {
@@ -347,7 +347,7 @@ impl Caches {
         self.events.figures()
     }
 
-    /// Has the index told the size of a replica's cache again.
+    /// Sets the size of a replica's cache in the index again.
     fn size_anew(&mut self, name: &ReplicaName) {
         if let Some(pages) = self.replicas.get_mut(name) {
             pages.blocks = None;

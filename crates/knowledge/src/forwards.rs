@@ -17,7 +17,7 @@ const REGION_BLOCKS: u32 = 8_192;
 /// Bytes of the index for all regions.
 const BYTES_MAX: usize = 16 << 20;
 /// Tokens that must have been expected to be cached before a region's replies are compared with
-/// that. A single reply says little: another replica of the region may have served it.
+/// that. A single reply proves little: another replica of the region may have served it.
 const EXPECTED_TOKENS_MIN: f64 = 16_384.0;
 
 /// Prompts that were forwarded to each other region. The least recently used are removed first.
@@ -98,8 +98,8 @@ impl Forwards {
         }
     }
 
-    /// Takes in the whole reply of a region: it has the reply cached too, and says how much of the
-    /// prompt was.
+    /// Learns from the whole reply of a region: the region has cached the reply too, and the reply
+    /// reports how much of the prompt was cached.
     pub(super) fn replied(&mut self, reply: &ForwardReplied, sharing: Option<&mut Sharing>) {
         let chain = reply.chain.as_slice();
         let Some(KnownRegion { id, holder, .. }) = self.region(&reply.region).copied() else {

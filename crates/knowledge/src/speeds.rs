@@ -50,7 +50,7 @@ impl Speeds {
 
     /// Learns from a complete, successful reply of a replica.
     pub(super) fn learn(&mut self, replica: &ReplicaName, replied: &Replied, now_ms: u64) {
-        // The times of a reply that failed or broke off say nothing.
+        // The times of a reply that failed or broke off prove nothing.
         if !replied.is_success || replied.end != End::Complete {
             return;
         }

@@ -183,7 +183,7 @@ impl KnowledgeTask {
         Some(publications)
     }
 
-    /// Takes in the workers' learnings. Returns true if there were any.
+    /// Handles the workers' news. Returns true if there were any.
     fn learn(&mut self) -> bool {
         // Replicas must be known before their prompts: otherwise the first prompts of a view would
         // be lost.
