@@ -33,7 +33,7 @@ pub enum KvState {
     /// The events report requests.
     Live,
     // Stale => (Unproven | Live)
-    /// Requests have ended, and no event told of them.
+    /// Requests have ended, and no event reported them.
     Stale,
 }
 
@@ -61,7 +61,7 @@ pub struct KvMirror {
     engine: EngineBlocks,
     prompts: Prompts,
     silent: u32,
-    /// Usual tokens per byte; `None` before the first reply that says its tokens.
+    /// Usual tokens per byte; `None` before the first reply that reports its tokens.
     rate: Option<f64>,
     /// Group of layers that is followed: the first one seen. Other groups have the same blocks.
     group: Option<u32>,
@@ -103,7 +103,7 @@ impl KvMirror {
         self.engine.len()
     }
 
-    /// Returns true if the events say that the engine has this block of a prompt.
+    /// Returns true if the engine has this block of a prompt according to the events.
     pub fn carries(&self, block: u64) -> bool {
         self.state == KvState::Live && self.engine.carries(block)
     }
@@ -138,7 +138,7 @@ impl KvMirror {
         self.tie((index, holder), &prompt, Some(&told), Due::Some);
     }
 
-    /// Takes in an event.
+    /// Handles an event.
     pub fn note(
         &mut self,
         (index, holder): (&mut FineIndex, Holder),
@@ -161,7 +161,7 @@ impl KvMirror {
         }
     }
 
-    /// Forgets all that events told, because some were missed.
+    /// Forgets everything learned from events, because some were missed.
     pub fn miss(&mut self) {
         self.engine = EngineBlocks::default();
         self.group = None;

@@ -12,7 +12,7 @@ const BLOCK_BYTES: usize = 256;
 const BLOCK_TOKENS: u32 = 16;
 const TOKEN_BYTES: u64 = 4;
 
-/// Mirror with its index, beside an engine that says what it does.
+/// Mirror with its index, beside an engine that reports what it does.
 struct Scene {
     index: FineIndex,
     reader: IndexReader,

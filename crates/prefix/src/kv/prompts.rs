@@ -23,9 +23,9 @@ pub struct Told {
     pub written: Vec<u64>,
     /// Size of the prompt in bytes; 0 if it is not known.
     pub prompt_bytes: u32,
-    /// Tokens of the prompt; `None` if the reply did not say.
+    /// Tokens of the prompt; `None` if the reply did not report them.
     pub prompt_tokens: Option<u64>,
-    /// Tokens of the prompt found in the cache; `None` if the reply did not say.
+    /// Tokens of the prompt found in the cache; `None` if the reply did not report them.
     pub cached_tokens: Option<u64>,
     /// Tokens of the reply.
     pub output_tokens: u64,
