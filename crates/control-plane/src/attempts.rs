@@ -21,7 +21,7 @@ pub(crate) enum AttemptFailure {
     Leaderless,
     /// No log has it, and another attempt would fail like this one.
     Refused,
-    /// A leader may have it in its log, and has not said what became of it.
+    /// A leader may have it in its log, and has not reported the outcome.
     Unknown,
 }
 
@@ -77,14 +77,14 @@ impl Attempts {
         Self { limit, waits_for_leader, is_repeatable, is_open: false }
     }
 
-    /// Returns true once an attempt may have left the command in a log. Only the log says from then
-    /// on what became of it.
+    /// Returns true once an attempt may have left the command in a log. From then on only the log
+    /// shows the outcome.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Decides what follows an attempt that failed `elapsed` after the first one began. `is_led`
-    /// says whether this node had a leader a moment ago, see [`was_led`].
+    /// Decides what follows an attempt that failed `elapsed` after the first one began. `is_led` is
+    /// true if this node had a leader a moment ago, see [`was_led`].
     pub(crate) fn after(
         &mut self,
         failure: AttemptFailure,

@@ -160,7 +160,7 @@ impl ControlPlane {
         status
     }
 
-    /// Returns true while there is no log that runs, for a fault of the disk as a rule.
+    /// Returns true while there is no log that runs, usually because of a fault of the disk.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.halted.load().is_some()

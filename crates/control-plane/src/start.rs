@@ -84,7 +84,7 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
-    /// Opens the log, or asks to join a running cluster: as the folder and the config say.
+    /// Opens the log, or asks to join a running cluster, depending on the folder and the config.
     pub(crate) fn taking_up(self: &Arc<Self>) -> TakingUp {
         let this = Arc::clone(self);
         Box::pin(async move { this.take_up().await })

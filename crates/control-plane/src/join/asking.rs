@@ -99,8 +99,8 @@ impl ControlPlane {
             let question = Question { cluster, node: node.clone(), wish };
             self.link.ask_to_join::<_, JoinAnswer>(peer, &question, ASK_LIMIT).await
         };
-        // Without a token that can be read the node asks unsigned; the answer then says why it is
-        // refused.
+        // Without a token that can be read the node asks unsigned; the answer then has the reason
+        // for the refusal.
         let Some(token) = token.and_then(JoinText::read) else {
             return ask_to_join(None, Wish::Join).await;
         };

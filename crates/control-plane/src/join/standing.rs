@@ -62,13 +62,13 @@ fn is_lost(status: &Status) -> bool {
 }
 
 impl ControlPlane {
-    /// Returns true if this node's own log says that it was removed.
+    /// Returns true if this node was removed according to its own log.
     fn is_removed_here(&self, status: &Status) -> bool {
         self.look(|state| state.cluster() == status.cluster && state.is_retired(status.disk))
     }
 
-    /// Asks the others for this node's standing. Returns true if a member of its own cluster says
-    /// that it was removed.
+    /// Asks the others for this node's standing. Returns true if a member of its own cluster
+    /// reports that it was removed.
     async fn ask_where_it_stands(&self, status: &Status) -> bool {
         let cluster = status.cluster;
         for peer in self.everybody() {
