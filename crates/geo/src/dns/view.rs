@@ -17,7 +17,7 @@ pub struct DnsView {
 /// State of one region.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RegionState {
-    /// True if clients are to be led to this region.
+    /// True if clients are to be directed to this region.
     pub is_offered: bool,
     /// True if reports of the region arrive here, even if no client should be directed there.
     pub is_alive: bool,
