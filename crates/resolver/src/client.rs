@@ -124,10 +124,11 @@ impl DnsClient {
         Some(Self { resolver: resolver.ok()?, search })
     }
 
-    /// Returns the records of a name; of a short name, those of the first completed one that has any.
+    /// Returns the records of a name; of a short name, those of the first completed one that has
+    /// any.
     ///
     /// # Errors
-    /// Returns [`LookupError::NotFound`] if the name servers say that there are none.
+    /// Returns [`LookupError::NotFound`] if the name servers report that there are none.
     pub async fn records(&self, name: &str, kind: RecordType) -> Result<Lookup, LookupError> {
         let mut outcome = nothing("it has no such record");
         let mut has_failed = false;
