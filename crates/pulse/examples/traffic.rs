@@ -26,8 +26,8 @@ const WARM_UP_MS: u64 = 1_500;
 /// Load changes during the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
-    /// One request more or less at one replica of each node four times a second, and one model's
-    /// wait once a second.
+    /// A request more or less at one replica of each node four times a second, and a change of one
+    /// model's wait once a second.
     Little,
     /// Every number, by more than the threshold, with every report.
     All,

@@ -89,7 +89,7 @@ mod tests {
         super::fair(limit, &wants)
     }
 
-    /// The same, where nodes that want nothing are idle.
+    /// Divides as [`fair`] does, for nodes of which those that want nothing are idle.
     fn fair_of_idle(limit: u32, wanted: &[u32]) -> Vec<u32> {
         let want = |wanted: &u32| Want { wanted: *wanted, is_idle: *wanted == 0 };
         super::fair(limit, &wanted.iter().map(want).collect::<Vec<_>>())

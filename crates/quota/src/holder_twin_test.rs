@@ -92,7 +92,7 @@ impl Twins {
         self.limits.insert(Self::scope(number), (whole, requests));
     }
 
-    /// Tells all nodes the limits and members.
+    /// Gives all nodes the limits and members.
     fn publish(&mut self, is_open: bool) {
         for node in &mut self.nodes {
             let agreed_limits = agreed_limits(&self.limits, &self.members, node.region);

@@ -28,7 +28,7 @@ pub(crate) struct MarkPlace {
 pub(crate) struct MarkedLimits {
     /// Ordered by place.
     limits: Vec<(MarkPlace, u32)>,
-    /// Where the limits of each word begin in [`Self::limits`].
+    /// Start of the limits of each word in [`Self::limits`].
     begins: Vec<u32>,
 }
 

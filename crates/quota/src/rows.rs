@@ -82,11 +82,11 @@ pub(crate) enum Judged {
 /// Limits to visit in a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visits {
-    /// Those that changed: no statement can be made.
+    /// Changed limits only: no statement can be made.
     Due,
-    /// Those to judge as well: a statement can be made.
+    /// Also limits to judge: a statement can be made.
     Judge,
-    /// Those that wait for a renewal of leases as well: it is time for it.
+    /// Also limits that wait for a renewal of leases: it is time for it.
     Renew,
 }
 

@@ -37,7 +37,7 @@ struct MachineState<M> {
 }
 
 impl<M: Machine> MachineState<M> {
-    /// Tells the machine who is a member of the log from here on.
+    /// Informs the machine of the members of the log from here on.
     fn tell_members(&mut self) {
         let members = self.members.membership().nodes().map(|(_, member)| member.name.clone());
         let names: Vec<_> = members.collect();

@@ -53,7 +53,7 @@ pub(crate) struct FoundAddresses {
 /// Answer about the addresses of one family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FamilyAnswer {
-    /// These and no others; none if the name has no address of this family.
+    /// All addresses of this family; empty if the name has none.
     Known(Vec<IpAddr>),
     /// No answer that counts.
     Failed,

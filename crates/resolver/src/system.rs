@@ -23,9 +23,9 @@ pub struct SystemFiles {
 /// Name servers that are asked.
 #[derive(Clone, Debug)]
 pub enum NameServers {
-    /// Those in this file, a resolv.conf.
+    /// Name servers of this file, a resolv.conf.
     ResolvConf(PathBuf),
-    /// These.
+    /// These name servers.
     Fixed(Vec<SocketAddr>),
 }
 

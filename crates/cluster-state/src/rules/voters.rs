@@ -105,8 +105,8 @@ impl<'a> View<'a> {
     /// Returns the voters after the next step; None if there is no step that helps and is safe.
     fn voters_to_be(&self) -> Option<BTreeSet<NodeId>> {
         let (target, now) = (self.target(), &self.current.voters);
-        // All nodes that begin a cluster together vote at first, which may be more than allowed. Nobody
-        // else enters until enough have left.
+        // All nodes that begin a cluster together vote at first, which may be more than allowed. No
+        // other node enters until enough have left.
         let entering = target.difference(now).next().filter(|_| now.len() <= VOTERS_MAX);
         // Dead voters leave first, so that each step keeps as many living voters as possible.
         let is_dead = |id: &&NodeId| !self.sight.live.contains(id);

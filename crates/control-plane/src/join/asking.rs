@@ -112,7 +112,7 @@ impl ControlPlane {
         }
     }
 
-    /// Tells the link about the other members, until this node's own state knows them.
+    /// Gives the link the other members, until this node's own state knows them.
     pub(super) fn meet(&self, asked: &PeerConfig, membership: &Membership) {
         let mut peers = vec![asked.clone()];
         for other in &membership.others {

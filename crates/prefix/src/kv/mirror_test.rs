@@ -41,7 +41,7 @@ impl Scene {
         self.mirror.note((&mut self.index, self.holder), event, self.now_ms);
     }
 
-    /// Tells engine blocks that were stored for a prompt.
+    /// Reports engine blocks that were stored for a prompt.
     fn store(&mut self, chain: &[u64], parent: Option<u64>, hashes: impl IntoIterator<Item = u64>) {
         self.note(&KvEvent::Stored(StoredBlocks {
             hashes: hashes.into_iter().collect(),

@@ -112,7 +112,7 @@ impl Sharing {
         }
     }
 
-    /// Tells that a prompt was sent to a replica.
+    /// Shares that a prompt was sent to a replica.
     pub fn tell_sent(&mut self, replica: NameId, chain: &[u64]) {
         let chain = self.cut(chain);
         self.counters.told += u64::from(!chain.is_empty());
@@ -129,8 +129,8 @@ impl Sharing {
         self.put_all(&To::All, news, |told| PromptEntry::Cached { told, blocks });
     }
 
-    /// Tells that a replica has written a whole reply: `chain` has the blocks of its prompt, and then
-    /// those of the reply.
+    /// Shares that a replica has written a whole reply: `chain` has the blocks of its prompt, and
+    /// then those of the reply.
     pub fn tell_written(&mut self, replica: NameId, chain: &[u64], prompt_blocks: u32) {
         let chain = self.cut(chain);
         let news = self.news(replica, chain);

@@ -14,10 +14,10 @@ pub(crate) struct Network {
     pub(crate) loss_permille: u32,
     /// Share that comes twice, in permille.
     pub(crate) double_permille: u32,
-    /// One way inside a region, microseconds.
+    /// Time in one direction inside a region, microseconds.
     pub(crate) near_us: u64,
-    /// One way between neighbouring regions, microseconds; twice that at most for those on the
-    /// other side of the world.
+    /// Time in one direction between neighbouring regions, microseconds; at most twice that for
+    /// regions on the other side of the world.
     pub(crate) far_us: u64,
     /// A datagram takes up to this many microseconds longer, so that later ones overtake it.
     pub(crate) jitter_us: u64,

@@ -100,7 +100,8 @@ async fn three_continents() -> World {
     world
 }
 
-/// When what followed the loss of the leader was first seen, from `begun` on.
+/// Returns the times, from `begun` on, at which each event after the loss of the leader was first
+/// seen.
 async fn time_line(world: &World, begun: Instant) -> [(&'static str, Duration); 4] {
     let term = world.log(1).status().term;
     let statuses = || [1, 2].map(|at| world.log(at).status());

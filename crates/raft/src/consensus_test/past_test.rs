@@ -200,7 +200,7 @@ async fn nodes_that_start_together_again_and_again_lead_and_are_no_trouble() {
     }
 }
 
-/// Nobody is left who knows that the disk is from the past.
+/// No node is left that knows that the disk is from the past.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn committed_entries_are_not_dropped_and_the_node_that_has_them_stops_with_words() {
     let mut world = World::three(NEAR).await;

@@ -1,4 +1,4 @@
-//! Where the lead goes, and which timers hold.
+//! Placement of the leader, and the timers that are used.
 
 use std::time::{Duration, Instant};
 

@@ -15,7 +15,7 @@ const NEAR: Duration = Duration::from_millis(4);
 const ATTACK: Duration = Duration::from_secs(5);
 const PERIOD: Duration = Duration::from_millis(40);
 
-/// One round of claims to both other nodes, in the term after the one that they have.
+/// Sends one round of claims to both other nodes, in the term after the one that they have.
 async fn claim(world: &World, thief: &Link) {
     for to in [0, 1] {
         let term = world.log(to).status().term + 1;
@@ -90,7 +90,7 @@ async fn a_voter_leads_by_no_claim_and_can_be_removed_while_it_claims() {
     assert!(!status.members.contains_key(&NodeId(3)));
 }
 
-/// It answers, too: each answer to the leader names a later one.
+/// The attacker also answers: each answer to the leader names a later term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_voter_that_also_answers_with_later_terms_stops_no_orders() {
     let mut world = World::three(NEAR).await;

@@ -83,7 +83,7 @@ impl World {
         world
     }
 
-    /// One more node, not started.
+    /// Adds a node, without starting it.
     pub(super) fn add(&mut self) {
         let number = self.nodes.len() + 1;
         let name = format!("n{number}");
@@ -146,7 +146,7 @@ impl World {
         self.nodes[at].up = Some(Up { link, paths, log });
     }
 
-    /// Tells all links of each other.
+    /// Sets the peers of all links.
     fn introduce(&self) {
         let peer = |node: &TestNode, link: &Link| as_peer(&node.identity(), link);
         let mut peers: Vec<PeerConfig> =

@@ -40,8 +40,8 @@ async fn each_write_is_carried_out_once_with_many_at_a_time() {
     world.agree().await;
 }
 
-/// One write at a time takes a round trip, and many at a time hardly more each: they do not wait
-/// for each other's.
+/// A single write takes a round trip, and each of many concurrent writes takes hardly more: they do
+/// not wait for each other's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_commits_take_one_round_trip_each() {
     let rtt = Duration::from_millis(100);

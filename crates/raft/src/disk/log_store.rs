@@ -119,7 +119,7 @@ impl LogStore {
         self.forced(Vec::new()).await
     }
 
-    /// Writes what is known already, which shows whether the disk takes writes.
+    /// Writes a value that is known already, to find out whether the disk accepts writes.
     pub(crate) async fn check_disk(&self) -> Result<(), DiskError> {
         let committed = self.log().committed.map(Point::from);
         self.forced(vec![LogChange::Committed(committed)]).await
@@ -226,9 +226,9 @@ impl LogStore {
     }
 }
 
-/// A vote as a node comes back with it. One that led does not lead on without an election: others may
-/// have committed what it had sent them and not yet written itself, and it would write something
-/// else in their place.
+/// Returns a vote in the form in which a node resumes it after a restart. A node that led does not
+/// go on leading without an election: others may have committed entries that it had sent them and
+/// not yet written itself, and it would write other entries in their place.
 fn resumed(ballot: Ballot, node: NodeId) -> Ballot {
     Ballot { is_won: ballot.is_won && ballot.node != node, ..ballot }
 }

@@ -1,4 +1,4 @@
-//! The one thread that writes the log: a slow disk delays what waits for it, and nothing else.
+//! The one thread that writes the log: a slow disk delays only the callers that wait for it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -21,7 +21,7 @@ pub(crate) type Done = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
 /// Something to write.
 pub(crate) struct Job {
     pub(crate) changes: Vec<LogChange>,
-    /// `None` for what may wait for the next job.
+    /// `None` for changes that may wait for the next job.
     pub(crate) done: Option<Done>,
 }
 

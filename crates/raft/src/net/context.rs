@@ -285,9 +285,9 @@ async fn ask(
     answer.ok_or(NetError::Unanswered)
 }
 
-/// A call under way. Whoever gives up waiting takes it back: what a partition kept from the leader
-/// is not to be carried out once it has healed, after newer commands. With an answer there is
-/// nothing left to take back.
+/// A call in progress. A caller that gives up waiting takes the call back: a command that a
+/// partition kept from the leader must not be applied once the partition has healed, after newer
+/// commands. With an answer there is nothing left to take back.
 struct Question(StreamSender);
 
 impl Drop for Question {

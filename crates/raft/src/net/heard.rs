@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(heard.lacking(10), None);
         heard.committed(12, 10);
         tokio::time::advance(5 * second).await;
-        // More that the leader has by now is not what is waited for.
+        // Entries that the leader committed later do not count for this wait.
         heard.committed(20, 11);
         assert_eq!(heard.lacking(11), Some(5 * second));
         assert_eq!(heard.lacking(12), None);

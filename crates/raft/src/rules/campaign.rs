@@ -74,7 +74,7 @@ impl Campaign {
             // Another node is a candidate and has this node's vote: its messages are in transit.
             self.due = self.due.map(|due| due.max(now + wait));
         }
-        // Nobody else could win where this node is the only voter, so it need not wait.
+        // No other node could win where this node is the only voter, so it need not wait.
         let first = self.quiet_since + timing.lease() + wait;
         let due =
             *self.due.get_or_insert(if seen.turn == CampaignTurn::Alone { now } else { first });

@@ -11,7 +11,7 @@ use crate::wire::RoundTrip;
 
 /// The lead moves only if a commit gets faster by this much …
 const BETTER_BY: Duration = Duration::from_millis(10);
-/// … and by this part of what it takes.
+/// … and by this share of its time.
 const BETTER_SHARE: f64 = 0.2;
 /// Timers get shorter only by more than this part.
 const SHORTER_SHARE: f64 = 0.2;
@@ -204,7 +204,7 @@ mod tests {
         }
         let judged = placement.judge(ms(30_000), three().better(NodeId(3), &voters));
         assert_eq!(judged, Some(NodeId(1)));
-        // Whoever is as good as any keeps it.
+        // A leader that is as good as any other voter keeps the lead.
         let mut placement = Placement::new(PATIENCE);
         for at in 0..100 {
             for leader in [1, 2] {

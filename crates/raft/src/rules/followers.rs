@@ -51,7 +51,8 @@ impl Followers {
         }
     }
 
-    /// A follower has answered in this term what was sent at `sent`, and promised so much.
+    /// Notes that a follower has answered in this term the message sent at `sent`, with a promise
+    /// of this length.
     pub(crate) fn answered(
         &mut self,
         ballot: Ballot,
@@ -79,8 +80,8 @@ impl Followers {
         self.in_term(ballot)?.get(&id)?.held
     }
 
-    /// The latest time of which a majority of each set has answered what was sent then or later.
-    /// `Duration::MAX` if no other node is needed; `None` if too few have answered.
+    /// Returns the latest time for which a majority of each set has answered messages sent then or
+    /// later. `Duration::MAX` if no other node is needed; `None` if too few have answered.
     pub(crate) fn confirmed(
         &self,
         ballot: Ballot,

@@ -276,7 +276,7 @@ pub(crate) struct Introduction {
 pub(crate) enum CallError {
     /// The sender is in another cluster.
     OtherCluster(#[serde(with = "crate::wire::number")] ClusterId),
-    /// Somebody else has this name or number: the sender means a disk that is gone.
+    /// Another node has this name or number: the sender means a disk that is gone.
     OtherNode(Introduction),
     /// According to the log, the sender has another name.
     NotYou,

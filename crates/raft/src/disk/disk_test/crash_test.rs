@@ -98,7 +98,7 @@ fn open(
     Ok((file, model))
 }
 
-/// One log: it lives until a crash, again and again. Says how many crashes hit a write.
+/// Runs one log, which lives until a crash, again and again. Returns how many crashes hit a write.
 fn live(seed: u64) -> usize {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut log, mut commit_marker) = (FaultyDisk::default(), FaultyDisk::default());

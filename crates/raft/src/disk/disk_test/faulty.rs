@@ -91,7 +91,7 @@ impl FaultyDisk {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// The same on a machine with this power.
+    /// Returns this disk on a machine with this power.
     pub(super) fn powered(self, power: &Power) -> Self {
         self.lock().power = power.clone();
         self

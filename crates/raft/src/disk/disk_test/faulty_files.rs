@@ -126,7 +126,7 @@ fn apply(tree: &mut Tree, change: &Change) {
 }
 
 impl Change {
-    /// Whether it is about a name in this folder.
+    /// Returns true if the change is about a name in this folder.
     fn is_in(&self, folder: &Path) -> bool {
         match self {
             Self::Folder(path) | Self::File(path, _) | Self::Remove(path) => {

@@ -27,7 +27,7 @@ use crate::state_machine::{Applied, Applier};
 const FOLDER: &str = "/snapshots";
 /// Entries of one term, so that terms change within a script.
 const TERM_ENTRIES: u64 = 16;
-/// What Raft asks for in one script.
+/// Number of calls by Raft in one script.
 const ORDERS: usize = 14;
 
 fn value(index: u64) -> u64 {
@@ -194,7 +194,7 @@ impl Node {
     }
 }
 
-/// What Raft asks of a node, and what was acknowledged to it.
+/// Calls that Raft makes to a node, and the calls that the node acknowledged.
 pub(super) struct Script {
     random: fastrand::Rng,
     term: u64,
@@ -330,8 +330,8 @@ impl Script {
         Ok(())
     }
 
-    /// Whether a node that was started has all that it must have and nothing else. From then on what
-    /// it has is what it must have.
+    /// Checks that a node that was started has everything that it must have, and nothing else. From
+    /// then on its contents are the expected ones.
     pub(super) fn check(&mut self, node: &Node, disks: &Disks) -> Result<(), String> {
         let snapshot = node.newest();
         if snapshot < self.snapshot || snapshot > self.snapshot_attempted {

@@ -14,7 +14,7 @@ use crate::disk::commit_marker::{CommitMarker, Note};
 use crate::disk::fault::DiskError;
 use crate::disk::system::{self, Files, Output, SystemFiles};
 
-/// How much longer each force takes, by the node's folder.
+/// Additional time that each force takes, by the node's folder.
 static DELAYS: Mutex<BTreeMap<PathBuf, Delay>> = Mutex::new(BTreeMap::new());
 
 /// Makes the disk below a node's folder slow from now on, or fast again. Says how often it was
