@@ -197,7 +197,7 @@ pub(crate) fn items() -> Vec<(&'static str, Item)> {
     ]
 }
 
-/// The tags of options and booleans are the numbers of the variants that stand in their place.
+/// The tags of options and booleans are the numbers of the variants that are in their place.
 #[test]
 fn records_without_newer_fields_have_the_bytes_of_the_first_version() {
     let route = (None::<String>, BTreeSet::from(["m"]), "p", "random", resident_route().residency);

@@ -161,7 +161,7 @@ fn a_split_of_an_older_log_is_read_and_a_newer_one_waits_for_all_nodes() {
     let mut world = World::of_wire(1, &[("a", 1)]);
     assert_eq!(world.denied(put(Item::Split("s".into(), keyed_split()))), RefusalCode::WireVersion);
     world.done(put_split("s", &[("a", "m", 1000)]));
-    // What was refused stays in the log, and is read again.
+    // A refused command stays in the log, and is read again.
     for arms in [vec![], vec![("", "", 1000)]] {
         let refused = world.by_operator(put_split("s", &arms));
         assert_eq!(Entry::from_bytes(&refused.to_bytes().unwrap()), Ok(refused));

@@ -1,12 +1,12 @@
 //! The state that all nodes agree on, as a function of the log.
 //!
 //! [`State::apply`] takes one [`Entry`] after the other and returns its [`Effect`]. There is no
-//! clock, no randomness and no I/O: times stand in the entries, so every node that applied the same
-//! entries has the same [`State::digest`]. [`voters()`] plans changes of the Raft voters, one step
-//! at a time.
+//! clock, no randomness and no I/O: the entries contain the times, so every node that applied the
+//! same entries has the same [`State::digest`]. [`voters()`] plans changes of the Raft voters, one
+//! step at a time.
 //!
 //! Operators' settings and nodes' reports are [`Command`]s. Each changes records of the tables in
-//! `records`, by the rules in `rules`. A command that is not carried out changes no record, and its
+//! `records`, by the rules in `rules`. A refused command changes no record, and its
 //! [`CommandError`] has the cause and a remedy.
 
 mod command;

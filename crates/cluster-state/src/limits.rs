@@ -72,8 +72,7 @@ pub(crate) const EXPIRED_MAX: usize = 1_024;
 /// Most nodes that form a cluster together.
 pub(crate) const SEEDS_MAX: usize = 64;
 
-/// Longest name of a node, region, replica or tenant in bytes: it stands in certificates and
-/// labels.
+/// Longest name of a node, region, replica or tenant, bytes: certificates and labels contain it.
 pub(crate) const NAME_BYTES_MAX: usize = spillway_types::RECORD_NAME_BYTES_MAX;
 /// Longest name of a model in bytes: registries nest them.
 pub(crate) const MODEL_NAME_BYTES_MAX: usize = 256;

@@ -131,7 +131,8 @@ fn a_signature_of_the_log_lets_no_other_node_in_and_none_twice() {
     let uses =
         |world: &World| world.state.records().join_tokens.get(&"t".into()).unwrap().uses_left;
     assert_eq!(uses(&world), 8);
-    // The signature may come again for the same node: no record changes and no use is counted.
+    // The same signature for the same node is accepted again: no record changes and no use is
+    // counted.
     assert_eq!(world.apply(&world.by_node("a1", logged.clone())), Outcome::Unchanged);
     assert_eq!((uses(&world), world.state.records().nodes.len()), (8, 2));
     // The signature does not bring the removed node back.
@@ -158,7 +159,7 @@ fn a_signature_for_another_cluster_or_of_changed_terms_lets_nobody_in() {
         assert_eq!(world.refused("a1", command), RefusalCode::TokenRefused);
     }
     assert_eq!(world.state.records().nodes.len(), 1);
-    // A signature for the old cluster ends when the cluster is made anew, and one for the new
+    // A signature for the old cluster ends when the cluster is recreated, and one for the new
     // cluster begins to count.
     let (from, to) = (CLUSTER, ClusterId::from_bytes([8; 16]));
     world.applied("a1", Command::ReplaceCluster { from, to });

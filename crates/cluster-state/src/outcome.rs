@@ -11,7 +11,7 @@ pub struct Effect {
     /// The answer to the proposer.
     pub outcome: Outcome,
     /// Changed records in the order of changes, for watchers and the node's own view. Empty for a
-    /// repeated request, also if its outcome is [`Outcome::Applied`].
+    /// repeated request, even if its outcome is [`Outcome::Applied`].
     pub changes: Vec<Change>,
 }
 
@@ -23,7 +23,7 @@ pub enum Outcome {
     Applied {
         /// Index of the entry, which is the version of every record that it changed.
         version: u64,
-        /// Number of parts of a batch that were left out, e.g. for an old epoch. The records tell
+        /// Number of parts of a batch that were left out, e.g. for an old epoch. The records show
         /// which.
         skipped: u32,
     },

@@ -279,7 +279,7 @@ proptest! {
                     let is_gone = !state.records().replicas.keys().any(|known| known == id);
                     prop_assert!(!is_gone || id.region == *region, "another region's");
                     prop_assert!(!is_gone || lease.ends_ms <= now_ms, "before its time");
-                    // Nodes that are no members any more are not heard.
+                    // Reports of nodes that are no longer members are ignored.
                     let is_heard = state.node(&entry.proposer.node).is_some();
                     prop_assert!(!is_over || is_gone || !is_heard, "{} stayed", id);
                 }

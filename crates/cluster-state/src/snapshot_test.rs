@@ -104,8 +104,8 @@ fn a_snapshot_of_something_else_is_told_by_its_digest() {
     let mut two = full();
     two.done(setting("health.transition_ms", "8"));
     let (one, two) = (one.to_snapshot().unwrap(), two.state.to_snapshot().unwrap());
-    // The first frame says what the second one has to be: 14 bytes of header, 1 of version, and a
-    // digest. Both are intact frames here.
+    // The first frame defines the second one: 14 bytes of header, 1 of version, and a digest. Both
+    // are intact frames here.
     let head = one.windows(2).skip(1).position(|bytes| bytes == b"SW").unwrap() + 1;
     let other = two.windows(2).skip(1).position(|bytes| bytes == b"SW").unwrap() + 1;
     let mixed = [&one[..head], &two[other..]].concat();

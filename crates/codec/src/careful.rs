@@ -4,7 +4,7 @@
 //! serde's guess of up to a mebibyte. Here strings and bytes are borrowed from the input, which
 //! must hold them whole, before anything copies them. Lists grow as their elements arrive. All
 //! lists together have at most as many elements as the input has bytes, so that a list of empty
-//! elements cannot go on for ever.
+//! elements cannot go on forever.
 
 use std::cell::Cell;
 use std::fmt;

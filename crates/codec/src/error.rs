@@ -49,7 +49,7 @@ pub enum DecodeError {
         /// Number of bytes behind the frame.
         bytes: usize,
     },
-    /// Some bit was changed on the way.
+    /// Some bit was changed in transit.
     #[error("the checksum does not fit")]
     Checksum,
     /// An intact frame whose payload is not what its version promises: a fault of the sender.

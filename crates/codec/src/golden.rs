@@ -2,7 +2,7 @@
 //!
 //! For tests only. A crate with [`Wire`] messages calls [`check`] for a sample of each. The
 //! function compares its frame with `golden/<name>.v<version>.hex` and reads the files of all older
-//! versions. A changed message makes it fail, with a text that says what to do.
+//! versions. A changed message makes it fail, with a text that explains what to do.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,11 @@ pub const WRITE: &str = "SPILLWAY_GOLDEN_WRITE";
 
 /// Compares the frame of `sample` with the vector of its version, and reads it and all older ones.
 ///
-/// `folder` is that of the vectors, as a rule `concat!(env!("CARGO_MANIFEST_DIR"), "/golden")`.
+/// `folder` is that of the vectors, usually `concat!(env!("CARGO_MANIFEST_DIR"), "/golden")`.
 ///
 /// # Panics
-/// Panics if a byte differs, or if a vector is missing or can't be read, and says what to do.
+/// Panics if a byte differs, or if a vector is missing or can't be read. The message explains what
+/// to do.
 pub fn check<T: Wire + PartialEq + Debug>(folder: &str, name: &str, sample: &T) {
     let write = env::var_os(WRITE).is_some();
     if let Err(why) = examine(Path::new(folder), name, sample, write) {

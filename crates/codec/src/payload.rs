@@ -43,7 +43,7 @@ pub(crate) fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, DecodeError
     let elements = Cell::new(payload.len());
     let message = T::deserialize(Careful::new(decoder.as_deserializer(), &elements))
         .map_err(|error| malformed(error.to_string()))?;
-    // The decoder does not tell what is left; if another byte can be read, something is.
+    // The decoder does not report remaining bytes. If another byte can be read, there are some.
     if u8::deserialize(decoder.as_deserializer()).is_ok() {
         return Err(malformed("bytes are left over".to_owned()));
     }

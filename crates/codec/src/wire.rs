@@ -19,8 +19,8 @@ pub trait Wire: Serialize + DeserializeOwned {
     /// Longest length of a payload in bytes.
     const BYTES_MAX: usize;
 
-    /// Reads the payload of a version before [`Self::VERSION`], as a rule with [`decode_payload`]
-    /// of the type that the message had then.
+    /// Reads the payload of a version before [`Self::VERSION`], usually with [`decode_payload`] of
+    /// the type that the message had then.
     ///
     /// # Errors
     /// Returns [`DecodeError::Version`] for a version that is not read any more: by default every

@@ -9,8 +9,9 @@ use spillway_raft::{ProposeError, ReadError, Role, Status};
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(2);
 /// Time between two attempts.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
-/// A node that has heard no leader for so long has none. With one more attempt, this is shorter
-/// than the longest lease (1.5 s): when a lease ends, everything has to be refused at once.
+/// A node that has received nothing from a leader for so long has none. With one more attempt, this
+/// is shorter than the longest lease (1.5 s): when a lease ends, everything has to be refused at
+/// once.
 const LED_LATELY: Duration = Duration::from_millis(1_400);
 
 /// Kinds of failed attempts.
@@ -20,7 +21,7 @@ pub(crate) enum AttemptFailure {
     Leaderless,
     /// No log has it, and another attempt would fail like this one.
     Refused,
-    /// A leader may have it in its log, and has not said what became of it.
+    /// A leader may have it in its log, and has not reported the outcome.
     Unknown,
 }
 
@@ -76,14 +77,14 @@ impl Attempts {
         Self { limit, waits_for_leader, is_repeatable, is_open: false }
     }
 
-    /// Returns true once an attempt may have left the command in a log. Only the log says from then
-    /// on what became of it.
+    /// Returns true once an attempt may have left the command in a log. From then on only the log
+    /// shows the outcome.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Decides what follows an attempt that failed `elapsed` after the first one began. `is_led`
-    /// says whether this node had a leader a moment ago, see [`was_led`].
+    /// Decides what follows an attempt that failed `elapsed` after the first one began. `is_led` is
+    /// true if this node had a leader a moment ago, see [`was_led`].
     pub(crate) fn after(
         &mut self,
         failure: AttemptFailure,
@@ -107,11 +108,12 @@ impl Attempts {
     }
 }
 
-/// Returns true if the node of `status` heard a leader, or led with a quorum, a moment ago.
+/// Returns true if the node of `status` had contact with a leader, or led with a quorum, a moment
+/// ago.
 pub(crate) fn was_led(status: &Status) -> bool {
     match status.role {
         Role::Stopped | Role::IsolatedLeader => false,
-        // A leader that has just been elected has heard no quorum yet.
+        // A leader that has just been elected has no answer of a quorum yet.
         Role::Leader => status.age.is_none_or(|age| age < LED_LATELY),
         _ => status.age.is_some_and(|age| age < LED_LATELY),
     }

@@ -18,8 +18,8 @@ impl Beginning {
     /// Chooses the way by the folder's owner, the join token and the seeds.
     ///
     /// # Errors
-    /// Returns an error if the folder can't be read, or if neither folder nor config says how to
-    /// begin.
+    /// Returns an error if the folder can't be read, or if neither folder nor config determines how
+    /// to begin.
     pub(crate) fn of(config: &ControlPlaneConfig) -> Result<Self, RaftStartError> {
         let owner = owner_of(&config.folder)?;
         match (owner, &config.join_token) {

@@ -65,8 +65,8 @@ pub struct ControlPlane {
 pub struct NoSuchNodeError(pub NodeName);
 
 impl ControlPlane {
-    /// Calls `look` with the state, as fresh as `consistency` demands. No entry is applied
-    /// meanwhile: `look` must be short.
+    /// Calls `look` with the state, as fresh as `consistency` demands. No entry is applied during
+    /// the call: `look` must be short.
     ///
     /// # Errors
     /// Returns an error only for a linearizable read, if there is no quorum.
@@ -160,7 +160,7 @@ impl ControlPlane {
         status
     }
 
-    /// Returns true while there is no log that runs, for a fault of the disk as a rule.
+    /// Returns true while there is no log that runs, usually because of a fault of the disk.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.halted.load().is_some()

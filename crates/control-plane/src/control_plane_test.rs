@@ -86,7 +86,7 @@ impl World {
         Ok(())
     }
 
-    /// Tells every link the addresses of all running nodes.
+    /// Gives every link the addresses of all running nodes.
     fn introduce(&self) {
         let running =
             self.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.as_ref()?)));

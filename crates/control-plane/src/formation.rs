@@ -93,8 +93,8 @@ impl ControlPlane {
         (!known).then_some(Command::RegisterNode { node: spec })
     }
 
-    /// Returns the next command on the way to enforced membership; `None` if there is nothing to
-    /// do, or some node is too old.
+    /// Returns the next command towards enforced membership; `None` if there is nothing to do, or
+    /// some node is too old.
     fn next_of_members(&self, state: &State, status: &Status, is_late: bool) -> Option<Command> {
         let (own, _) = state.node(&self.config.name)?;
         let declare = Command::DeclareOperators { is_operator: self.config.is_operator };
@@ -121,7 +121,7 @@ impl ControlPlane {
     }
 
     /// Returns the first command of a cluster, which only the leader makes. It names the nodes in
-    /// the log; each node tells its own address afterwards.
+    /// the log; each node reports its own address afterwards.
     fn form(&self, status: &Status) -> Option<Command> {
         let cluster = status.cluster.filter(|_| status.role == Role::Leader)?;
         let own = self.spec();

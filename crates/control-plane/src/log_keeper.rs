@@ -17,9 +17,9 @@ const LOOK: Duration = Duration::from_millis(250);
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 /// Longest pause between two attempts. An attempt reads the whole log.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// Pause after a fault that needs an operator as a rule.
+/// Pause after a fault that usually needs an operator.
 const RARELY: Duration = Duration::from_secs(60);
-/// Time for which a node whose state is not its cluster's still tells the others of it.
+/// Time for which a node whose state differs from its cluster's still reports this to the others.
 const TELL: Duration = Duration::from_secs(3);
 /// Time that a log has to run before the next fault counts as a new one.
 const CALM: Duration = Duration::from_secs(60);

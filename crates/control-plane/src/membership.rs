@@ -85,7 +85,7 @@ impl LastConnected {
 
 impl ControlPlane {
     async fn step(&self, log: &Consensus<StateMachine>, status: &Status, heard: &LastConnected) {
-        // A cluster that was made anew still has the old one's nodes in its state at first.
+        // A cluster that was recreated still has the old one's nodes in its state at first.
         if self.look(State::cluster) != status.cluster {
             return;
         }
@@ -106,7 +106,7 @@ impl ControlPlane {
         };
         match done {
             Ok(()) => tracing::info!(?plan, "members changed"),
-            // The lead was lost meanwhile: the next leader makes its own plan.
+            // Leadership was lost by now: the next leader makes its own plan.
             Err(ChangeError::NotLeader { .. }) => {}
             Err(error) => tracing::warn!(?plan, %error, "members not changed"),
         }

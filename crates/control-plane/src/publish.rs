@@ -25,7 +25,7 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
             control_plane.published_index.send_replace(control_plane.published().applied());
         }
         drop(control_plane);
-        // Entries that are applied meanwhile are published together.
+        // Entries that are applied during the pause are published together.
         tokio::time::sleep(PERIOD).await;
         if applied.changed().await.is_err() {
             return;

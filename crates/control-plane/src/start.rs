@@ -84,7 +84,7 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
-    /// Opens the log, or asks to join a running cluster: as the folder and the config say.
+    /// Opens the log, or asks to join a running cluster, depending on the folder and the config.
     pub(crate) fn taking_up(self: &Arc<Self>) -> TakingUp {
         let this = Arc::clone(self);
         Box::pin(async move { this.take_up().await })
@@ -129,7 +129,7 @@ impl ControlPlane {
         let log = Box::pin(self.open_log(node, Some(disk))).await?;
         if let Err(fault) = log.check_disk().await {
             log.shutdown().await;
-            // What the disk said, not that the log has stopped for it.
+            // Return the fault of the disk, not the report that the log has stopped because of it.
             let first = match fault {
                 DiskError::Stopped(first) => *first,
                 fault => fault,

@@ -1,8 +1,8 @@
-//! Writes: brings a command into the log, wherever the leader is, and learns its outcome.
+//! Writes: appends a command to the log, wherever the leader is, and learns its outcome.
 //!
 //! All attempts of a control write are made by one loop, [`ControlPlane::propose`], under one limit
-//! of time. Below it, `spillway-raft` gives the command to one leader, forwards it at most once, and
-//! says whether a log may have it. [`Attempts`] decides what follows.
+//! of time. Below it, `spillway-raft` gives the command to one leader, forwards it at most once,
+//! and returns whether a log may have it. [`Attempts`] decides what follows.
 
 use std::time::{Duration, Instant};
 
@@ -26,16 +26,16 @@ struct ControlWrite {
 impl ControlPlane {
     /// Appends a command to the log, wherever the leader is, and waits until the command was
     /// carried out on this node or the leader, at most for `limit`. The result is one of three: the
-    /// outcome; an error that says why no log has the command; or [`ProposeError::Unknown`].
+    /// outcome; an error with the reason why no log has the command; or [`ProposeError::Unknown`].
     ///
     /// A command with a `request` id is proposed again until its outcome is known: the id lets it
     /// be carried out once. Without an id, only a command that no log has is proposed again, while
-    /// the leadership is handed over. Commands that nodes propose by themselves have a budget, in
-    /// which health goes before hints: refused hints are usual, and they are counted.
+    /// leadership is handed over. Commands that nodes propose by themselves have a budget, in which
+    /// health goes before hints: refused hints are usual, and they are counted.
     ///
     /// # Errors
     /// Returns [`ProposeError::Unknown`] if the command may be carried out after all. The other
-    /// kinds say why no log has it.
+    /// kinds have the reason why no log has it.
     pub async fn propose(
         &self,
         command: Command,
@@ -63,8 +63,9 @@ impl ControlPlane {
         }
     }
 
-    /// Proposes once. What the state refuses is not proposed, unless an earlier attempt `is_open`:
-    /// then the log knows the outcome, which may well be why the state refuses it now.
+    /// Proposes once. A command that the state refuses is not proposed, unless an earlier attempt
+    /// `is_open`: then the log knows the outcome, which may well be the reason why the state
+    /// refuses it now.
     async fn attempt(
         &self,
         write: &ControlWrite,

@@ -1,4 +1,4 @@
-//! This node as a name server that leads clients to regions.
+//! This node as a name server that directs clients to regions.
 //!
 //! The pure `spillway_geo::dns` decides about answers. Here are its sockets, on one thread of their
 //! own: requests keep their threads however many queries come. Answers come from the last snapshot

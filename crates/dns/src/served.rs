@@ -52,7 +52,7 @@ impl Served {
         &self.config.zone
     }
 
-    /// Returns true if other regions were heard, or waited for, since the start.
+    /// Returns true if other regions have reported since the start, or the wait for them is over.
     pub(super) fn is_settled(&self) -> bool {
         self.view.load().is_settled
     }

@@ -34,8 +34,8 @@ impl Served {
     }
 }
 
-/// Decides, in this one place, whether clients are led to a region: the region is heard, takes
-/// clients by its own report, and has a weight here.
+/// Decides, in this one place, whether clients are directed to a region: its reports arrive, it
+/// takes clients by its own report, and it has a weight here.
 fn state_of(said: &RegionSteering, weight_permille: u32) -> RegionState {
     RegionState {
         is_offered: said.takes_clients() && weight_permille > 0,

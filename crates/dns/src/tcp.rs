@@ -24,7 +24,7 @@ const QUERY_BYTES_MAX: usize = 4_096;
 /// Pause after a connection could not be accepted: file descriptors may have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Accepts and answers connections for ever.
+/// Accepts and answers connections forever.
 pub(super) async fn serve(listener: TcpListener, served: &Arc<Served>) -> Infallible {
     let mut tasks = JoinSet::new();
     let mut places = TcpPlaces::default();

@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Maximum size of a query in bytes. Real ones are a tenth as long.
 const QUERY_BYTES_MAX: usize = 4_096;
 
-/// Answers datagrams for ever.
+/// Answers datagrams forever.
 ///
 /// # Errors
 /// Returns an error if the socket can't be prepared, or there is no source of randomness.

@@ -21,7 +21,7 @@ pub use error::LocatorError;
 
 /// Database types that locate networks.
 const PLACE_TYPES: [&str; 3] = ["City", "Country", "Enterprise"];
-/// Database types that tell which autonomous system announces a network.
+/// Database types that contain the autonomous system that announces a network.
 const ASN_TYPES: [&str; 2] = ["ASN", "ISP"];
 
 /// Location databases, checked completely when they are read. A look-up allocates nothing and

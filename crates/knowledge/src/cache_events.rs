@@ -13,7 +13,7 @@ use super::address_book::{AddressBook, KnownAddress};
 use super::published::KvFigures;
 
 /// Largest number of engine blocks that are mirrored for all replicas together: about 150 MB. The
-/// replica that exceeds it is mirrored anew, from nothing.
+/// mirror of the replica that exceeds it restarts empty.
 const ENGINE_BLOCKS_MAX: usize = 1 << 20;
 
 /// Mirrors of the replicas whose KV events are read.
@@ -36,12 +36,12 @@ impl CacheEvents {
         self.mirrors.remove(name);
     }
 
-    /// Returns true if the events of this replica tell what it evicts.
+    /// Returns true if the events of this replica show what it evicts.
     pub(super) fn is_live(&self, name: &ReplicaName) -> bool {
         self.mirrors.get(name).is_some_and(|mirror| mirror.state() == KvState::Live)
     }
 
-    /// Returns true if the events of this replica say that it has this block.
+    /// Returns true if this replica has this block according to its events.
     pub(super) fn carries(&self, name: &ReplicaName, block: Option<&u64>) -> bool {
         let mirror = self.mirrors.get(name);
         mirror.zip(block).is_some_and(|(mirror, block)| mirror.carries(*block))
@@ -71,8 +71,8 @@ impl CacheEvents {
         }
     }
 
-    /// Notes the end of a reply to `chain`. Returns true if the events say what the replica keeps of
-    /// it, so that nothing has to be assumed.
+    /// Notes the end of a reply to `chain`. Returns true if the events show what the replica keeps
+    /// of it, so that nothing has to be assumed.
     pub(super) fn replied(
         &mut self,
         index: &mut FineIndex,
@@ -86,7 +86,7 @@ impl CacheEvents {
         mirror.state() == KvState::Live
     }
 
-    /// Forgets what the events of a replica told, because its caches are empty.
+    /// Forgets the events of a replica, because its caches are empty.
     pub(super) fn empty(&mut self, name: &ReplicaName) {
         if let Some(mirror) = self.mirrors.get_mut(name) {
             mirror.miss();
@@ -100,7 +100,8 @@ impl CacheEvents {
         }
     }
 
-    /// Takes in news of a replica. Returns true if it has begun or ceased to tell what it evicts.
+    /// Handles news of a replica. Returns true if its events have begun or ceased to show what it
+    /// evicts.
     pub(super) fn note(
         &mut self,
         (index, holder): (&mut FineIndex, Holder),
@@ -132,7 +133,7 @@ impl CacheEvents {
         (before == KvState::Live) != (after == KvState::Live)
     }
 
-    /// Ties what is due. Returns the replicas that ceased to tell what they evict.
+    /// Ties what is due. Returns the replicas whose events ceased to show what they evict.
     pub(super) fn settle(
         &mut self,
         index: &mut FineIndex,

@@ -12,8 +12,8 @@ pub(super) struct Pages {
     /// Size of the cache in the index.
     pub(super) blocks: Option<f64>,
     pub(super) expected: Expected,
-    /// True if its replies have told the number of cached tokens: then its pages are not needed for
-    /// that.
+    /// True if its replies have reported the number of cached tokens: then its pages are not needed
+    /// for that.
     pub(super) tells_cached: bool,
 }
 
@@ -26,8 +26,8 @@ pub(super) struct Expected {
 
 impl Pages {
     /// Returns the number of a prompt's tokens that were cached; `None` if the replica does not
-    /// tell. vLLM leaves the number out where it is 0, so a missing number means 0 once there was
-    /// one.
+    /// report it. vLLM leaves the number out where it is 0, so a missing number means 0 once there
+    /// was one.
     pub(super) fn cached_tokens(&mut self, replied: &Replied) -> Option<u64> {
         if !replied.is_success {
             return None;
@@ -37,7 +37,7 @@ impl Pages {
             return replied.cached_tokens;
         }
         if self.tells_cached {
-            // A reply without any usage leaves out everything, and so says nothing.
+            // A reply without any usage leaves out everything, and so shows nothing.
             return replied.prompt_tokens.map(|_| 0);
         }
         self.expected.note(replied);

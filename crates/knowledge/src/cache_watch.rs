@@ -9,7 +9,7 @@ const STARTED_ERROR_S: f64 = 1.0;
 /// Conclusions from one report.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Conclusions {
-    /// True if the process is another one, or has begun to count anew: its caches are empty.
+    /// True if the process is another one, or counts from zero again: its caches are empty.
     pub(crate) is_restarted: bool,
     /// Size of the cache in tokens, if that is news.
     pub(crate) tokens: Option<f64>,
@@ -29,7 +29,7 @@ pub(crate) struct PrefixCacheCounts {
 pub(crate) struct CacheWatch(CacheReport);
 
 impl CacheWatch {
-    /// Takes in a report. A value that it lacks may stand on another page.
+    /// Records a report. A value that it lacks may be on another page.
     pub(crate) fn record(&mut self, report: &CacheReport) -> Conclusions {
         let before = self.0;
         // Counters only rise while a process lives.
@@ -56,15 +56,15 @@ impl CacheWatch {
         Conclusions { is_restarted, tokens, found: found.flatten() }
     }
 
-    /// Forgets the counts after the caches were found empty in another way: then new counts say
+    /// Forgets the counts after the caches were found empty in another way: then new counts show
     /// nothing more.
     pub(crate) fn count_anew(&mut self) {
         (self.0.queries, self.0.hits) = (None, None);
     }
 
-    /// Returns true if the pages tell the start time of the process: then nothing else has to be
-    /// taken for a restart. Counts alone show it late, or never: SGLang's are on the page from the
-    /// first reply on.
+    /// Returns true if the pages contain the start time of the process: then nothing else has to be
+    /// taken for a restart. Counts alone show a restart late, or never: SGLang's are on the page
+    /// from the first reply on.
     pub(crate) fn tells_restarts(&self) -> bool {
         self.0.started_s.is_some()
     }

@@ -1,4 +1,4 @@
-//! Prompts in each replica's cache: learned here, told by other nodes, corrected by replies.
+//! Prompts in each replica's cache: learned here, shared by other nodes, corrected by replies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use super::kv_followers::Followers;
 use super::published::KvFigures;
 
 /// Least number of this node's prompt tokens with which a replica's counters are compared: fewer
-/// say nothing.
+/// prove nothing.
 const EXPECTED_TOKENS_MIN: f64 = 2_000.0;
-/// Relative error of a cache's size in blocks from which on the index is told: the bytes of a token
-/// are learned reply by reply.
+/// Relative error of a cache's size in blocks from which on the index gets the new size: the bytes
+/// of a token are learned reply by reply.
 const SIZE_ERROR: f64 = 0.05;
-/// Number of missing tokens, against the prediction, from which on a reply is told to the other
+/// Number of missing tokens, against the prediction, from which on a reply is shared with the other
 /// nodes. Half a block is rounding, and engines cache whole blocks of their own.
 const SURPRISE_TOKENS: u64 = 128;
 
@@ -34,9 +34,9 @@ const SURPRISE_TOKENS: u64 = 128;
 #[derive(Debug)]
 pub(super) struct Caches {
     index: FineIndex,
-    /// Tracker of hot prompts; `None` without a cluster to tell.
+    /// Tracker of hot prompts; `None` without a cluster to report them to.
     heat: Option<HeatTracker>,
-    /// Sharing of prompts; `None` without other nodes to tell.
+    /// Sharing of prompts; `None` without other nodes to share them with.
     sharing: Option<Sharing>,
     book: AddressBook,
     replicas: BTreeMap<ReplicaName, Pages>,
@@ -65,7 +65,7 @@ impl Caches {
         }
     }
 
-    /// Begins to tell prompts to the region's other nodes.
+    /// Begins to share prompts with the region's other nodes.
     pub(super) fn share(&mut self, sharing: Sharing) {
         self.sharing = Some(sharing);
     }
@@ -114,8 +114,8 @@ impl Caches {
     }
 
     /// Takes back a prompt that this node sent to a replica and that was not read there. The
-    /// region's other nodes are not told: mostly they have not heard of it either, and replies show
-    /// them what is missing.
+    /// region's other nodes are not informed: mostly they do not know of the prompt either, and
+    /// replies show them what is missing.
     pub(super) fn unread(&mut self, identity: u64, chain: &[u64]) {
         let Some(known) = self.book.of_identity(identity) else { return };
         self.events.unread(&known.name, chain);
@@ -124,7 +124,7 @@ impl Caches {
         }
     }
 
-    /// Takes in a replica's reply to this node.
+    /// Learns from a replica's reply to this node.
     pub(super) fn replied(&mut self, replied: &Replied, now_ms: u64) {
         self.judge(replied);
         self.extend(replied, now_ms);
@@ -159,14 +159,14 @@ impl Caches {
         let chain = replied.chain.as_slice();
         if let Some(holder) = known.holder {
             if self.events.carries(&known.name, chain.get(blocks as usize)) {
-                // Evicted before the request was read, or a matter of rounding: the engine itself
-                // says what else is gone.
+                // Evicted before the request was read, or a matter of rounding: the events of the
+                // engine show what else is gone.
                 self.index.take_belief(holder, chain);
             } else {
                 self.index.correct(holder, chain, blocks);
             }
         }
-        // Only surprises are told: expected hits are what the other nodes predict, too.
+        // Only surprises are shared: expected hits are what the other nodes predict, too.
         let predicted = replied.predicted.map_or(0, |predicted| predicted.cached_tokens);
         if let Some(sharing) = &mut self.sharing
             && u64::from(predicted) > cached_tokens.saturating_add(SURPRISE_TOKENS)
@@ -180,7 +180,7 @@ impl Caches {
         (&mut self.forwards, self.sharing.as_mut())
     }
 
-    /// Takes in a datagram of another node of the region.
+    /// Handles a datagram of another node of the region.
     pub(super) fn heard(&mut self, from: &NodeName, datagram: &[u8], now_ms: u64) {
         let Self { index, heat, sharing, book, forwards, events, .. } = self;
         let Some(sharing) = sharing else { return };
@@ -223,7 +223,7 @@ impl Caches {
         }
     }
 
-    /// Takes in a report of a replica's pages on its caches. Returns their size in tokens, if that
+    /// Handles a report of a replica's pages on its caches. Returns their size in tokens, if that
     /// is news.
     pub(super) fn reported(&mut self, name: &ReplicaName, report: &CacheReport) -> Option<f64> {
         let pages = self.replicas.entry(name.clone()).or_default();
@@ -237,7 +237,7 @@ impl Caches {
         conclusions.tokens
     }
 
-    /// Notes that a replica that was down is back. If its pages tell restarts, they will show
+    /// Notes that a replica that was down is back. If its pages show restarts, they will show
     /// whether its caches are empty; otherwise the caches are taken to be empty.
     pub(super) fn returned(&mut self, name: &ReplicaName) {
         let tells = self.replicas.get(name).is_some_and(|pages| pages.watch.tells_restarts());
@@ -327,7 +327,7 @@ impl Caches {
         }
     }
 
-    /// Takes in news of a replica's KV events.
+    /// Handles news of a replica's KV events.
     pub(super) fn events(&mut self, name: &ReplicaName, news: KvNews, now_ms: u64) {
         let Some(holder) = self.holder(name) else { return };
         if self.events.note((&mut self.index, holder), name, (news, now_ms)) {
@@ -347,7 +347,7 @@ impl Caches {
         self.events.figures()
     }
 
-    /// Has the index told the size of a replica's cache again.
+    /// Sets the size of a replica's cache in the index again.
     fn size_anew(&mut self, name: &ReplicaName) {
         if let Some(pages) = self.replicas.get_mut(name) {
             pages.blocks = None;
@@ -359,7 +359,7 @@ impl Caches {
         let holder = self.holder(name);
         let Some(pages) = self.replicas.get_mut(name) else { return };
         let Expected { prompt_tokens, cached_tokens } = pages.expected;
-        // Replies that tell what was cached have corrected the index already.
+        // Replies that report cached tokens have corrected the index already.
         if pages.tells_cached || self.events.is_live(name) || prompt_tokens < EXPECTED_TOKENS_MIN {
             return;
         }
@@ -386,13 +386,13 @@ impl Caches {
     }
 }
 
-/// Returns an epoch in the form of datagrams: its lower half tells neighbouring epochs apart.
+/// Returns an epoch in the form of datagrams: its lower half distinguishes neighbouring epochs.
 pub(super) fn wire_epoch(epoch: u64) -> u32 {
     epoch as u32
 }
 
 /// Returns the number of a prompt's leading blocks that were cached, rounded up: a block that was
-/// there in part counts as cached. `None` if the reply does not tell the length of the prompt.
+/// there in part counts as cached. `None` if the reply does not report the length of the prompt.
 fn cached_blocks(replied: &Replied, cached_tokens: u64, block_bytes: usize) -> Option<u32> {
     let prompt_tokens = replied.prompt_tokens.filter(|tokens| *tokens > 0)?;
     let share = cached_tokens.min(prompt_tokens) as f64 / prompt_tokens as f64;

@@ -193,7 +193,7 @@ fn a_reply_that_had_less_cached_corrects_here_and_elsewhere() {
     let chain: Vec<u64> = (1..=16).collect();
     one.send("a", &chain);
     one.tell(&mut other);
-    // As predicted, or nearly: no node is told.
+    // As predicted, or nearly: nothing is shared.
     one.caches.replied(&replied("a", &chain, Some(1_024)), 0);
     one.caches.replied(&replied("a", &chain, Some(1_000)), 0);
     assert_eq!(one.tell(&mut other), 0);

@@ -17,10 +17,10 @@ const REGION_BLOCKS: u32 = 8_192;
 /// Bytes of the index for all regions.
 const BYTES_MAX: usize = 16 << 20;
 /// Tokens that must have been expected to be cached before a region's replies are compared with
-/// that. A single reply says little: another replica of the region may have served it.
+/// that. A single reply proves little: another replica of the region may have served it.
 const EXPECTED_TOKENS_MIN: f64 = 16_384.0;
 
-/// What was forwarded to each other region: the least recently used goes first.
+/// Prompts that were forwarded to each other region. The least recently used are removed first.
 #[derive(Debug)]
 pub(super) struct Forwards {
     index: FineIndex,
@@ -83,7 +83,8 @@ impl Forwards {
         std::mem::take(&mut self.is_changed).then(|| holders.collect())
     }
 
-    /// Notes that a region has begun to reply to a prompt of this node, and tells the other nodes.
+    /// Notes that a region has begun to reply to a prompt of this node, and shares this with the
+    /// other nodes.
     pub(super) fn began(
         &mut self,
         region: &RegionName,
@@ -97,8 +98,8 @@ impl Forwards {
         }
     }
 
-    /// Takes in the whole reply of a region: it has the reply cached too, and says how much of the
-    /// prompt was.
+    /// Learns from the whole reply of a region: the region has cached the reply too, and the reply
+    /// reports how much of the prompt was cached.
     pub(super) fn replied(&mut self, reply: &ForwardReplied, sharing: Option<&mut Sharing>) {
         let chain = reply.chain.as_slice();
         let Some(KnownRegion { id, holder, .. }) = self.region(&reply.region).copied() else {
@@ -118,7 +119,7 @@ impl Forwards {
         }
     }
 
-    /// Takes in what another node of the region tells. Returns false if it is about a replica.
+    /// Handles news from another node of the region. Returns false if they are about a replica.
     pub(super) fn heard(&mut self, news: &SiblingNews<'_>) -> bool {
         let (SiblingNews::Sent(id, chain)
         | SiblingNews::Cached(id, chain, _)
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!((blocks(&forwards, "eu", &next), blocks(&forwards, "us", &next)), (3, 0));
         forwards.replied(&reply("eu", &[1, 2, 3], &[4], Some(0)), None);
         assert_eq!((blocks(&forwards, "eu", &next), blocks(&forwards, "us", &next)), (4, 0));
-        // A region that is gone and comes back begins anew.
+        // A region that is gone and comes back starts without knowledge.
         assert_eq!(forwards.set_regions([&us].into_iter()).map(|all| all.len()), Some(1));
         assert_eq!(forwards.set_regions([&eu, &us].into_iter()).map(|all| all.len()), Some(2));
         assert_eq!(blocks(&forwards, "eu", &next), 0);

@@ -24,7 +24,7 @@ pub enum KnowledgeEvent {
     Reported(ReplicaName, CacheReport),
     /// The replica was down, and is back, perhaps as another process.
     Returned(ReplicaName),
-    /// The caches are empty: the replica reported that it loads, or was registered anew.
+    /// The caches are empty: the replica reported that it loads, or was registered again.
     Emptied(ReplicaName),
 }
 
@@ -67,8 +67,8 @@ impl KnowledgeHandle {
         (Arc::new(handle), Inbox { events, datagrams, replicas })
     }
 
-    /// Hands an event over; never waits. An event that finds no room is counted: its content comes
-    /// again, or is found out by replies.
+    /// Hands an event over; never waits. An event that finds no room is counted: its content will
+    /// be reported again, or replies will show it.
     pub fn tell(&self, event: KnowledgeEvent) {
         if self.events.try_send(event).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);

@@ -109,7 +109,7 @@ impl Proposer {
     }
 }
 
-/// Takes over the region's blocks that the cluster knows, whichever node told them.
+/// Adopts the region's blocks that the cluster knows, whichever node reported them.
 fn adopt(caches: &mut Caches, context: &KnowledgeContext) {
     let state = context.control_plane().map(|control_plane| control_plane.published());
     caches.adopt_heat(state.as_ref().and_then(|state| state.hot().region(&context.me.1)));

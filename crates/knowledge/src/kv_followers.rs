@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// Capacity of the queue of news. Subscriptions wait while it is full, and publishers keep their
-/// messages meanwhile or leave them out, which shows.
+/// Capacity of the queue of news. Subscriptions wait while it is full. During that time publishers
+/// keep their messages or leave them out, which shows.
 const NEWS_MAX: usize = 1_024;
 
 /// Tasks that read KV events, one for each replica.

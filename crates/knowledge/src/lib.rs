@@ -1,7 +1,7 @@
 //! Knowledge of caches and speeds that this node learns, off the data path.
 //!
-//! One thread owns the prefix index, the heat of prompts and the latency models. It takes in the
-//! workers' learnings, reports of pages and health on restarts and sizes, and datagrams of the
+//! One thread owns the prefix index, the heat of prompts and the latency models. It receives news
+//! from the workers, reports of pages and health on restarts and sizes, and datagrams of the
 //! region's other nodes. It publishes numbers of replicas, speeds, and the hot blocks of regions.
 //! Requests only read.
 

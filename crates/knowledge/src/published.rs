@@ -61,7 +61,7 @@ pub struct KvFigures {
     pub blocks: u64,
     /// Number of replicas whose events are read.
     pub replicas: u64,
-    /// Number of those whose events tell what is evicted.
+    /// Number of those whose events show what is evicted.
     pub live: u64,
 }
 

@@ -36,8 +36,8 @@ impl Speeds {
         models.map(|((replica, model), it)| (replica.clone(), model.clone(), it.clone())).collect()
     }
 
-    /// Learns from the first token of a stream of a replica. The end of the stream tells its tokens,
-    /// and corrects what is learned here.
+    /// Learns from the first token of a stream of a replica. The end of the stream reports its
+    /// tokens, and corrects what is learned here.
     pub(super) fn begin(&mut self, replica: &ReplicaName, begun: &BegunStream, now_ms: u64) {
         let took_ms = begun.first_byte.as_secs_f32() * 1e3;
         let Some(model) = self.model(replica, &begun.model) else { return };
@@ -50,7 +50,7 @@ impl Speeds {
 
     /// Learns from a complete, successful reply of a replica.
     pub(super) fn learn(&mut self, replica: &ReplicaName, replied: &Replied, now_ms: u64) {
-        // The times of a reply that failed or broke off say nothing.
+        // The times of a reply that failed or broke off prove nothing.
         if !replied.is_success || replied.end != End::Complete {
             return;
         }
@@ -140,7 +140,7 @@ impl Speeds {
 }
 
 /// Returns the time to the first token of a stream, or to all of a reply in one piece, with its
-/// circumstances; `None` if the reply does not tell enough.
+/// circumstances; `None` if the reply does not report enough.
 fn seen(replied: &Replied) -> Option<ObservedLatency> {
     let took_ms = replied.first_byte?.as_secs_f32() * 1e3;
     let written_tokens = match replied.is_stream {
@@ -160,7 +160,7 @@ fn seen(replied: &Replied) -> Option<ObservedLatency> {
                 ..guess
             })
         }
-        // Without a prediction only the reply tells how much was cached.
+        // Without a prediction only the reply shows how much was cached.
         None => Some(ObservedLatency {
             prompt_tokens: prompt_tokens?,
             cached_tokens: cached_tokens?,

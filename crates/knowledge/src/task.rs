@@ -31,11 +31,12 @@ use super::published::KnowledgeFigures;
 use super::saved;
 use super::speeds::Speeds;
 
-/// Pause between the first learning and taking it in, and between two times of taking in: one waking
-/// serves all that comes meanwhile. The next turn of a conversation is never as soon, and of prompts
-/// that share their beginning none is in a cache before the first one was read.
+/// Pause between the first news and learning from them, and between two times of learning: one
+/// wake-up handles all news that arrive in between. The next turn of a conversation never comes as
+/// soon, and of prompts that share their beginning none is in a cache before the first one was
+/// read.
 const GATHER: Duration = Duration::from_millis(25);
-/// Period of telling prompts to the region's other nodes.
+/// Period of sharing prompts with the region's other nodes.
 const FLUSH: Duration = Duration::from_millis(25);
 /// Period of publishing speeds and figures.
 const PUBLISH: Duration = Duration::from_millis(100);
@@ -43,8 +44,8 @@ const PUBLISH: Duration = Duration::from_millis(100);
 const PROPOSE: Duration = Duration::from_secs(2);
 /// Period of writing speeds to disk; what a crash loses is learned again from a hundred replies.
 const SAVE: Duration = Duration::from_secs(60);
-/// Least number of blocks in a prompt whose region is told to the other nodes: a shorter one is read
-/// anywhere in the time of a way to another region.
+/// Least number of blocks in a prompt whose region is reported to the other nodes: any region reads
+/// a shorter one in less time than the way to another region takes.
 const TURN_BLOCKS_MIN: usize = 4;
 
 /// Task that learns from replies, pages and other nodes.
@@ -156,7 +157,7 @@ impl KnowledgeTask {
                 }
                 Some(event) = self.inbox.events.recv() => self.note(event),
                 Some(delivery) = self.followers.next() => {
-                    // An engine tells of a prompt after it was sent, so the prompt must be known.
+                    // An engine reports a prompt after it was sent, so the prompt must be known.
                     self.learn();
                     let now_ms = self.now_ms();
                     self.caches.events(&delivery.replica, delivery.news, now_ms);
@@ -182,7 +183,7 @@ impl KnowledgeTask {
         Some(publications)
     }
 
-    /// Takes in the workers' learnings. Returns true if there were any.
+    /// Handles the workers' news. Returns true if there were any.
     fn learn(&mut self) -> bool {
         // Replicas must be known before their prompts: otherwise the first prompts of a view would
         // be lost.
@@ -198,7 +199,7 @@ impl KnowledgeTask {
             taken += worker.drain_learnings(|learning| match learning {
                 Learning::Sent { identity, chain, is_guest } => {
                     caches.sent(identity, chain.as_slice(), heat_ms);
-                    // The node that forwarded a guest tells of it.
+                    // The node that forwarded a guest reports it.
                     if let Some(region) = region.as_ref().filter(|_| !is_guest) {
                         note_turn(gateway, region, chain.as_slice());
                     }
@@ -252,7 +253,7 @@ impl KnowledgeTask {
         gone.iter().for_each(|known| self.speeds.forget(&known.name));
     }
 
-    /// Returns true if other nodes of the region are to be told something.
+    /// Returns true if there is something to send to other nodes of the region.
     fn has_news(&mut self) -> bool {
         self.context.is_some() && self.caches.sharing().is_some_and(|sharing| sharing.is_due())
     }
@@ -353,7 +354,7 @@ impl KnowledgeTask {
 
     fn save(&self) {
         let Some(path) = self.file() else { return };
-        // Writing blocks this thread; only learning waits meanwhile.
+        // Writing blocks this thread; only learning waits during the write.
         if let Err(error) = saved::save(&path, self.speeds.to_keep()) {
             tracing::warn!(path = %path.display(), %error, "speeds are not kept");
         }
@@ -365,7 +366,7 @@ impl KnowledgeTask {
     }
 }
 
-/// Notes that this region serves a turn of a conversation, and tells the other nodes.
+/// Notes that this region serves a turn of a conversation, and informs the other nodes.
 fn note_turn(gateway: &Gateway, region: &RegionName, chain: &[u64]) {
     let Some(block) = chain.last().copied().filter(|_| chain.len() >= TURN_BLOCKS_MIN) else {
         return;

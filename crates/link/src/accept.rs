@@ -110,8 +110,8 @@ fn tell_refused(shared: &LinkShared, remote: SocketAddr, error: &ConnectionError
     }
 }
 
-/// Hands the connection to its peer once both sides have said hello. Returns the connection if it
-/// comes from a node that asks to join.
+/// Hands the connection to its peer once both sides have sent their hello. Returns the connection
+/// if it comes from a node that asks to join.
 async fn welcome(
     shared: &LinkShared,
     connection: &quinn::Connection,

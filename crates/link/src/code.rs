@@ -1,4 +1,4 @@
-//! Codes on the wire that tell why a stream or a connection ended.
+//! Codes on the wire that give the reason for which a stream or a connection ended.
 
 use quinn::VarInt;
 

@@ -189,7 +189,7 @@ pub struct LinkLimits {
     /// has accepted and not begun to answer.
     pub gone_ms: u32,
     /// Longest body of a known length that is sent with the head. Longer ones wait until the peer
-    /// has accepted, unless the caller says that the peer has room.
+    /// has accepted, unless the caller knows that the peer has room.
     pub eager_body_bytes: u64,
     /// Interval of checks for changed certificate files.
     pub certificates_check_ms: u32,

@@ -74,7 +74,8 @@ pub struct Totals {
     pub failed: u64,
     /// Requests among `received` without a valid head.
     pub malformed: u64,
-    /// Join connections that were heard: from strangers, or from members that ask for their state.
+    /// Join connections that were accepted: from strangers, or from members that ask for their
+    /// state.
     pub strangers: u64,
     /// Number of times that changed certificates were taken into use.
     pub reloads: u64,

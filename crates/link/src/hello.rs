@@ -9,9 +9,10 @@ use thiserror::Error;
 
 /// First message of a node on a connection.
 ///
-/// With TLS a dialler may send before its certificate is judged, so only this message tells it that
-/// the certificate was accepted. The number of the process tells a node that has restarted from one
-/// that is connected twice: requests that were open with the old process can be given up at once.
+/// With TLS a dialler may send before its certificate is judged, so only this message shows it that
+/// the certificate was accepted. The number of the process distinguishes a node that has restarted
+/// from one that is connected twice: requests that were open with the old process can be given up
+/// at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) process: u64,

@@ -37,7 +37,7 @@ use crate::tls::{
     CredentialError, HandshakeError, Members, Refusals, Sessions, TlsSetupError, UsedCertificates,
 };
 
-/// Time limit to tell the peers that this node ends.
+/// Time limit for informing the peers that this node ends.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Link of one node to all its peers: one UDP port, and two warm connections for each peer.
@@ -190,11 +190,11 @@ impl Link {
         self.shared.apply_revoked();
     }
 
-    /// Takes in a certificate revocation list in DER form that `from` sent. It counts at once if the
-    /// CA has signed it, whoever sends it. Returns true if it was unknown.
+    /// Handles a certificate revocation list in DER form that `from` sent. It takes effect at once
+    /// if the CA has signed it, whatever its sender. Returns true if it was unknown.
     ///
     /// # Errors
-    /// Returns an error if the list does not count, or `from` has sent another one just before.
+    /// Returns an error if the list has no effect, or `from` has sent another one just before.
     pub fn hear_revoked(&self, from: &NodeName, list: &[u8]) -> Result<bool, RevocationError> {
         let authorities = self.shared.sessions.used().authorities;
         let is_new = self.shared.revoked.hear(from, list, &authorities, Instant::now())?;
@@ -243,7 +243,7 @@ impl Link {
     /// dropped, or the reply's body before its end, both nodes give the request up at once.
     ///
     /// # Errors
-    /// Returns an error if no answer came; [`ForwardError::stage`] tells if another node may be
+    /// Returns an error if no answer came; [`ForwardError::stage`] shows if another node may be
     /// asked.
     pub async fn forward<B>(
         &self,
@@ -299,7 +299,7 @@ impl Link {
     /// Asks a node one question over a join connection. Neither node needs the other as a peer.
     ///
     /// # Errors
-    /// Returns [`JoinError`], which tells if another try may help.
+    /// Returns [`JoinError`], which shows if another try may help.
     pub async fn ask_to_join<Q: Wire, A: Wire>(
         &self,
         to: &PeerConfig,
@@ -426,8 +426,8 @@ impl Link {
         self.shared.open.none().await;
     }
 
-    /// Waits until no request is open, at most for `limit`, then ends all connections and tells the
-    /// peers. The handler should refuse new requests by then.
+    /// Waits until no request is open, for at most `limit`, then closes all connections, which
+    /// informs the peers. The handler should refuse new requests by then.
     pub async fn shutdown(&self, limit: Duration) {
         // Requests that are open after the limit are cut off.
         let is_done = tokio::time::timeout(limit, self.shared.open.none()).await.is_ok();

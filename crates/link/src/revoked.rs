@@ -43,7 +43,7 @@ struct Sources {
     content: Vec<u8>,
     of_file: Vec<RevocationList>,
     heard: Vec<RevocationList>,
-    /// True if the file for the next process has other lists than `heard`.
+    /// True if the lists in the file for the next process differ from `heard`.
     is_unkept: bool,
     /// Time at which an unknown list of each node was checked last.
     checked: BTreeMap<NodeName, Instant>,
@@ -56,9 +56,9 @@ impl RevokedCertificates {
         Self { file, kept, ..Self::default() }
     }
 
-    /// Reads the lists that the last process has heard. Each is verified again. A damaged file costs
-    /// a warning: other nodes send what they know until the cluster has recorded it. Blocks for as
-    /// long as the disk needs.
+    /// Reads the lists that the last process received from other nodes. Each is verified again. A
+    /// damaged file costs a warning: other nodes send the lists they know until the cluster has
+    /// recorded them. Blocks for as long as the disk needs.
     pub(crate) fn load_kept(&self, authorities: &[CertificateDer<'_>]) {
         let Some(path) = self.kept.as_deref() else { return };
         let (mut lists, faults) = match read(path) {
@@ -141,10 +141,10 @@ impl RevokedCertificates {
         }
     }
 
-    /// Takes in a list that a node sent. Returns true if it was unknown.
+    /// Handles a list that a node sent. Returns true if it was unknown.
     ///
     /// # Errors
-    /// Returns an error if the list does not count, or its sender has to wait.
+    /// Returns an error if the list has no effect, or its sender has to wait.
     pub(crate) fn hear(
         &self,
         from: &NodeName,
@@ -185,8 +185,8 @@ impl RevokedCertificates {
         self.sources().checked.retain(|node, _| is_member(node));
     }
 
-    /// Hands the serial numbers of all sources to `publish`, and returns its result. No source changes
-    /// meanwhile, so that of two callers the later one does not publish what was before.
+    /// Hands the serial numbers of all sources to `publish`, and returns its result. No source
+    /// changes during the call, so of two callers the later one does not publish an older state.
     pub(crate) fn publish<R>(&self, publish: impl FnOnce(BTreeSet<String>) -> R) -> R {
         let sources = self.sources();
         let listed = sources.lists().flat_map(RevocationList::serials);
@@ -311,7 +311,7 @@ mod tests {
         assert!(revoked.publish(|all| all).is_empty());
     }
 
-    /// A node that starts while no node is there to tell it must not let a revoked one in.
+    /// A node that starts while no other node runs must still reject a revoked one.
     #[test]
     fn what_was_heard_outlives_the_process() {
         let folder = tempfile::tempdir().unwrap();
@@ -336,7 +336,7 @@ mod tests {
         let expected = BTreeSet::from(["5c", "6d"].map(str::to_owned));
         assert_eq!(all(&next(&own)), expected);
         assert!(all(&next(&other)).is_empty(), "verified when it is read");
-        // What the cluster has recorded is needed no more.
+        // Lists that the cluster has recorded are not needed any more.
         revoked.set_recorded(["5c".to_owned()].into());
         revoked.save_kept();
         assert_eq!(all(&next(&own)), ["6d".to_owned()].into());

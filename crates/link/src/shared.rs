@@ -25,7 +25,7 @@ use crate::tls::{Members, Refusals, Sessions};
 /// State that all tasks of one link share.
 pub(crate) struct LinkShared {
     pub(crate) me: Identity,
-    /// Random number that tells this process from earlier and later ones of the node.
+    /// Random number that distinguishes this process from earlier and later ones of the node.
     pub(crate) process: u64,
     pub(crate) endpoint: quinn::Endpoint,
     /// Looks the names of peers up.

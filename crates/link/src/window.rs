@@ -26,8 +26,8 @@ const BURST_BYTES: u64 = 80 << 10;
 /// Window that turns off quinn's pacer, which lets packets go at once only above `u32::MAX`.
 const NO_PACING: u64 = u64::MAX;
 
-/// Switch that tells a connection's congestion control its kind. The accepting side learns the kind
-/// only while the connection is set up.
+/// Switch that informs a connection's congestion control of the connection's kind. The accepting
+/// side learns the kind only while the connection is set up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KindSwitch(Arc<AtomicBool>);
 

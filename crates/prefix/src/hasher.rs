@@ -9,7 +9,7 @@ use crate::{PrefixConfig, PrefixConfigError, PrefixStream, Scope};
 
 /// Hasher of prompts into chained block hashes under one secret key.
 ///
-/// Without the key, an attacker can neither tell a prompt from its hashes nor make two prompts
+/// Without the key, an attacker can neither recognise a prompt by its hashes nor make two prompts
 /// collide.
 #[derive(Clone)]
 pub struct PrefixHasher {

@@ -3,7 +3,8 @@
 //!
 //! A node's [`HeatTracker`] counts requests per block and reports as a [`HotDelta`] which blocks
 //! became hot or cold. The replicated [`HotTrie`] holds the hot blocks of all regions, equal on all
-//! nodes. A [`HotView`] made from it tells for a prompt how many leading blocks each region holds.
+//! nodes. A [`HotView`] made from it returns for a prompt how many leading blocks each region
+//! holds.
 
 mod block;
 mod block_map;

@@ -1,8 +1,9 @@
 //! Fine index: which replica of this region holds which blocks.
 //!
 //! [`FineIndex`] has one writer; any number of [`IndexReader`]s look up while it writes. The known
-//! blocks of each holder are closed under prefixes: with a block, all blocks before it are known. Far
-//! from the beginning of a prompt only some blocks have a record, which stands for those before it.
+//! blocks of each holder are closed under prefixes: with a block, all blocks before it are known.
+//! Far from the beginning of a prompt only some blocks have a record, which represents those before
+//! it.
 
 mod blocks;
 mod config;

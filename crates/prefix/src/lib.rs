@@ -1,10 +1,10 @@
 //! Chained block hashes of prompts, and the replicas and regions that hold these blocks.
 //!
-//! [`PrefixHasher`] turns a prompt into one keyed hash per full block; each stands for the whole
+//! [`PrefixHasher`] turns a prompt into one keyed hash per full block; each represents the whole
 //! prompt up to the end of its block. The same key, scope and bytes give the same hashes on every
 //! machine, however the bytes were cut into pieces on arrival; see [`PrefixStream`]. [`FineIndex`]
 //! knows which replicas of this region hold which blocks, [`HotTrie`] which regions hold the most
-//! requested blocks. [`kv`] has the index follow what engines say of their caches.
+//! requested blocks. [`kv`] updates the index from the reports of engines about their caches.
 
 mod config;
 mod descend;

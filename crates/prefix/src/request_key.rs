@@ -37,7 +37,7 @@ impl PrefixHasher {
     /// Returns the keyed hash of a whole request: of `fields`, and of a body that may be in pieces.
     /// Equal requests have equal hashes, however their bodies are cut.
     ///
-    /// A client that was refused is recognised by it when it comes again. Without the secret, no
+    /// The hash identifies a refused request when its client retries it. Without the secret, no
     /// other client can pretend to repeat that request.
     #[must_use]
     pub fn hash_request<'b>(

@@ -26,8 +26,8 @@ const WARM_UP_MS: u64 = 1_500;
 /// Load changes during the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
-    /// One request more or less at one replica of each node four times a second, and one model's
-    /// wait once a second.
+    /// A request more or less at one replica of each node four times a second, and a change of one
+    /// model's wait once a second.
     Little,
     /// Every number, by more than the threshold, with every report.
     All,
@@ -87,7 +87,7 @@ struct Figures {
     datagrams_per_s: f64,
     longest_bytes: usize,
     /// Mean age of a node's knowledge of another region's models when it reads it, without the time
-    /// on the way, milliseconds.
+    /// in transit, milliseconds.
     age_ms: f64,
     age_p99_ms: u64,
     /// Regions given up although they were there, per hour and pair of node and region.
@@ -149,7 +149,7 @@ fn figures(case: &Case, world: &World, mut ages_ms: Vec<u64>, asked: u64) -> Fig
     }
 }
 
-/// Lets `ms` milliseconds pass while every node tells its load, each at a moment of its own.
+/// Lets `ms` milliseconds pass while every node reports its load, each at a moment of its own.
 fn drive(world: &mut World, case: &Case, clock: &mut u64, ms: u64, mut look: impl FnMut(&World)) {
     let count = world.nodes.len() as u64;
     for _ in 0..ms / FEED_MS {

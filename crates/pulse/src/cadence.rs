@@ -12,7 +12,7 @@ pub(crate) struct Cadence {
     /// Time between reports while much changes.
     fast_ms: u32,
     /// Random time by which the next heartbeat goes earlier, milliseconds, so that nodes which
-    /// started together do not send together for ever.
+    /// started together do not send together forever.
     early_ms: u32,
     /// True if another node waits for the next report.
     hurried: bool,

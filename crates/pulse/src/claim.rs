@@ -50,9 +50,9 @@ enum ClaimTurn {
 enum Raise {
     /// No raise is under way. => Drafted
     None,
-    /// No other node was told yet. => (Told | None)
+    /// The proposal was not sent to any node yet. => (Told | None)
     Drafted { to: u32 },
-    /// The proposal stands in our report from this version on. => None
+    /// Our report contains the proposal from this version on. => None
     Told { to: u32, version: u64 },
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct Rival {
     pub(crate) claim: ClaimEntry,
     /// Requests of the other node at the replica.
     pub(crate) in_flight: u32,
-    /// Version of our report that the other node had when it said so; `None` if our copy of its
+    /// Version of our report that the other node had when it sent this; `None` if our copy of its
     /// report is not whole.
     pub(crate) echoed: Option<u64>,
 }
@@ -128,7 +128,7 @@ impl Claim {
         self.usable
     }
 
-    /// Returns the claim as it stands in a report.
+    /// Returns the claim in the form used in reports.
     pub(crate) fn entry(&self) -> ClaimEntry {
         ClaimEntry {
             usable: self.usable,
@@ -137,15 +137,15 @@ impl Claim {
         }
     }
 
-    /// Notes that the report has told `entry` since `version`, or before.
+    /// Notes that the report has contained `entry` since `version`, or before.
     pub(crate) fn told(&mut self, entry: ClaimEntry, version: u64) {
         if self.raise == (Raise::Drafted { to: entry.proposed }) {
             self.raise = Raise::Told { to: entry.proposed, version };
         }
     }
 
-    /// Gives the claim up: a living node has not heard us for so long that it may have taken our
-    /// places.
+    /// Gives the claim up: a living node has received nothing from us for so long that it may have
+    /// taken our places.
     pub(crate) fn suspend(&mut self) {
         self.usable = 0;
         self.raise = Raise::None;
@@ -195,14 +195,14 @@ impl Claim {
                 let owed: Vec<bool> =
                     owed.iter().zip(starving()).map(|(owed, starving)| *owed && starving).collect();
                 let count = u32::try_from(owed.len()).unwrap_or(u32::MAX);
-                // A rival that never takes its place must not hold this node up for ever.
+                // A rival that never takes its place must not hold this node up forever.
                 let is_over = passed(since) >= TURN_LEFT.saturating_mul(count);
                 match !is_over && owed.contains(&true) {
                     true => ClaimTurn::Theirs { since, owed },
                     false => ClaimTurn::Open,
                 }
             }
-            // Nodes came or left, so that the places in `owed` stand for other nodes.
+            // Nodes joined or left, so the places in `owed` belong to other nodes now.
             ClaimTurn::Theirs { .. } => ClaimTurn::Open,
             same => same,
         };

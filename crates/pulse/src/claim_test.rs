@@ -14,7 +14,7 @@ fn rival(usable: u32, proposed: u32, wanted: u32, echoed: u64) -> Rival {
     Rival { claim, in_flight: 0, echoed: Some(echoed) }
 }
 
-/// A claim that may use so many, has so many in flight and wants so many.
+/// Returns a claim with these numbers of places that it may use, has in flight and wants.
 fn claim(limit: u32, usable: u32, wanted: u32) -> Claim {
     let mut claim = Claim::new();
     claim.set(limit, 0, wanted, start());
@@ -26,7 +26,7 @@ fn proposed(claim: &Claim) -> u32 {
     claim.entry().proposed
 }
 
-/// Settles, tells what is drafted as `version`.
+/// Settles the claim, and publishes a drafted raise as `version`.
 fn settle(claim: &mut Claim, rivals: &[Rival], place: usize, version: u64) {
     claim.settle(rivals, place, start());
     claim.told(claim.entry(), version);
@@ -69,7 +69,7 @@ fn a_raise_shrinks_to_what_is_left_by_the_time_of_the_echo() {
     let mut claim = claim(10, 2, 9);
     settle(&mut claim, &[rival(2, 0, 0, 6)], 0, 7);
     assert_eq!(proposed(&claim), 8);
-    // It has grown meanwhile; what it wants is so little that we may have the rest.
+    // The rival's claim has grown since then. It wants so little that we may have the rest.
     settle(&mut claim, &[rival(5, 0, 0, 7)], 0, 8);
     assert_eq!((claim.usable(), proposed(&claim)), (5, 0));
 }
@@ -161,7 +161,7 @@ fn a_growing_demand_does_not_put_off_what_is_proposed() {
     assert_eq!(claim.usable(), first);
 }
 
-/// Nodes that hear of each other at once, and use all they may for a request each time.
+/// Nodes that receive each other's reports at once, and always use all the places they may.
 struct Region {
     claims: Vec<Claim>,
     now: Instant,
@@ -174,8 +174,8 @@ impl Region {
         Self { claims, now: start(), version: 0 }
     }
 
-    /// For so long each node wants so many places; requests end as soon as they may. Returns for how many
-    /// steps of 50 ms each node could use how many places.
+    /// Lets each node want so many places for `ms`; requests end as soon as they may. Returns for
+    /// how many steps of 50 ms each node could use how many places.
     fn run(&mut self, limit: u32, wanted: &[u32], ms: u64) -> Vec<u32> {
         let mut used = vec![0; self.claims.len()];
         for _ in 0..ms / 50 {

@@ -51,7 +51,7 @@ impl Claims {
         self.change(|_, claim| claim.suspend())
     }
 
-    /// Notes that the report has told `entry` since `version`, or before.
+    /// Notes that the report has contained `entry` since `version`, or before.
     pub(crate) fn told(&mut self, id: NameId, entry: ClaimEntry, version: u64) {
         if let Some(claim) = self.claims.get_mut(&id) {
             claim.told(entry, version);
@@ -63,7 +63,7 @@ impl Claims {
         self.claims.get(&id).map(Claim::usable)
     }
 
-    /// Returns all claims as they stand in a report.
+    /// Returns all claims in the form used in reports.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (NameId, ClaimEntry)> {
         self.claims.iter().map(|(id, claim)| (*id, claim.entry()))
     }

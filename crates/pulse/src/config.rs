@@ -1,4 +1,4 @@
-//! Limits of the gossip: how often nodes speak, and when a silent node counts as gone.
+//! Limits of the gossip: how often nodes send, and when a silent node counts as gone.
 
 /// Periods and limits of the gossip. All nodes of a cluster have equal ones, except while they
 /// change.
@@ -17,8 +17,8 @@ pub struct PulseConfig {
     /// times as often. More than 250 ms is too long for any useful limit of silence.
     pub heartbeat_ms: u32,
     /// Silence after which a region is not asked to serve, milliseconds, counted from its last
-    /// datagram. A region that says it has not heard us for so long is not asked either, and a node
-    /// of the own region loses its claims.
+    /// datagram. A region that reports that it has received nothing from us for so long is not
+    /// asked either, and a node of the own region loses its claims.
     pub silence_ms: u32,
     /// Silence after which a node of the own region is not its speaker any more, milliseconds. Less
     /// than half of [`Self::silence_ms`], so that other regions do not notice a change of speakers;
@@ -27,8 +27,8 @@ pub struct PulseConfig {
     /// Smallest change of a value that is worth [`Self::fast_ms`], as a share of the value in
     /// permille. Small values count as some usual ones: 2 requests are 100.
     pub moved_permille: u32,
-    /// Changes up to this share, in permille, are not told: the error that readers live with,
-    /// beside that of rounding. Claims are always told exactly.
+    /// Changes up to this share, in permille, are not reported: an error that readers accept, in
+    /// addition to that of rounding. Claims are always reported exactly.
     pub ignored_permille: u32,
     /// Least time between two questions to one node of the own region for what is missing,
     /// milliseconds.
@@ -40,7 +40,8 @@ pub struct PulseConfig {
     pub datagram_bytes_max: usize,
     /// Datagrams of one report. Entries that find no room go first in the next report.
     pub parts_max: usize,
-    /// Models and replicas of one node that are told or kept. Further ones are left out.
+    /// Maximum number of models and replicas of one node that are sent or kept. Further ones are
+    /// left out.
     pub entries_max: usize,
     /// Nodes of the cluster. Further ones are left out.
     pub members_max: usize,

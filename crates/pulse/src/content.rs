@@ -1,4 +1,4 @@
-//! Kinds of datagrams, told by their header.
+//! Kinds of datagrams, which their headers show.
 
 use spillway_codec::{FrameHeader, HEADER_BYTES, Wire};
 

@@ -19,8 +19,8 @@ pub enum PulseError {
     /// late.
     #[error("it came from `{0}` before, or something newer did")]
     Old(NodeName),
-    /// The datagram says what only a node of the own region, or only one of another region, has to
-    /// say.
+    /// The datagram contains a report that only a node of the own region, or only one of another
+    /// region, may send.
     #[error("`{0}` said what is not said between our regions")]
     Misplaced(NodeName),
 }

@@ -18,8 +18,8 @@ pub(crate) struct Datagram {
     pub(crate) incarnation: u64,
     /// Grows with every datagram of an incarnation, to any receiver.
     pub(crate) seq: u64,
-    /// Time for which the origin has not heard the receiver, if they share a region, or else any
-    /// node of the receiver's region: milliseconds plus 1; 0 for never heard.
+    /// Time since the origin last received a datagram from the receiver, if they share a region, or
+    /// else from any node of the receiver's region: milliseconds plus 1; 0 for never.
     pub(crate) heard: u32,
     pub(crate) body: Body,
 }
@@ -33,7 +33,7 @@ pub(crate) enum Body {
     Sibling { echo: Echo, report: Report<SiblingEntry> },
     /// Question to a node whose report the sender has only in part.
     Ask {
-        /// The incarnation that told it.
+        /// The incarnation that sent it.
         incarnation: u64,
         /// The version that the sender has whole; 0 if none.
         have: u64,

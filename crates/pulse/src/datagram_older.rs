@@ -1,6 +1,6 @@
-//! A version of datagrams that only tests have: it stands for the version before the present one.
+//! A version of datagrams that only tests have. It represents the version before the present one.
 //!
-//! A node of this version does not tell for how long it did not hear the receiver.
+//! A node of this version does not report for how long it has received nothing from the receiver.
 
 use serde::{Deserialize, Serialize};
 use spillway_codec::{DecodeError, Wire, decode_payload};

@@ -17,8 +17,8 @@ pub(crate) trait ReportEntry: Clone + Debug + PartialEq + Serialize {
     /// Adds every value of the line to a fingerprint.
     fn print(&self, fingerprint: &mut Fingerprint);
 
-    /// Returns the change since `before`, the line told last: a share of the value; 1 or more for a
-    /// change that must be told at once, 0 for none.
+    /// Returns the change since `before`, the line reported last: a share of the value; 1 or more
+    /// for a change that must be reported at once, 0 for none.
     fn change_from(&self, before: &Self) -> f32;
 
     /// Returns the fingerprint of the whole line.
@@ -30,7 +30,7 @@ pub(crate) trait ReportEntry: Clone + Debug + PartialEq + Serialize {
     }
 }
 
-/// Value of a change that must be told at once.
+/// Value of a change that must be reported at once.
 const AT_ONCE: f32 = 1.0;
 
 /// A line of a region's report: one model.
@@ -70,7 +70,7 @@ impl ModelEntry {
 
     pub(crate) fn load(&self) -> ModelLoad {
         ModelLoad {
-            // Neither can be unknown; a peer that says so anyway is not taken for idle.
+            // Neither can be unknown; a peer that reports so anyway is not taken for idle.
             queued: COUNT.value(self.queued).unwrap_or(f32::MAX),
             running: COUNT.value(self.running).unwrap_or(f32::MAX),
             capacity: COUNT.value(self.capacity),
@@ -282,7 +282,7 @@ impl SignalsEntry {
     }
 
     fn change_from(self, before: &Self) -> f32 {
-        // An age by itself is worth telling, but not in a hurry.
+        // A change of the age alone is worth reporting, but not urgent.
         let age = if self.age == before.age { 0.0 } else { 0.05 };
         [
             age,

@@ -18,7 +18,7 @@ pub enum PulseEvent {
         /// Reach after it.
         to: Reach,
     },
-    /// A node of the own region was heard after silence.
+    /// A datagram of a node of the own region arrived after silence.
     NodeHeard(NodeName),
     /// A node of the own region fell silent and lost its claims.
     NodeSilent(NodeName),

@@ -1,4 +1,5 @@
-//! Failure detector of another node: when it was heard, and when it heard us.
+//! Failure detector for another node: when its last datagram arrived, and when ours last reached
+//! it.
 
 use std::time::Instant;
 
@@ -12,17 +13,18 @@ use crate::window::{Arrival, Window};
 /// for.
 const ASKS_IN_VAIN_MAX: u32 = 8;
 
-/// Another node: whether it is heard, and whether it hears us.
+/// Contact with another node: whether its datagrams arrive here, and whether ours arrive there.
 #[derive(Debug)]
 pub(crate) struct FailureDetector {
     pub(crate) id: NameId,
     window: Option<Window>,
     known_since: Instant,
     heard_at: Option<Instant>,
-    /// Time since the node heard us, by its last word, milliseconds; `None` inside: never.
+    /// Time since the node last received a datagram from us, by its last report, milliseconds;
+    /// `None` inside: never.
     word_ms: Option<Option<u32>>,
     asked_at: Option<Instant>,
-    /// Questions since the node last told us everything.
+    /// Questions since the node last sent us everything.
     asks: u32,
     answered_at: Option<Instant>,
 }
@@ -44,7 +46,7 @@ impl FailureDetector {
     /// Notes a datagram, and returns its place among those before it.
     pub(crate) fn hear(&mut self, now: Instant, datagram: &Datagram) -> Arrival {
         let arrival = self.arrival(now, datagram);
-        // The word of a datagram that was overtaken is outdated.
+        // The report in a datagram that was overtaken is outdated.
         if matches!(arrival, Arrival::Reborn | Arrival::Newest) {
             self.heard_at = Some(now);
             self.word_ms = Some(datagram.heard.checked_sub(1));
@@ -75,19 +77,20 @@ impl FailureDetector {
         self.heard_at
     }
 
-    /// Returns the value for [`Datagram::heard`]. For a node that was never heard it counts from
-    /// when we began to listen: then its claims become void.
+    /// Returns the value for [`Datagram::heard`]. For a node that has never sent anything, the time
+    /// counts from when we began to listen: then its claims become void.
     pub(crate) fn heard_code(&self, now: Instant) -> u32 {
         heard_code(Some(self.heard_at.unwrap_or(self.known_since)), now)
     }
 
-    /// Returns when the node counts as silent unless it is heard before. A node that was never
-    /// heard has the time since it is known.
+    /// Returns when the node counts as silent unless a datagram arrives before. For a node that has
+    /// never sent anything, the time counts from when it is known.
     pub(crate) fn silent_at(&self, silence_ms: u32) -> Instant {
         self.heard_at.unwrap_or(self.known_since) + ms(silence_ms)
     }
 
-    /// Returns true if the node speaks, but says that it has not heard us for `silence_ms`.
+    /// Returns true if the node sends datagrams, but reports that it has received none from us for
+    /// `silence_ms`.
     pub(crate) fn is_deaf(&self, silence_ms: u32) -> bool {
         self.word_ms.is_some_and(|word| word.is_none_or(|word_ms| word_ms >= silence_ms))
     }

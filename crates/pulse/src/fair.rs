@@ -9,8 +9,8 @@ pub(crate) struct Want {
     pub(crate) is_idle: bool,
 }
 
-/// Divides `limit` among nodes by what each wants. All nodes come to one result if they know the
-/// same.
+/// Divides `limit` among nodes by what each wants. Nodes with the same knowledge get the same
+/// result.
 ///
 /// First, nodes that want something get one place each. Second, every node that is not idle has
 /// one, so that none has to ask before its next request. Third, all get what they want, then one
@@ -89,7 +89,7 @@ mod tests {
         super::fair(limit, &wants)
     }
 
-    /// The same, where nodes that want nothing are idle.
+    /// Divides as [`fair`] does, for nodes of which those that want nothing are idle.
     fn fair_of_idle(limit: u32, wanted: &[u32]) -> Vec<u32> {
         let want = |wanted: &u32| Want { wanted: *wanted, is_idle: *wanted == 0 };
         super::fair(limit, &wanted.iter().map(want).collect::<Vec<_>>())

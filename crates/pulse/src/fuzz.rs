@@ -37,7 +37,7 @@ pub(crate) fn some_moment() -> Instant {
     Instant::now()
 }
 
-/// Checks that a list is read as it was written, whoever wrote it.
+/// Checks that a list is read as it was written, for any writer.
 fn revocation_datagram(input: &[u8]) {
     let Some(word) = check_message::<RevocationWord>(input) else { return };
     let Ok(datagram) = encode(&word) else { return };
@@ -74,7 +74,7 @@ fn load_datagram(input: &[u8]) {
     drop(pulse.peers(now));
 }
 
-/// Speeds that a region tells are finite and not negative.
+/// Checks that the speeds that a region reports are finite and not negative.
 fn speed_datagram(input: &[u8]) {
     let Some(telling) = check_message::<SpeedsTelling>(input) else { return };
     let Ok(bytes) = encode(&telling) else { return };
@@ -90,8 +90,8 @@ fn speed_datagram(input: &[u8]) {
     }
 }
 
-/// Checks that a region takes clients or does not with any number it tells, and that only its own
-/// word counts.
+/// Checks that any number in a report means that the region takes clients or that it does not, and
+/// that only its own report counts.
 fn steering_datagram(input: &[u8]) {
     let Some(word) = check_message::<SteeringWord>(input) else { return };
     let Ok(bytes) = encode(&word) else { return };

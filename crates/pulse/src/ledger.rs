@@ -1,4 +1,4 @@
-//! Entries that a node tells: their values now, and their values as told.
+//! Entries that a node reports: their values now, and their values in the last report.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -8,9 +8,9 @@ use spillway_codec::payload_bytes;
 use crate::entry::ReportEntry;
 use crate::name_id::{NameId, fold};
 
-/// A set of entries whose changes are told in portions.
+/// A set of entries whose changes are published in portions.
 ///
-/// A *version* is a state of what was told. Versions are never given twice in an incarnation.
+/// A *version* is a state of what was published. No version is used twice in an incarnation.
 #[derive(Debug)]
 pub(crate) struct Ledger<E> {
     now: BTreeMap<NameId, E>,
@@ -20,14 +20,14 @@ pub(crate) struct Ledger<E> {
     told: BTreeMap<NameId, LedgerEntry<E>>,
     /// Portions that each changed entry has waited for.
     passed_over: BTreeMap<NameId, u32>,
-    /// Entries of the last portion, told once more with the next one. That heals most losses a
-    /// round trip sooner than a question does.
+    /// Entries of the last portion, repeated in the next one. That repairs most losses a round trip
+    /// sooner than a question does.
     to_repeat: Vec<NameId>,
     version: u64,
-    /// Exclusive or of all fingerprints of what was told: the order does not matter.
+    /// Exclusive or of the fingerprints of all published entries: the order does not matter.
     digest: u64,
-    /// Version that last told everything: a receiver with an earlier one may have entries that are
-    /// gone, and starts from scratch.
+    /// Version that last contained everything: a receiver with an earlier one may have entries that
+    /// are gone, and starts from scratch.
     whole_from: u64,
 }
 
@@ -38,7 +38,7 @@ struct LedgerEntry<E> {
     fingerprint: u64,
 }
 
-/// Entries to tell.
+/// Entries to publish.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Portion<E> {
     pub(crate) entries: Vec<E>,
@@ -104,7 +104,7 @@ impl<E: ReportEntry> Ledger<E> {
         self.change
     }
 
-    /// Returns the entry of `id` as told last.
+    /// Returns the entry of `id` as published last.
     pub(crate) fn told(&self, id: NameId) -> Option<&E> {
         self.told.get(&id).map(|told| &told.entry)
     }
@@ -114,7 +114,7 @@ impl<E: ReportEntry> Ledger<E> {
         self.told.values().map(|told| told.entry.clone()).collect()
     }
 
-    /// Returns the version told last.
+    /// Returns the version published last.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -126,7 +126,7 @@ impl<E: ReportEntry> Ledger<E> {
     /// Returns the next portion: entries that changed by more than `ignored`, those that had to
     /// wait first, then the most changed. It has about `bytes_max` bytes, unless it is whole.
     pub(crate) fn publish(&mut self, ignored: f32, bytes_max: usize) -> Portion<E> {
-        // A portion of changes cannot tell that an entry is gone.
+        // A portion of changes can't show that an entry was removed.
         if self.is_shorter() {
             return self.publish_all();
         }
@@ -136,7 +136,7 @@ impl<E: ReportEntry> Ledger<E> {
             .map(|entry| (self.waits_of(entry), self.change_of(entry), entry.clone()))
             .filter(|(_, change, _)| *change > ignored)
             .collect();
-        // Entries that waited most portions come first, so that none waits for ever.
+        // Entries that waited most portions come first, so that none waits forever.
         changed.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
         self.passed_over.clear();
         if !changed.is_empty() {
@@ -180,7 +180,7 @@ impl<E: ReportEntry> Ledger<E> {
         Portion { entries, whole }
     }
 
-    /// Publishes all entries: the only way to tell that one was removed.
+    /// Publishes all entries: the only way to show that one was removed.
     fn publish_all(&mut self) -> Portion<E> {
         self.version += 1;
         self.whole_from = self.version;
@@ -210,7 +210,7 @@ impl<E: ReportEntry> Ledger<E> {
         self.now.values().map(|entry| self.change_of(entry)).fold(0.0, f32::max)
     }
 
-    /// Returns true if an entry that was told is gone.
+    /// Returns true if a published entry is gone.
     fn is_shorter(&self) -> bool {
         self.told.keys().any(|id| !self.now.contains_key(id))
     }

@@ -19,7 +19,7 @@ fn queued(portion: &Portion<ModelEntry>) -> Vec<(u32, f32)> {
     portion.entries.iter().map(|entry| (number(entry), entry.load().queued)).collect()
 }
 
-/// A ledger that told the given values and has nothing to repeat.
+/// Returns a ledger that published the given values and has nothing to repeat.
 fn told(values: &[(u32, f32)]) -> Ledger<ModelEntry> {
     let mut ledger = Ledger::new();
     set(&mut ledger, values);

@@ -1,12 +1,13 @@
 //! Load gossip between nodes, as a state machine without sockets or clock.
 //!
 //! Feed a [`Pulse`] one input (`set_*`, `handle_*`), then drain [`Pulse::poll_transmit`] and
-//! [`Pulse::poll_event`], and call [`Pulse::handle_timeout`] when [`Pulse::poll_timeout`] says.
-//! What is known is read with [`Pulse::regions`], [`Pulse::peers`] and [`Pulse::claim`].
+//! [`Pulse::poll_event`], and call [`Pulse::handle_timeout`] at the time that
+//! [`Pulse::poll_timeout`] returns. Read the result with [`Pulse::regions`], [`Pulse::peers`] and
+//! [`Pulse::claim`].
 //!
-//! Inside a region every node tells every other what it has in flight. One *speaker* of a region
-//! tells all nodes elsewhere about the load of its region. No clock of another machine is ever
-//! compared with ours: only durations travel.
+//! Inside a region every node reports its requests in flight to every other node. One *speaker* of
+//! a region reports the load of its region to all nodes elsewhere. Clocks of different machines are
+//! never compared: datagrams contain only durations.
 
 mod cadence;
 mod claim;

@@ -1,4 +1,4 @@
-//! Copy of what another node told, as far as it arrived.
+//! Copy of another node's reports, as far as they arrived.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -16,12 +16,12 @@ pub(crate) struct Mirror<E> {
     state: MirrorState,
     /// Last version that the copy had whole; 0 if none.
     version: u64,
-    /// Newest version that was heard of, and its digest.
+    /// Newest version that any report mentioned, and its digest.
     newest: (u64, [u8; 4]),
     /// Version before which entries may have been removed since.
     whole_from: u64,
     /// Moment at which the load of the last whole copy was measured, by our clock and without the
-    /// time on the way.
+    /// time in transit.
     whole_at: Option<Instant>,
     entries_max: usize,
 }
@@ -30,16 +30,16 @@ pub(crate) struct Mirror<E> {
 struct Copied<E> {
     entry: E,
     fingerprint: u64,
-    /// Version in which the sender told the entry.
+    /// Version in which the sender published the entry.
     version: u64,
     measured_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MirrorState {
-    /// The copy equals what the sender told last. => Partial
+    /// The copy equals the sender's last report. => Partial
     Whole,
-    /// Parts are on their way, or lost. => Whole
+    /// Parts are in transit, or lost. => Whole
     Partial,
 }
 
@@ -68,7 +68,7 @@ impl<E: ReportEntry> Mirror<E> {
         }
     }
 
-    /// Takes in one part of a report, in any order.
+    /// Applies one part of a report, in any order.
     pub(crate) fn take(&mut self, now: Instant, report: Report<E>) -> Taken {
         let measured_at = now.checked_sub(ms(report.age_ms)).unwrap_or(now);
         let version = report.version;
@@ -149,7 +149,7 @@ impl<E: ReportEntry> Mirror<E> {
         }
     }
 
-    /// Forgets entries told before `version`, in which all entries follow.
+    /// Forgets entries published before `version`, in which all entries are sent again.
     fn forget_before(&mut self, version: u64) {
         self.whole_from = version;
         let digest = &mut self.digest;

@@ -129,7 +129,7 @@ fn story(values: &[&[(u32, f32)]]) -> Vec<Report<ModelEntry>> {
 fn an_older_value_that_comes_late_changes_nothing() {
     let told = story(&[&[(1, 1.0)], &[(1, 5.0)], &[(1, 9.0)]]);
     let mut mirror = Mirror::new(9);
-    // The second is under way while the third tells less than all.
+    // The second report is in transit while the third contains only changes.
     mirror.take(start(), told[0].clone());
     mirror.take(start(), Report { digest: [9; 4], ..told[2].clone() });
     mirror.take(start(), told[1].clone());
@@ -151,7 +151,7 @@ fn a_whole_copy_loses_nothing_to_a_late_part_of_a_report_that_told_all() {
 
 #[test]
 fn a_whole_copy_stays_whole_whatever_comes_late() {
-    // In the second report one is gone, so that it tells all.
+    // In the second report an entry is gone, so it contains all entries.
     let told = story(&[&[(1, 1.0), (2, 2.0)], &[(2, 2.0)], &[(2, 2.0), (3, 3.0)]]);
     assert!(told[1].whole);
     let mut mirror = Mirror::new(9);

@@ -1,4 +1,4 @@
-//! Names as numbers, and fingerprints of what was told.
+//! Names as numbers, and fingerprints of reported entries.
 
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
@@ -6,7 +6,7 @@ use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 /// A name of a model or replica on the wire: 32 bits of its hash.
 ///
 /// A dictionary of names would need an agreement that can break. Two of a thousand names share an
-/// id with a probability of 1 in 8,600; the second of them is then not told, and counted.
+/// id with a probability of 1 in 8,600; the second of them is then not reported, but counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NameId([u8; 4]);
 

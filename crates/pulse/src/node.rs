@@ -16,19 +16,19 @@ use crate::{PulseConfig, PulseMember};
 pub(crate) struct Sibling {
     pub(crate) detector: FailureDetector,
     pub(crate) mirror: Mirror<SiblingEntry>,
-    /// Version of our report that the node had when it told what `mirror` shows whole.
+    /// Version of our report that the node had when it sent what `mirror` shows whole.
     pub(crate) echoed: Option<u64>,
     pub(crate) standing: NodeStanding,
-    /// True if the node was heard so lately that it could be the speaker.
+    /// True if a datagram arrived from the node so recently that it could be the speaker.
     pub(crate) may_speak: bool,
 }
 
 /// Liveness of a node of the own region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeStanding {
-    /// The node was not heard yet, but may speak up. => (Live | Gone)
+    /// No datagram of the node arrived yet, but one may come. => (Live | Gone)
     Expected,
-    /// The node is heard. => Gone
+    /// Datagrams of the node arrive. => Gone
     Live,
     /// The node has been silent for so long that its claims are void. => Live
     Gone,
@@ -46,13 +46,13 @@ impl Sibling {
         }
     }
 
-    /// Forgets what an earlier incarnation told.
+    /// Forgets the reports of an earlier incarnation.
     pub(crate) fn start_over(&mut self, config: &PulseConfig) {
         self.mirror = Mirror::new(config.entries_max.saturating_mul(2));
         self.echoed = None;
     }
 
-    /// Judges the node anew. Returns true if its standing changed.
+    /// Evaluates the node's standing again. Returns true if the standing changed.
     pub(crate) fn settle(&mut self, config: &PulseConfig, now: Instant) -> bool {
         self.may_speak = now < self.detector.silent_at(config.sibling_silence_ms);
         let standing = if now >= self.detector.silent_at(config.silence_ms) {
@@ -65,15 +65,16 @@ impl Sibling {
         standing != std::mem::replace(&mut self.standing, standing)
     }
 
-    /// Returns the moments at which the node has to be judged anew unless it is heard before.
+    /// Returns the moments at which the standing has to be evaluated again unless a datagram of the
+    /// node arrives before.
     pub(crate) fn timeouts(&self, config: &PulseConfig) -> impl Iterator<Item = Instant> {
         let gone = (self.standing != NodeStanding::Gone).then_some(config.silence_ms);
         let mute = self.may_speak.then_some(config.sibling_silence_ms);
         gone.into_iter().chain(mute).map(|silence_ms| self.detector.silent_at(silence_ms))
     }
 
-    /// Returns all that decides on claims beside the entries: the standing, the echoed version, and
-    /// true if the node does not hear us.
+    /// Returns everything besides the entries that decides on claims: the standing, the echoed
+    /// version, and true if our datagrams do not reach the node.
     pub(crate) fn bearing(&self, deaf_ms: u32) -> (NodeStanding, Option<u64>, bool) {
         (self.standing, self.heard_echo(), self.detector.is_deaf(deaf_ms))
     }
@@ -91,7 +92,7 @@ impl Sibling {
         }
     }
 
-    /// Returns the node's claim of a replica; a claim of nothing if it told none.
+    /// Returns the node's claim of a replica; a claim of nothing if it reported none.
     pub(crate) fn rival(&self, id: NameId) -> Rival {
         let told = self.replica(id);
         Rival {

@@ -1,10 +1,10 @@
-//! Load that one node knows of and tells.
+//! Load that one node measures and reports.
 
 use std::collections::BTreeMap;
 
 use spillway_types::{ModelLoad, ModelName, ReplicaName};
 
-/// Everything that one node knows of load at one moment. Replaces what it told before.
+/// Everything that one node knows of load at one moment. Replaces its earlier reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OwnLoad {
     /// Load of this node at each replica of its region. Told inside the region.
@@ -52,8 +52,8 @@ pub struct ReplicaSignals {
     pub running: Option<f32>,
     /// Share of its KV cache in use, 0 to 1.
     pub kv_use: Option<f32>,
-    /// Age of the figures, milliseconds. Told as the next power of two times 125 ms, so that ageing
-    /// alone is no change worth telling.
+    /// Age of the figures, milliseconds. Reported as the next power of two times 125 ms, so that
+    /// ageing alone is no change worth reporting.
     pub age_ms: Option<u32>,
 }
 

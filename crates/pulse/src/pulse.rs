@@ -80,8 +80,8 @@ impl Pulse {
         }
     }
 
-    /// Takes over the members of the cluster, with or without this node among them. What is known
-    /// of those that stay is kept.
+    /// Sets the members of the cluster, with or without this node among them. Knowledge of members
+    /// that stay is kept.
     ///
     /// A node that joins claims nothing at first, and the others' claims stay as they are until it
     /// proposes one. A node that leaves loses its claims at once: remove it after it has stopped.
@@ -137,11 +137,11 @@ impl Pulse {
         self.settle_claims(now);
     }
 
-    /// Takes over what this node has at replicas now, by [`NameId::of_replica`]; replicas that
-    /// [`Self::set_load`] did not name are passed over.
+    /// Sets the counts of this node at replicas, by [`NameId::of_replica`]. Replicas that
+    /// [`Self::set_load`] did not name are ignored.
     ///
-    /// It costs little beside [`Self::set_load`]. Call it in between, some 100 times a second:
-    /// nodes that hear late of each other's requests send theirs to the same replica.
+    /// It costs little compared with [`Self::set_load`]. Call it in between, some 100 times a
+    /// second: nodes that learn late of each other's requests send theirs to the same replica.
     pub fn set_counts(&mut self, counts: impl IntoIterator<Item = (NameId, ReplicaCounts)>) {
         self.sibling_ledger.update_each(counts, |entry, counts| {
             if let SiblingEntry::Replica(replica) = entry {
@@ -190,7 +190,7 @@ impl Pulse {
 }
 
 impl Pulse {
-    /// Judges the silence of every node anew, and goes on with what follows from it.
+    /// Evaluates the silence of every node again, and acts on the result.
     pub(crate) fn settle(&mut self, now: Instant) {
         for region in self.regions.keys().cloned().collect::<Vec<_>>() {
             self.settle_region(&region, now);
@@ -224,7 +224,7 @@ impl Pulse {
     }
 
     pub(crate) fn settle_speaker(&mut self) {
-        // All nodes that hear each other choose one speaker: the first by name.
+        // All nodes that receive each other's datagrams choose the same speaker: the first by name.
         let first = self.siblings.iter().find(|(_, sibling)| sibling.may_speak);
         let first = first.map_or(&self.me.node, |(node, _)| node.min(&self.me.node)).clone();
         if first != self.speaker {
@@ -261,9 +261,9 @@ impl Pulse {
         }
     }
 
-    /// Returns the time without hearing us, milliseconds, after which a sibling counts as deaf. It
-    /// is shorter than the time after which the sibling takes our claims for void, because its word
-    /// takes a while to come.
+    /// Returns the time, milliseconds, after which a sibling that receives nothing from us counts
+    /// as deaf. It is shorter than the time after which the sibling takes our claims for void,
+    /// because its report takes a while to arrive.
     pub(crate) fn deaf_ms(&self) -> u32 {
         self.config.silence_ms / 4 * 3
     }

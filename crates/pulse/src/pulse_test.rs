@@ -75,7 +75,7 @@ fn what_is_refused_is_counted_and_changes_nothing() {
     assert_eq!(counters.taken, 0);
 }
 
-/// During a rolling upgrade, nodes of the version before and of the version after are heard from.
+/// During a rolling upgrade, datagrams of the version before and of the version after arrive.
 #[test]
 fn the_version_before_is_taken_in_and_the_one_after_is_counted_as_malformed() {
     let now = start();

@@ -72,7 +72,7 @@ impl Pulse {
     }
 
     fn region_view(&self, name: &RegionName, region: &RegionContact, now: Instant) -> RegionView {
-        // Several nodes may speak while the speaker changes: the one whose word is newest counts.
+        // Several nodes may speak while the speaker changes: the newest report counts.
         let speaker = self
             .foreigners
             .iter()

@@ -16,7 +16,7 @@ use crate::{Pulse, PulseError};
 const ANSWER_EVERY_MS: u32 = 20;
 
 impl Pulse {
-    /// Takes in a datagram of `from`, the node that a verified certificate names.
+    /// Handles a datagram of `from`, the node that a verified certificate names.
     ///
     /// # Errors
     /// A datagram that is refused changes nothing but [`crate::PulseCounters`].
@@ -83,13 +83,13 @@ impl Pulse {
             Body::Region(_) | Body::Ask { .. } => false,
         };
         let arrival = sibling.detector.hear(now, &datagram);
-        // After a restart of the node, nothing that it told before holds.
+        // After a restart of the node, none of its earlier reports holds.
         if arrival == Arrival::Reborn {
             sibling.start_over(&self.config);
         }
         match (arrival, datagram.body) {
             (Arrival::Late, Body::Sibling { report, .. }) => {
-                // Only the report may have gaps to fill; the echo and word of a late datagram are
+                // Only the report may have gaps to fill; the other fields of a late datagram are
                 // outdated.
                 sibling.mirror.take(now, report);
             }
@@ -106,7 +106,7 @@ impl Pulse {
         self.settle_sibling(from, now);
         self.settle_speaker();
         let after = self.siblings.get(from).map(|sibling| sibling.bearing(deaf_ms));
-        // Most datagrams only say that nothing changed.
+        // Most datagrams only report that nothing changed.
         if tells || arrival == Arrival::Reborn || after != Some(before) {
             self.settle_claims(now);
         }
@@ -161,13 +161,13 @@ impl Pulse {
         };
         let arrival = foreigner.detector.hear(now, &datagram);
         match (arrival, &datagram.body) {
-            // A late part fills gaps of the report, but its word on hearing us is outdated.
+            // A late part fills gaps of the report, but its field about our contact is outdated.
             (Arrival::Late, Body::Region(report)) => {
                 foreigner.mirror.take(now, report.clone());
                 return Ok(());
             }
             (Arrival::Old | Arrival::Late, _) => return Err(PulseError::Old(from.clone())),
-            // A node that has started again tells everything anew.
+            // A restarted node reports all its entries again.
             (Arrival::Reborn, _) => foreigner.mirror = Mirror::new(self.config.entries_max),
             (Arrival::Newest, _) => {}
         }
@@ -208,7 +208,7 @@ impl Pulse {
         };
         if detector.may_answer(now, ANSWER_EVERY_MS) {
             self.counters.answered += 1;
-            // A version of an earlier incarnation means nothing: everything is told.
+            // A version of an earlier incarnation means nothing, so everything is sent.
             let have = if incarnation == self.incarnation { have } else { 0 };
             self.answer(from, have, now);
         }

@@ -8,11 +8,11 @@ use crate::time::{ms, ms_since};
 /// Reachability of a region: both ways, one way, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reach {
-    /// The region is heard, and hears us. => (Silent | Deaf)
+    /// Datagrams arrive in both directions. => (Silent | Deaf)
     Both,
-    /// The region is heard, but says that it does not hear us. => (Both | Silent)
+    /// The region's datagrams arrive, but it reports that ours do not. => (Both | Silent)
     Deaf,
-    /// The region is not heard. => (Both | Deaf)
+    /// No datagrams arrive from the region. => (Both | Deaf)
     Silent,
 }
 
@@ -20,7 +20,8 @@ pub enum Reach {
 #[derive(Debug)]
 pub(crate) struct RegionContact {
     heard_at: Option<Instant>,
-    /// Time since the sender heard our region, by its last datagram, milliseconds.
+    /// Time since the sender last received a datagram from our region, by its last datagram,
+    /// milliseconds.
     word_ms: Option<u32>,
     reach: Reach,
     /// Moment since which the reach is [`Reach::Both`].

@@ -1,7 +1,7 @@
 //! Models that other regions have reported, remembered while such a region is silent.
 //!
-//! A region that is silent, or that has just restarted, still has the models that it had: a client
-//! that asks for one has to try again, and must not hear that there is no such model.
+//! A region that is silent, or that has just restarted, still has the models that it had. A client
+//! that asks for one has to try again, and must not get the error that there is no such model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub struct ReportedModels {
 
 impl ReportedModels {
     /// Notes the models that a region lists. A missing model counts as missing only if `reports` is
-    /// true: the region is heard and all its names are known.
+    /// true: the region's datagrams arrive and all its names are known.
     pub fn note<'m>(
         &mut self,
         region: &RegionName,

@@ -1,7 +1,7 @@
-//! Revocations that the cluster's CA has signed, told from node to node. Gossip carries the signed
-//! lists as they are: their readers verify the signature, so a lying node adds none.
+//! Revocations that the cluster's CA has signed, passed from node to node. Gossip carries the
+//! signed lists as they are: their readers verify the signature, so a lying node adds none.
 //!
-//! Its datagrams have a kind of their own: a node of an earlier release drops them.
+//! These datagrams have a kind of their own: a node of an earlier release drops them.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -17,11 +17,11 @@ use crate::time::ms_since;
 /// the first datagram, learn of each list in turn.
 const REPEAT_MS: u32 = 500;
 
-/// State of telling revocation lists.
+/// State of the gossip about revocation lists.
 #[derive(Debug, Default)]
 pub struct RevocationGossip {
     known: Vec<Bytes>,
-    /// Lists to tell before all others, because they are new.
+    /// Lists to send before all others, because they are new.
     news: VecDeque<Bytes>,
     next: usize,
     told_at: Option<Instant>,
@@ -29,7 +29,7 @@ pub struct RevocationGossip {
 
 impl RevocationGossip {
     /// Returns the datagram for all members that is due, if any. `lists` are those that other nodes
-    /// have to know now. Has to be called often; a new list is told with the next call.
+    /// need now. Has to be called often; a new list is sent with the next call.
     #[must_use]
     pub fn tell(&mut self, lists: &[Bytes], now: Instant) -> Option<Bytes> {
         if self.known != lists {

@@ -50,7 +50,7 @@ impl Scale {
         value.map_or(0, |value| self.code(value))
     }
 
-    /// Returns the number that a code stands for; `None` for 0.
+    /// Returns the number for a code; `None` for 0.
     pub(crate) fn value(self, code: u16) -> Option<f32> {
         let code = f32::from(code.checked_sub(1)?);
         let exact_codes = (self.exact_to / self.step).round();

@@ -55,7 +55,7 @@ impl Pulse {
         self.region_cadence.sent(&self.config, now, &mut self.rng);
     }
 
-    /// Sends what `node`, which has `have` of our incarnation whole, lacks.
+    /// Sends `node` what it lacks of our incarnation, of which it has version `have` whole.
     pub(crate) fn answer(&mut self, node: &NodeName, have: u64, now: Instant) {
         if self.siblings.contains_key(node) {
             let portion = self.sibling_ledger.since(have);

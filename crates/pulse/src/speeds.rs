@@ -1,8 +1,8 @@
-//! Speeds of regions, told beside their load.
+//! Speeds of regions, reported beside their load.
 //!
-//! Speeds change over minutes, so that they need neither versions nor questions: the speaker tells
-//! all of them every few seconds, in a datagram of their own kind. A node of an earlier release
-//! refuses those and loses nothing else.
+//! Speeds change over minutes, so they need neither versions nor questions: the speaker reports all
+//! of them every few seconds, in a datagram of their own kind. A node of an earlier release refuses
+//! these datagrams and loses nothing else.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -26,7 +26,7 @@ const ENVELOPE_BYTES_MAX: usize = HEADER_BYTES + 24;
 /// Longest line, bytes: a name, and eight codes of three bytes.
 const LINE_BYTES_MAX: usize = 4 + 8 * 3;
 
-/// Speeds of regions that this node knows of, and state of telling its own.
+/// Speeds of regions that this node knows, and state of its own reports.
 #[derive(Debug)]
 pub struct Speeds {
     incarnation: u64,
@@ -36,7 +36,7 @@ pub struct Speeds {
 
 #[derive(Debug, Default)]
 struct RegionSpeeds {
-    /// Newest incarnation and number of each node that told something, and when it did.
+    /// Newest incarnation and number of each node that reported something, and when it did.
     newest: BTreeMap<NodeName, ((u64, u64), Instant)>,
     models: BTreeMap<NameId, (Speed, Instant)>,
 }
@@ -69,7 +69,7 @@ impl Speeds {
         parts.filter_map(part).collect()
     }
 
-    /// Takes in what `from`, the node that a verified certificate names, told of its region.
+    /// Handles the report of `from`, the node that a verified certificate names, about its region.
     ///
     /// # Errors
     /// Returns the reason for refusing the datagram, which then changes nothing.
@@ -83,7 +83,7 @@ impl Speeds {
         let SpeedsTelling { incarnation, seq, lines } = decode(bytes)?;
         let known = self.heard.entry(region.clone()).or_default();
         let newest = known.newest.entry(from.clone()).or_insert(((0, 0), now));
-        // Datagrams overtake each other: an older one tells nothing new.
+        // Datagrams overtake each other: an older one contains nothing new.
         if (incarnation, seq) <= newest.0 && !is_forgotten(newest.1, now) {
             return Err(PulseError::Old(from.clone()));
         }
@@ -98,7 +98,8 @@ impl Speeds {
         Ok(())
     }
 
-    /// Returns the speed of a region with a model; `None` if the region did not tell it lately.
+    /// Returns the speed of a region with a model; `None` if the region has not reported it
+    /// recently.
     #[must_use]
     pub fn speed(&self, region: &RegionName, model: NameId, now: Instant) -> Option<Speed> {
         let (speed, at) = self.heard.get(region)?.models.get(&model)?;
@@ -174,7 +175,7 @@ impl SpeedLine {
                 .value(self.prefill_per_running)
                 .unwrap_or(usual.prefill_per_running),
             decode_ms: FINE.value(self.decode).unwrap_or(usual.decode_ms),
-            // Not told: they are about one replica's load.
+            // Not reported: they are about one replica's load.
             step_ms: usual.step_ms,
             step_ms_per_thousand: usual.step_ms_per_thousand,
             is_decode_known: FINE.value(self.decode).is_some(),
@@ -185,7 +186,7 @@ impl SpeedLine {
                 .filter(|bytes| *bytes > 0.0)
                 .unwrap_or(usual.bytes_per_token),
             trust: SHARE.value(self.trust).unwrap_or(0.0),
-            // Not told: the caches of a region are not one cache.
+            // Not reported: the caches of a region are not one cache.
             ..usual
         }
     }

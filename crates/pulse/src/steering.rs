@@ -1,8 +1,8 @@
-//! Steering of clients by node and region, told beside their load.
+//! Steering of clients by node and region, reported beside their load.
 //!
-//! Each node tells the others of its region if it takes clients; the region's speaker tells all
-//! nodes elsewhere if the region does. One byte that is repeated needs neither versions nor
-//! questions. Its datagrams have a kind of their own: a node of an earlier release drops them and
+//! Each node reports to the others of its region if it takes clients; the region's speaker reports
+//! to all nodes elsewhere if the region does. One byte that is repeated needs neither versions nor
+//! questions. These datagrams have a kind of their own: a node of an earlier release drops them and
 //! loses nothing else, and a node that sends none counts as taking clients.
 
 use std::collections::BTreeMap;
@@ -16,12 +16,12 @@ use spillway_types::{NodeName, RegionName, Steering};
 use crate::PulseError;
 use crate::time::{is_forgotten, ms_since};
 
-/// Time after which an unchanged word is told again, milliseconds.
+/// Time after which an unchanged state is sent again, milliseconds.
 const REPEAT_MS: u32 = 500;
-/// Age from which a word is not used any more, milliseconds: nine repetitions are lost by then.
+/// Age from which a report is not used any more, milliseconds: nine repetitions are lost by then.
 const AGE_MS_MAX: u32 = 5_000;
 
-/// Steering of nodes and regions that this node knows of, and state of telling its own.
+/// Steering of nodes and regions that this node knows, and state of its own reports.
 #[derive(Debug)]
 pub struct SteeringGossip {
     region: RegionName,
@@ -29,11 +29,11 @@ pub struct SteeringGossip {
     seq: u64,
     inside: Telling,
     outside: Telling,
-    /// Last word of each node: about itself in the own region, about its region elsewhere.
+    /// Last report of each node: about itself in the own region, about its region elsewhere.
     heard: BTreeMap<NodeName, Heard>,
 }
 
-/// Last word that was told, and its repetition.
+/// Last state that was sent, and its repetition.
 #[derive(Debug, Default)]
 struct Telling {
     last: Option<(Steering, Instant)>,
@@ -49,8 +49,8 @@ struct Heard {
 }
 
 impl SteeringGossip {
-    /// Creates the gossip of a node of `region` that has heard nothing yet. `incarnation` has to be
-    /// larger than at any start of this node before.
+    /// Creates the gossip of a node of `region` that has received nothing yet. `incarnation` has to
+    /// be larger than at any earlier start of this node.
     #[must_use]
     pub fn new(region: RegionName, incarnation: u64) -> Self {
         let (inside, outside) = (Telling::default(), Telling::default());
@@ -70,7 +70,7 @@ impl SteeringGossip {
         self.outside.is_due(region, now).then(|| self.datagram(region)).flatten()
     }
 
-    /// Takes in a word of `from`, the node that a verified certificate names.
+    /// Handles a report of `from`, the node that a verified certificate names.
     ///
     /// # Errors
     /// Returns the reason for refusing the datagram, which then changes nothing.
@@ -93,15 +93,16 @@ impl SteeringGossip {
         Ok(())
     }
 
-    /// Returns the steering of another node of the own region; `None` if it did not tell lately.
+    /// Returns the steering of another node of the own region; `None` if that node has not reported
+    /// it recently.
     #[must_use]
     pub fn sibling(&self, node: &NodeName, now: Instant) -> Option<Steering> {
         let heard = self.heard.get(node).filter(|heard| heard.region == self.region)?;
         heard.is_fresh(now).then_some(heard.steering)
     }
 
-    /// Returns the steering of another region, by the newest word of its nodes; `None` if none told
-    /// lately.
+    /// Returns the steering of another region, by the newest report of its nodes; `None` if none
+    /// reported recently.
     #[must_use]
     pub fn region(&self, region: &RegionName, now: Instant) -> Option<Steering> {
         let of_region = self.heard.values().filter(|heard| heard.region == *region);
@@ -124,7 +125,7 @@ impl SteeringGossip {
 }
 
 /// Returns the steering of a region, by its nodes: it takes clients as long as one of them does.
-/// `nodes` begins with the own one, whose reason is told when no node takes clients.
+/// `nodes` begins with the own one, whose reason is reported if no node takes clients.
 #[must_use]
 pub fn steering_of_region(nodes: impl IntoIterator<Item = Steering>) -> Steering {
     let rank = |steering: &Steering| match steering {
@@ -137,8 +138,8 @@ pub fn steering_of_region(nodes: impl IntoIterator<Item = Steering>) -> Steering
 }
 
 impl Telling {
-    /// Returns true if a word is to be told now: at a change, once more with the next call in case
-    /// the first is lost, and then every [`REPEAT_MS`].
+    /// Returns true if the state is to be sent now: at a change, again with the next call in case
+    /// the first datagram is lost, and then every [`REPEAT_MS`].
     fn is_due(&mut self, steering: Steering, now: Instant) -> bool {
         let (is_due, is_repeated) = match self.last {
             Some((last, _)) if last != steering => (true, false),

@@ -1,4 +1,4 @@
-//! Steering words between nodes.
+//! Steering reports between nodes.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn the_newest_word_counts_whoever_of_the_region_speaks() {
     let other = second.tell_outside(DRAINING, now).unwrap();
     assert!(hear(&mut eu, now + ms(1), ("b", "us"), &other));
     assert_eq!(eu.region(&"us".into(), now + ms(1)), Some(DRAINING));
-    // A node that was started again begins to count anew.
+    // A node that was restarted counts from zero.
     let reborn = gossip("us", 6).tell_outside(Steering::Send, now).unwrap();
     assert!(hear(&mut eu, now + ms(2), ("a", "us"), &reborn));
     assert_eq!(eu.region(&"us".into(), now + ms(2)), Some(Steering::Send));

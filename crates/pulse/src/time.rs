@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// its clock, which may have been set back. No datagram is under way for so long.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
-/// Returns true if a node that was heard at `at` may begin again with a lower incarnation.
+/// Returns true if a node whose last datagram arrived at `at` may begin again with a lower
+/// incarnation.
 pub(crate) fn is_forgotten(at: Instant, now: Instant) -> bool {
     now.saturating_duration_since(at) > FORGOTTEN_AFTER
 }

@@ -14,12 +14,12 @@ pub struct RegionView {
     pub region: RegionName,
     /// Reach of the region.
     pub reach: Reach,
-    /// Time since the region was heard, milliseconds; `None` if never.
+    /// Time since the last datagram of the region, milliseconds; `None` if there was none.
     pub age_ms: Option<u32>,
     /// Moment since which the region is reached both ways without a break, where a ramp begins;
     /// `None` if it is not.
     pub reachable_since: Option<Instant>,
-    /// Node that told the figures below.
+    /// Node that reported the figures below.
     pub speaker: Option<NodeName>,
     /// Load of each of its models, by [`NameId::of_model`].
     pub models: BTreeMap<NameId, ModelReport>,
@@ -44,10 +44,10 @@ impl RegionView {
 /// Load of a model in a region, and its age.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelReport {
-    /// Load at that time. Numbers are rounded by at most 2.5 % and were told when they had changed
-    /// by more than [`crate::PulseConfig::ignored_permille`].
+    /// Load at that time. Numbers are rounded by at most 2.5 %, and were reported when they had
+    /// changed by more than [`crate::PulseConfig::ignored_permille`].
     pub load: ModelLoad,
-    /// Age of the load, milliseconds, without the time on the way.
+    /// Age of the load, milliseconds, without the time in transit.
     pub age_ms: u32,
 }
 
@@ -56,9 +56,9 @@ pub struct ModelReport {
 pub struct PeerView {
     /// Name of the node.
     pub node: NodeName,
-    /// True if the node is heard. The requests in flight of a node that is not heard are unknown.
+    /// True if datagrams of the node arrive. The requests in flight of a silent node are unknown.
     pub live: bool,
-    /// Time since the node was heard, milliseconds; `None` if never.
+    /// Time since the last datagram of the node, milliseconds; `None` if there was none.
     pub age_ms: Option<u32>,
     /// Load of the node at each replica, by [`NameId::of_replica`].
     pub replicas: BTreeMap<NameId, ReplicaReport>,
@@ -80,7 +80,7 @@ impl PeerView {
     }
 }
 
-/// Load of the other nodes of the own region at a replica, as they told last.
+/// Load of the other nodes of the own region at a replica, by their last reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Elsewhere {
     /// Requests of those nodes at the replica.
@@ -103,6 +103,6 @@ pub struct ReplicaReport {
     pub wanted: u32,
     /// Figures of the replica that the node knows.
     pub signals: ReplicaSignals,
-    /// Age of this report, milliseconds, without the time on the way.
+    /// Age of this report, milliseconds, without the time in transit.
     pub age_ms: u32,
 }

@@ -7,7 +7,7 @@ pub(crate) enum Arrival {
     Reborn,
     /// Newer than all before.
     Newest,
-    /// Overtaken on its way, but not seen yet.
+    /// Overtaken in transit, but not seen yet.
     Late,
     /// Seen before, or too old to know.
     Old,

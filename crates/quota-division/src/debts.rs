@@ -104,7 +104,7 @@ mod tests {
         quotas.admit(&ask).unwrap().settle(Some(5_000));
         let known = limits.to_vec();
         Debts::load(folder.path()).note(&quotas, || known, now);
-        // The process crashes, and the next one hears of the limit only some time later.
+        // The process crashes, and the next one learns of the limit only some time later.
         let (next, limits) = limited(now);
         let mut debts = Debts::load(folder.path());
         debts.charge(&next, &[]);

@@ -266,7 +266,7 @@ mod tests {
         let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 9, said: 9, now };
         drop(quotas.admit(&ask).unwrap());
         Journal::load(folder.path()).close(&quotas, limits, now);
-        // A process that ends before it hears of any limit.
+        // A process that ends before it learns of any limit.
         let (next, limits) = limited(now);
         let other = QuotaAsk { tokens: 1, said: 1, ..ask };
         drop(next.admit(&other).unwrap());

@@ -37,7 +37,7 @@ const SAY_LIMIT: Duration = Duration::from_secs(5);
 const READY_LIMIT: Duration = Duration::from_secs(5);
 /// Time for which the start waits until the files of the process before are read.
 const FILES_LIMIT: Duration = Duration::from_secs(5);
-/// Time after which a node that was away knows what was agreed on meanwhile.
+/// Time after which a node that was away knows what was agreed on during its absence.
 const CAUGHT_UP: Duration = Duration::from_secs(10);
 /// Time limit of the last statement of a process.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
@@ -156,7 +156,7 @@ impl Divider {
             Some(_) => Before::Unknown(kept.clone()),
         };
         // A node that starts for the first time holds nothing that it would have to wait for, and
-        // one whose log has stopped hears of no shares.
+        // one whose log has stopped gets no shares.
         parts.gateway.quotas().set_ready(before.is_none() || parts.control_plane.is_stopped());
         let incarnation = unix_ms(SystemTime::now()).max(1);
         let dice = fastrand::Rng::with_seed(incarnation ^ parts.gateway.seed());
@@ -344,8 +344,8 @@ impl Divider {
         }
     }
 
-    /// Writes down lowered floors, before any other node hears of them. Returns true if they are
-    /// written.
+    /// Writes lowered floors to disk, before any other node learns of them. Returns true if they
+    /// are written.
     fn note_lowered(&mut self) -> bool {
         if *self.holder.lowered_floors() == self.saved.lowered {
             return true;

@@ -89,7 +89,7 @@ struct BenchNode {
     agreed_limits: Arc<AgreedLimits>,
 }
 
-/// Statement on its way, and when all nodes know it.
+/// Statement in transit, and the time at which all nodes know it.
 struct Said {
     at: Instant,
     by: usize,

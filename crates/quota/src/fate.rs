@@ -16,7 +16,7 @@ pub enum Fate {
 }
 
 /// A statement that may be applied at any time. Until that is known, its process holds no more than
-/// the statement says.
+/// the statement promises.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub(crate) serial: u64,

@@ -1,4 +1,4 @@
-//! Floors: the part of a limit that each node has for ever.
+//! Floors: the part of a limit that each node has permanently.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use spillway_types::{NodeName, RegionName};
 use crate::fair::even;
 use crate::{LimitKind, Units};
 
-/// Part of a limit that is divided among regions for ever if the limit names no floors of its own,
-/// in thousandths. A floor that its region does not use stays unused: with a tenth, one region
+/// Part of a limit that is divided among regions permanently if the limit names no floors of its
+/// own, in thousandths. A floor that its region does not use stays unused: with a tenth, one region
 /// alone still gets more than nine tenths of the limit.
 pub const FLOORS_PERMILLE_DEFAULT: u64 = 100;
 
-/// Returns the floors of a limit: what each node may use whatever happens.
+/// Returns the floors of a limit: the units that each node may use in any case.
 ///
-/// A region has as many thousandths of `whole` as `permille` says. If `permille` is empty, all
-/// regions share [`FLOORS_PERMILLE_DEFAULT`] evenly, with at least one unit each where the limit is
-/// at least twice the number of regions. Nodes of a region share its floor evenly, and the first
-/// names get one more where a remainder is left. The floors sum up to at most the limit.
+/// A region has the thousandths of `whole` that `permille` contains for it. If `permille` is empty,
+/// all regions share [`FLOORS_PERMILLE_DEFAULT`] evenly, with at least one unit each where the
+/// limit is at least twice the number of regions. Nodes of a region share its floor evenly, and the
+/// first names get one more where a remainder is left. The floors sum up to at most the limit.
 #[must_use]
 pub fn floors(
     whole: [Option<u64>; 3],

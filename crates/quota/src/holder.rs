@@ -163,8 +163,8 @@ impl Holder {
         Some(self.state((now_ns, shares, agreed_limits.lease_ms), lines, overdue))
     }
 
-    /// Returns the limits that may have had charges or debt at the last look. What requests used since
-    /// is among those of the next one.
+    /// Returns the limits that may have had charges or debt at the last look. Limits that requests
+    /// used since then are returned after the next look.
     pub fn used(&self) -> impl Iterator<Item = LimitTerms> {
         self.rows.used()
     }
@@ -230,7 +230,7 @@ impl Holder {
         &self.lowered
     }
 
-    /// Returns the process that this holder speaks for.
+    /// Returns the process whose shares this holder manages.
     #[must_use]
     pub fn run(&self) -> &Run {
         &self.run
@@ -314,7 +314,7 @@ impl Holder {
     /// Returns the kinds that this process may take over from earlier processes of its node; None
     /// if it inherits nothing.
     fn inherits(&self) -> Option<[bool; 3]> {
-        // A limit that counts requests by the second may stand beside one by the minute.
+        // A limit that counts requests by the second may exist beside one by the minute.
         let each = [RequestWindow::Second, self.rows.requests_longest()];
         let is_known = |kind| each.iter().all(|it| self.known[*it as usize][kind as usize]);
         (self.before != Before::Nothing).then(|| LimitKind::ALL.map(is_known))

@@ -29,7 +29,7 @@ struct Node {
     is_leaving: bool,
 }
 
-/// Statement on its way.
+/// Statement in transit.
 struct Said {
     node: usize,
     statement: Statement,
@@ -92,7 +92,7 @@ impl Twins {
         self.limits.insert(Self::scope(number), (whole, requests));
     }
 
-    /// Tells all nodes the limits and members.
+    /// Gives all nodes the limits and members.
     fn publish(&mut self, is_open: bool) {
         for node in &mut self.nodes {
             let agreed_limits = agreed_limits(&self.limits, &self.members, node.region);
@@ -168,7 +168,7 @@ impl Twins {
         }
     }
 
-    /// Applies one statement, of which its node may not hear.
+    /// Applies one statement. Its node may not get the answer.
     fn hear_statement(&mut self) {
         if self.said.is_empty() {
             return;
@@ -194,7 +194,7 @@ impl Twins {
         }
     }
 
-    /// Lets a statement be lost, or go on its way without an answer.
+    /// Loses a statement, or its answer.
     fn lose(&mut self) {
         let Some(said) = self.said.last_mut().filter(|said| !said.is_answered) else { return };
         let fate = if self.dice.bool() { Fate::Unknown } else { Fate::Never };
@@ -327,7 +327,7 @@ impl Node {
 
     fn answered(&mut self, statement: &Statement, fate: Fate, now: Instant) {
         for Side { holder, quotas } in &mut self.sides {
-            // A process that ended hears of nothing.
+            // A process that has ended gets no answer.
             if *holder.run() == statement.run {
                 holder.answered(statement.serial, fate, quotas.clock_ns(now));
             }

@@ -88,8 +88,8 @@ pub(crate) struct Full {
 
 impl Limiter {
     /// Creates a limit by `terms`. Meters of `before` are kept for kinds whose window has not
-    /// changed, so that their charges count on, also for requests in flight. Nothing is held of
-    /// other kinds, which may be used as a whole until `open_until_ns`.
+    /// changed, so that their charges still count, including those of requests in flight. Nothing
+    /// is held of other kinds, which may be used as a whole until `open_until_ns`.
     pub(crate) fn new(
         terms: &LimitTerms,
         before: Option<&Self>,
@@ -97,7 +97,7 @@ impl Limiter {
     ) -> Self {
         let meters = LimitKind::ALL.map(|kind| {
             terms.whole[kind as usize].map(|whole| {
-                // Charges can't be counted over another window, so such a meter starts anew.
+                // Charges can't be counted over another window, so such a meter starts from zero.
                 let is_alike =
                     |before: &&Self| kind.window(before.requests) == kind.window(terms.requests);
                 let kept =
@@ -116,7 +116,7 @@ impl Limiter {
         Self { scope, requests, is_own: false, meters, mark, reach_wait: Arc::clone(reach_wait) }
     }
 
-    /// Turns the limit into one that this node alone enforces: all of it is held, for ever.
+    /// Turns the limit into one that this node alone enforces: all of it is held permanently.
     pub(crate) fn owned(self) -> Self {
         for meter in self.meters.iter().flatten() {
             meter.hold(meter.whole(), 0, 0);

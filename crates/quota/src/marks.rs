@@ -14,9 +14,9 @@ pub(crate) struct Marks {
     words: Box<[AtomicU64]>,
 }
 
-/// Place of the mark of a limit. It goes by the name of the limit, so that a request in flight
-/// marks the right one when limits have changed meanwhile. Two limits may share a mark: then both
-/// are looked at.
+/// Place of the mark of a limit. It depends only on the name of the limit, so that a request in
+/// flight marks the right one even if limits have changed since it started. Two limits may share a
+/// mark: then both are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MarkPlace {
     word: u16,
@@ -28,7 +28,7 @@ pub(crate) struct MarkPlace {
 pub(crate) struct MarkedLimits {
     /// Ordered by place.
     limits: Vec<(MarkPlace, u32)>,
-    /// Where the limits of each word begin in [`Self::limits`].
+    /// Start of the limits of each word in [`Self::limits`].
     begins: Vec<u32>,
 }
 
@@ -39,7 +39,7 @@ impl Default for Marks {
 }
 
 impl Marks {
-    /// Sets a mark. Call this after the change that it tells of.
+    /// Sets a mark. Call this after the change that the mark announces.
     ///
     /// Changes of meters and these operations are in one order for all threads. So a thread that
     /// finds the mark set changed the meter before the mark is taken, and the look reads the change

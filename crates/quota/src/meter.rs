@@ -25,7 +25,7 @@ const SHARE_WAIT_NS: u64 = 3_000_000_000;
 const OPEN_LESS_NS: u64 = 3_000_000_000;
 /// Delay before the next try while the limit is being divided.
 const DIVIDE_WAIT_NS: u64 = 1_000_000_000;
-/// Longest delay that clients are told.
+/// Longest delay in a reply to a client.
 const DEBT_WAIT_MAX_NS: u64 = 24 * 3_600 * 1_000_000_000;
 
 /// Count of charges against the units that this node holds. Any thread charges at any time; one
@@ -46,11 +46,11 @@ pub(crate) struct Meter {
     /// End of the time in which the whole limit may be used here, because it is new and not divided
     /// yet.
     open_until_ns: AtomicU64,
-    /// True if this node has been told its share.
+    /// True if this node knows its share.
     is_divided: AtomicBool,
     /// Units that this node would hold soon if it needed all there is, see [`ReachWait`].
     reach: AtomicU64,
-    /// Units beyond those held that refused requests were told to come again for, and the time until
+    /// Units beyond those held for which refused requests were asked to retry, and the time until
     /// which that counts.
     promised: AtomicU64,
     promised_until_ns: AtomicU64,
@@ -152,7 +152,7 @@ impl Meter {
         }
     }
 
-    /// Sets the units that this node holds: `floor` for ever, `lease` until `lease_ends_ns`.
+    /// Sets the units that this node holds: `floor` permanently, `lease` until `lease_ends_ns`.
     pub(crate) fn hold(&self, floor: u64, lease: u64, lease_ends_ns: u64) {
         // Numbers that go down are stored first, so that no request sees more than the larger
         // state.
@@ -172,9 +172,9 @@ impl Meter {
         self.reach.store(reach, Ordering::Relaxed);
     }
 
-    /// Returns the nanoseconds until units arrive here that other nodes don't need, and notes that a
-    /// refused request comes again for `units` of them; None if they will have no room for it.
-    /// Threads that do so at a time may note too little: it is an estimate.
+    /// Returns the nanoseconds until units arrive here that other nodes don't need, and notes that
+    /// a refused request will retry for `units` of them; None if they will have no room for it.
+    /// Concurrent calls may note too little: it is an estimate.
     pub(crate) fn promise(&self, now_ns: u64, units: u64, wait: &ReachWait) -> Option<u64> {
         let is_over = now_ns >= self.promised_until_ns.load(Ordering::Relaxed);
         let promised = if is_over { 0 } else { self.promised.load(Ordering::Relaxed) };
@@ -203,13 +203,13 @@ impl Meter {
     pub(crate) fn divided(&self) {
         if !self.is_divided() {
             let until_ns = self.open_until_ns.load(Ordering::Relaxed);
-            // Only once: a share that is told again must not shorten the time further.
+            // Only once: a repeated share must not shorten the time further.
             self.open_until_ns.store(until_ns.saturating_sub(OPEN_LESS_NS), Ordering::Relaxed);
             self.is_divided.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Returns true if this node has been told its share.
+    /// Returns true if this node knows its share.
     pub(crate) fn is_divided(&self) -> bool {
         self.is_divided.load(Ordering::Relaxed)
     }
@@ -304,9 +304,9 @@ impl Meter {
 
     /// Takes `units` if no more are in use afterwards than are held.
     ///
-    /// The units held may go down meanwhile. The thread that lowers them reads the units in use
-    /// afterwards, and this function reads the units held again after taking some. All threads see
-    /// these operations in one order, so one of both threads notices the other.
+    /// The units held may go down during the call. The thread that lowers them reads the units in
+    /// use afterwards, and this function reads the units held again after taking some. All threads
+    /// see these operations in one order, so one of both threads notices the other.
     fn reserve(&self, now_ns: u64, units: u64) -> bool {
         let held = self.held(now_ns);
         let taken = self.in_use.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |in_use| {
@@ -353,7 +353,7 @@ impl Meter {
     }
 
     fn give_back(&self, charge: Charge, units: u64) {
-        // What has left the window was taken out of use already.
+        // Charges that have left the window are out of use already.
         let counted = match (&self.window, charge.step) {
             (Some(window), Some(step)) => window.refund(step, units),
             _ => units,

@@ -183,7 +183,7 @@ fn debt_beyond_one_limit_is_paid_whole_window_by_window() {
     let meter = tokens(1_000);
     let charge = meter.charge(0, 10).unwrap();
     meter.settle(charge, Some(9_000));
-    // No requests come meanwhile.
+    // No requests come during this time.
     let mut paid = 10;
     for second in 1..=600 {
         meter.pay(second * S);

@@ -1,11 +1,11 @@
 //! Estimate of how much a node needs of a limit.
 
-/// What is known of a node's demand for a kind of a limit.
+/// Observed demand of a node for a kind of a limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Felt {
     /// Need before.
     pub(crate) before: u64,
-    /// Most units in use of late, see [`recent`].
+    /// Most units in use recently, see [`recent`].
     pub(crate) recent: u64,
     /// Units refused since the need before.
     pub(crate) refused: u64,
@@ -15,14 +15,14 @@ pub(crate) struct Felt {
     pub(crate) is_tick: bool,
 }
 
-/// Returns the most units in use of late: what was used at a peak fades by half with each tick.
+/// Returns the most units in use recently: the use at a peak fades by half with each tick.
 pub(crate) fn recent(before: u64, peak: u64, is_tick: bool) -> u64 {
     let fading = if is_tick { before / 2 } else { before };
     peak.max(fading)
 }
 
-/// Returns what a node needs that uses `recent` units: a quarter more leaves room for a demand that
-/// grows. Unused, a need may fade to nothing: the unit for growth would stay for ever.
+/// Returns the need of a node that uses `recent` units: a quarter more leaves room for a demand
+/// that grows. Unused, a need may fade to nothing: a unit for growth would stay forever.
 pub(crate) fn busy(recent: u64) -> u64 {
     if recent == 0 { 0 } else { recent + recent / 4 + 1 }
 }
@@ -30,9 +30,9 @@ pub(crate) fn busy(recent: u64) -> u64 {
 /// Returns the need of a kind; `u64::MAX` is all there is.
 ///
 /// After a refusal a node needs all it can get: others keep what they need, so it gets what they
-/// don't, in one step. Later its need shrinks by half in about a second of four ticks, since asking
-/// once more costs requests time. If another node needs more than it has, the need is what was used
-/// of late.
+/// don't, in one step. Later its need shrinks by half in about a second of four ticks, because
+/// another request for units costs requests time. If another node needs more than it has, the need
+/// is what was used recently.
 pub(crate) fn needed(felt: &Felt) -> u64 {
     if felt.refused > 0 {
         return u64::MAX;

@@ -57,7 +57,7 @@ impl Outputs {
         self.routes.rcu(|routes| {
             let mut routes = Routes::clone(routes);
             let known: usize = routes.values().map(BTreeMap::len).sum();
-            // Another thread may have added the model meanwhile, with counts that are to stay.
+            // Another thread may have added the model by now, with counts that are to stay.
             if known < MODELS_MAX {
                 routes.entry(route.into()).or_default().entry(model.into()).or_default();
             }

@@ -13,7 +13,7 @@ use crate::{LimitKind, RequestWindow, Run, ShareLine, Units};
 pub struct PoolTerms {
     /// The whole limit by kind, in the order of [`LimitKind::ALL`]; None for kinds without a limit.
     pub whole: [Option<u64>; 3],
-    /// Floors that nodes should have for ever, see [`crate::floors`].
+    /// Floors that nodes should have permanently, see [`crate::floors`].
     pub floors: BTreeMap<NodeName, Units>,
     /// Time over which requests are counted.
     pub requests: RequestWindow,
@@ -27,13 +27,12 @@ pub struct PoolTerms {
 ///
 /// A number goes down only by its holder's own statement, by the end of its lease, or when its node
 /// is removed. A number goes up only as far as all numbers together leave room. That is the whole
-/// proof that the sum stays within the limit, also for nodes that have not heard of the last
-/// change.
+/// proof that the sum stays within the limit, even for nodes that do not know of the last change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
     /// The whole limit when it was divided last.
     whole: Units,
-    /// Units that each node may be using for ever.
+    /// Units that each node may be using permanently.
     floors: BTreeMap<NodeName, Units>,
     /// Units that each process may be using until its lease ends.
     leases: BTreeMap<Run, PoolLease>,
@@ -46,7 +45,7 @@ pub struct PoolLease {
     pub held: Units,
     /// Units that the process needs.
     pub need: Units,
-    /// True if the process said that it ends, or was silent for too long. It gets nothing more
+    /// True if the process announced its end, or was silent for too long. It gets nothing more
     /// until its next statement.
     pub is_ending: bool,
 }
@@ -58,7 +57,7 @@ impl Pool {
         self.whole
     }
 
-    /// Returns the units that a node may use for ever.
+    /// Returns the units that a node may use permanently.
     #[must_use]
     pub fn floor(&self, node: &NodeName) -> Units {
         self.floors.get(node).copied().unwrap_or_default()
@@ -70,7 +69,7 @@ impl Pool {
         self.leases.get(run)
     }
 
-    /// Returns the units that each node may use for ever.
+    /// Returns the units that each node may use permanently.
     #[must_use]
     pub fn floors(&self) -> &BTreeMap<NodeName, Units> {
         &self.floors
@@ -108,7 +107,7 @@ impl Pool {
         lease.is_ending = false;
     }
 
-    /// Marks the lease of a process that said that it ends. Returns false if it has none.
+    /// Marks the lease of a process that announced its end. Returns false if it has none.
     pub(crate) fn hear_last(&mut self, run: &Run) -> bool {
         let Some(lease) = self.leases.get_mut(run) else { return false };
         lease.is_ending = true;

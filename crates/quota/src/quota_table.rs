@@ -45,7 +45,7 @@ impl QuotaTable {
     }
 
     /// Returns the limiters that apply to a request, the narrowest first: a client over its own
-    /// limit hears of that one, and takes nothing from others meanwhile.
+    /// limit is refused by that one, and takes nothing from the others.
     pub(crate) fn applying(&self, ask: &QuotaAsk<'_>) -> [Option<&Arc<Limiter>>; LIMITS_EACH] {
         [
             ask.key.and_then(|key| self.keys.get(key)),

@@ -132,7 +132,7 @@ impl Quotas {
             && table.applying(ask).into_iter().flatten().any(|limiter| limiter.limits_tokens())
     }
 
-    /// Returns the rate limits that apply to the request, for headers that tell its client their
+    /// Returns the rate limits that apply to the request, for headers that show its client their
     /// room; None if there are none.
     #[must_use]
     pub fn rates(&self, ask: &QuotaAsk<'_>) -> Option<Rates> {
@@ -186,7 +186,7 @@ impl Quotas {
     /// [`Self::set_limits`] with the same scope takes precedence.
     pub fn set_own(&self, limits: &[LimitTerms]) {
         self.terms.rcu(|terms| Terms { own: limits.to_vec(), ..Terms::clone(terms) });
-        // A node has its own limits as a whole at once, so nothing is opened meanwhile.
+        // A node has the whole of its own limits at once, so no limit has to be opened for a time.
         self.rebuild(0);
     }
 
@@ -195,7 +195,7 @@ impl Quotas {
         self.rebuild(open_until_ns);
     }
 
-    /// Builds the table from the terms, again if another thread changed them meanwhile.
+    /// Builds the table from the terms, again if another thread changed them during the build.
     fn rebuild(&self, open_until_ns: u64) {
         loop {
             let terms = self.terms.load_full();

@@ -242,7 +242,7 @@ fn a_new_limit_may_be_used_as_a_whole_until_it_is_divided() {
     // A change of a limit that is known opens nothing.
     quotas.open_limits(&rate(9), later(7_000));
     assert_eq!(let_in(7_000), 1);
-    // A node that is not told its share goes by what it holds after six seconds.
+    // A node that does not know its share uses the units that it holds after six seconds.
     quotas.set_limits(&[]);
     quotas.open_limits(&rate(3), later(10_000));
     quotas.hold(&Scope::Global, &Holding::default());

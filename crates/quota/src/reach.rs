@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Time in which another node hears of a need by the log, and this one of what the other gives up.
-/// One task sets it, and requests read it.
+/// Time until another node has learned of a need from the log, and this node of the units that the
+/// other one gives up. One task sets it, and requests read it.
 #[derive(Debug, Default)]
 pub(crate) struct ReachWait {
     from_ns: AtomicU64,

@@ -47,7 +47,7 @@ pub struct QuotaError {
     pub held: u64,
     /// The whole limit, in all regions.
     pub whole: u64,
-    /// True if this node has been told its share. If not, the limit is being divided.
+    /// True if this node knows its share. If not, the limit is being divided.
     pub is_divided: bool,
 }
 

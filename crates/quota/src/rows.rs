@@ -51,10 +51,10 @@ pub(crate) struct Rows {
 pub(crate) struct Row {
     pub(crate) scope: Scope,
     pub(crate) need: Units,
-    /// Most units in use of late.
+    /// Most units in use recently.
     pub(crate) recent: Units,
-    /// Time since which this process has waited for more than the units that stand beside it; None
-    /// if there is nothing to wait for.
+    /// Time since which this process has waited for more than the given units; None if there is
+    /// nothing to wait for.
     pub(crate) waiting: Option<(u64, Units)>,
     /// Serial and time of the statement that named the limit for the first time.
     pub(crate) introduced: Option<(u64, u64)>,
@@ -82,16 +82,16 @@ pub(crate) enum Judged {
 /// Limits to visit in a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visits {
-    /// Those that changed: no statement can be made.
+    /// Changed limits only: no statement can be made.
     Due,
-    /// Those to judge as well: a statement can be made.
+    /// Also limits to judge: a statement can be made.
     Judge,
-    /// Those that wait for a renewal of leases as well: it is time for it.
+    /// Also limits that wait for a renewal of leases: it is time for it.
     Renew,
 }
 
 impl Rows {
-    /// Takes in the agreed limits, and the limits that requests used since the last call.
+    /// Adopts the agreed limits, and the limits that requests used since the last call.
     pub(crate) fn take(&mut self, agreed: &Arc<AgreedLimits>, quotas: &Quotas) {
         if !Arc::ptr_eq(agreed, &self.agreed) {
             let is_same = *agreed == self.agreed;
@@ -113,7 +113,7 @@ impl Rows {
         });
     }
 
-    /// Takes in a division: views of limits that changed are of no use any more.
+    /// Adopts a division: views of limits that changed become invalid.
     pub(crate) fn hear(&mut self, shares: &Shares) {
         // A division is a function of the statements, so the same ones have left it as it was.
         if self.statements == *shares.runs() {
@@ -137,7 +137,7 @@ impl Rows {
         self.unjudged.set(place, true);
     }
 
-    /// Has all limits seen, visited and judged anew.
+    /// Schedules all limits to be seen, visited and judged again.
     pub(crate) fn forget_views(&mut self) {
         self.rows.iter_mut().for_each(|row| row.known = None);
         (self.gone, self.holds) = (None, None);
@@ -185,7 +185,7 @@ impl Rows {
         places.min().filter(|place| *place < round.end)
     }
 
-    /// Takes the view of a limit out for a visit, or sees the limit anew.
+    /// Takes the view of a limit out for a visit, or makes a new view of it.
     pub(crate) fn begin(&mut self, place: usize, run: &Run, shares: &Shares) -> Known {
         let row = &mut self.rows[place];
         row.known.take().unwrap_or_else(|| Known {

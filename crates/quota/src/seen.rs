@@ -96,7 +96,7 @@ impl LimitView {
 
     /// Returns the floor and lease that a statement can promise to keep: those of [`Self::kept`],
     /// and the units charged beyond them. Read `in_use` once meters hold no more than
-    /// [`Self::kept`], so that no more is charged meanwhile.
+    /// [`Self::kept`], so that no more is charged after the read.
     pub(crate) fn said(&self, in_use: Units) -> (Units, Units) {
         let (mut floor, mut lease) = self.kept();
         for kind in LimitKind::ALL {

@@ -255,7 +255,7 @@ impl Shares {
         let (is_gone, terms) = (terms.is_none(), terms.unwrap_or_default());
         debug_assert!(terms.floors.keys().all(|node| ground.members.contains(node)));
         counted(&mut self.derived.rows, pool, |pool| pool.settle(&terms));
-        // The limit was removed. A node that has not heard of that may go on using its units, and
+        // The limit was removed. A node that does not know of that may go on using its units, and
         // these still count if the limit comes back.
         if is_gone && pool.taken().is_none() {
             counted(&mut self.derived.rows, pool, |pool| *pool = Pool::default());

@@ -228,7 +228,7 @@ fn limits_beyond_what_there_is_room_for_get_nothing_and_take_nothing_from_others
     world.applied(&other(says(&a, 1, 0, 0)));
     assert_eq!(world.shares.pools().len(), 1);
     assert_eq!(world.leased(&a), Some(900));
-    // A node that has a part of the limit already is heard in any case.
+    // A statement of a node that has a part of the limit already is accepted in any case.
     world.applied(&other(says(&b, 1, 0, 0)));
     world.applied(&other(says(&a, 2, 450, 0)));
     assert_eq!((world.leased(&a), world.leased(&b)), (Some(450), Some(450)));

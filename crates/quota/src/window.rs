@@ -63,7 +63,7 @@ impl Window {
                 in_use.fetch_sub(value(held), Ordering::AcqRel);
             }
         }
-        // After the slots: whoever sees this step finds older charges taken out.
+        // After the slots: a thread that sees this step finds older charges taken out.
         self.drained.fetch_max(step, Ordering::AcqRel);
     }
 

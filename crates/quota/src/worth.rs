@@ -21,8 +21,8 @@ pub(crate) fn worth(seen: &LimitView, lease_need: Units, in_use: Units, is_renew
     let is_urgent = |kind| {
         lease_need[kind] > seen.lease[kind] && lease_need[kind] > told[kind] + told[kind] / 8
     };
-    // A process that needs more than it has, and said so, gets no more by another number. Needs that
-    // change with each refusal would fill the log.
+    // A process that has stated that it needs more than it has gets no more by stating another
+    // number. Needs that change with each refusal would fill the log.
     let counts = |kind| lease_need[kind].min(told[kind]) <= seen.lease[kind];
     let has_changed =
         |kind| counts(kind) && lease_need[kind].abs_diff(told[kind]) > 1 + told[kind] / 8;
@@ -35,7 +35,8 @@ pub(crate) fn worth(seen: &LimitView, lease_need: Units, in_use: Units, is_renew
     {
         return Worth::Urgent;
     }
-    // A large part that is said to be needed and is not: others count on less than they could have.
+    // A large part of the stated need is not needed any more: others count on less than they could
+    // have.
     let has_fallen = |kind| {
         let most = seen.whole[kind as usize].unwrap_or(0) / 8;
         counts(kind) && told[kind].saturating_sub(lease_need[kind]) > most

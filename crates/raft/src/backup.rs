@@ -105,7 +105,7 @@ fn restore_snapshot(
     let (founder, disk) = founder(&snapshot, name)?;
     let cluster = new_cluster()?;
     let mut opened = Folder::open(folder, founder.node, Some(disk))?;
-    // No node of the old cluster has a say in the new one, so the founder alone is a majority.
+    // No node of the old cluster has a vote in the new one, so the founder alone is a majority.
     let members = MembersRecord::only(founder.node, &founder.member(disk));
     snapshot.head.members = members;
     snapshot.head.members_at = Some(last);

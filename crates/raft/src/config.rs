@@ -44,8 +44,8 @@ pub struct RaftConfig {
     /// Time limit for sending a snapshot to a follower: at least its size over the slowest path. 64
     /// MiB at 20 Mbit/s take 27 s.
     pub snapshot_limit: Duration,
-    /// Newest version of messages that this node speaks. An older version than the program's lets
-    /// the node go back to a program of that version, until all nodes are upgraded.
+    /// Newest version of messages that this node uses. A version older than the program's newest
+    /// lets the node go back to a program of that version, until all nodes are upgraded.
     pub wire_newest: WireVersion,
     /// Channel that gets the index after the last applied entry, on each change. A log that is opened
     /// again after a fault continues the channel of the one before.

@@ -126,8 +126,8 @@ impl<M: Machine> Consensus<M> {
         self.applied.watch()
     }
 
-    /// Calls `look` with the machine as it is on this node now. Nothing is applied meanwhile, so
-    /// `look` has to be short.
+    /// Calls `look` with the current state machine of this node. No entry is applied during the
+    /// call, so `look` has to be short.
     pub fn look<R>(&self, look: impl FnOnce(&M) -> R) -> R {
         self.applied.look(|machine, _| look(machine))
     }
@@ -139,7 +139,7 @@ impl<M: Machine> Consensus<M> {
         self.applied.look(|machine, index| (machine.digest(), index))
     }
 
-    /// Sets the names of the other members, as a member of the cluster has told them. These nodes
+    /// Sets the names of the other members, as a member of the cluster reported them. These nodes
     /// may lead while this node's own log does not know them yet.
     pub fn vouch(&self, names: impl IntoIterator<Item = NodeName>) {
         self.context.guard.vouch(names);
@@ -171,7 +171,8 @@ impl<M: Machine> Consensus<M> {
     pub async fn trust_disk(&self) -> Result<bool, DiskError> {
         let comparison = &self.context.comparison;
         let Some(past) = comparison.forbidding_past() else { return Ok(false) };
-        // Beyond all counts that were told, so that the next process is taken for a later one.
+        // Higher than every count reported so far, so that other nodes take the next process for a
+        // later one.
         self.context.log.raise_serial(past + 1).await?;
         comparison.raised(past);
         tracing::warn!("this node votes with a disk from the past, as an operator ordered");
@@ -212,21 +213,21 @@ impl<M: Machine> Consensus<M> {
         }
     }
 
-    /// Returns the leader, if this node leads or has heard the leader within the lease. The error
-    /// is the node that may be the leader.
+    /// Returns the leader, if this node leads or has received something from the leader within the
+    /// lease. The error is the node that may be the leader.
     fn reachable_leader(&self) -> Result<NodeId, Option<NodeId>> {
         let leader = status::leader(&self.raft);
         let lease = self.context.timing().lease();
         match leader {
             Some(leader) if leader == self.context.node => Ok(leader),
-            // A leader that was not heard for a lease may be cut off: asking it would use up the
-            // caller's time.
+            // A leader that was silent for a lease may be cut off. A question to it would use up
+            // the caller's time.
             Some(leader) if self.heard.age().is_some_and(|age| age < lease) => Ok(leader),
             leader => Err(leader),
         }
     }
 
-    /// Waits until this node has not heard the leader for a lease.
+    /// Waits until this node has received nothing from the leader for a lease.
     async fn leader_lost(&self) {
         let lease = self.context.timing().lease();
         while let Some(left) = self.heard.age().and_then(|age| lease.checked_sub(age)) {

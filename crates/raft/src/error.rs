@@ -33,9 +33,9 @@ pub enum ProposeError {
         /// Node that may be the leader.
         leader: Option<NodeId>,
     },
-    /// A leader was given the command and has not said what became of it: the command may be
-    /// carried out, now, later or never. Only a command that does no harm when it is carried out
-    /// twice may be tried again.
+    /// A leader was given the command and has not reported the outcome: the command may be applied,
+    /// now, later or never. Only a command that does no harm when it is applied twice may be tried
+    /// again.
     #[error("it is not known whether the command was or will be carried out")]
     Unknown,
     /// The command is longer than any node takes.
@@ -134,7 +134,7 @@ pub enum ChangeError {
 /// No cluster was formed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FormError {
-    /// Seeds contradict each other. A person has to say which is right.
+    /// Seeds contradict each other. A person has to decide which is right.
     #[error("the cluster can't be formed: {0}")]
     Conflict(String),
     /// The log is not empty, or a member is missing.

@@ -1,4 +1,4 @@
-//! Fuzz targets of what nodes say to each other about the log.
+//! Fuzz targets of the messages about the log that nodes send to each other.
 
 use spillway_codec::fuzz::check_message;
 

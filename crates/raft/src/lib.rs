@@ -1,8 +1,8 @@
 //! The replicated log: Raft over QUIC links, durable.
 //!
 //! [`Consensus`] keeps one [`Machine`] the same on all nodes of a cluster. Its log and votes are on
-//! disk before anything is acknowledged; what it says to other nodes are its own messages.
-//! openraft decides, `disk` keeps, `net` speaks, and `rules` holds what is pure.
+//! disk before anything is acknowledged; the messages between nodes are its own. openraft decides,
+//! `disk` stores, `net` communicates, and `rules` holds the pure parts.
 
 mod backup;
 mod config;

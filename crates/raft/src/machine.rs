@@ -15,8 +15,8 @@ pub trait Machine: Send + 'static {
     /// Carries out the command at `index` of the log.
     fn apply(&mut self, index: u64, command: &Self::Command) -> Self::Outcome;
 
-    /// The node in whose name a command is, if the command says so. A leader takes a command from
-    /// another node only in that node's own name.
+    /// Returns the node in whose name a command is, if the command names one. A leader takes a
+    /// command from another node only in that node's own name.
     fn proposer(command: &Self::Command) -> Option<(&NodeName, &RegionName)> {
         let _ = command;
         None

@@ -58,12 +58,12 @@ pub fn make_folder(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Takes away what others may do with a node's folder and the files in it, and says so in the log.
-/// Where the system refuses, as with a volume of another owner, the files are closed at least. A
-/// folder that users share stays as it is.
+/// Removes the access of other users to a node's folder and the files in it, and logs that. Where
+/// the system refuses, as with a volume of another owner, the files are closed at least. A folder
+/// that users share stays as it is.
 ///
 /// # Errors
-/// If the folder can't be read.
+/// Returns an error if the folder can't be read.
 pub fn tighten(folder: &Path) -> io::Result<()> {
     let mode = fs::metadata(folder)?.permissions().mode();
     let path = folder.display();

@@ -18,9 +18,9 @@ use crate::status;
 /// Pause before a leader that can't write yet looks again.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Proposes here and waits until the command is carried out, at most for `limit`, and not longer
-/// than a quorum answers. openraft refuses while a leader that was just elected has heard no quorum
-/// yet, or is about to hand over: that is waited for, up to a lease, with nothing written.
+/// Proposes here and waits until the command is applied, for at most `limit`, and only as long as a
+/// quorum answers. openraft refuses while a leader that was just elected has no answer of a quorum
+/// yet, or is about to hand over. This is waited for, up to a lease, with nothing written.
 ///
 /// # Errors
 /// Returns [`ProposeError::NoQuorum`] if no log has the command, otherwise
@@ -31,8 +31,8 @@ pub(crate) async fn propose_here<M: Machine>(
     command: Bytes,
     limit: Duration,
 ) -> Result<(u64, Bytes), ProposeError> {
-    // Without a quorum the entry would stay in this log, and could be carried out long after its
-    // caller was told that it failed.
+    // Without a quorum the entry would stay in this log, and could be applied long after its caller
+    // got an error.
     if *context.voice.borrow() != Voice::Confirmed {
         return Err(ProposeError::NoQuorum { leader: None });
     }
@@ -81,7 +81,7 @@ async fn propose_once<M: Machine>(
             Err(ProposeError::NoQuorum { leader: forward.leader_id })
         }
         Err(RaftError::APIError(_)) => Err(ProposeError::Unknown),
-        // Whether it was written before the log stopped can't be told.
+        // It is unknown if the entry was written before the log stopped.
         Err(RaftError::Fatal(_)) => Err(ProposeError::Unknown),
     }
 }

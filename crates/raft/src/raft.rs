@@ -1,4 +1,4 @@
-//! Types that openraft is told. Nothing outside this crate names one of its types.
+//! Types that openraft uses. Nothing outside this crate names one of its types.
 
 use std::fmt;
 

@@ -24,7 +24,7 @@ pub(crate) type Raft<M> = openraft::Raft<Types, Applier<M>>;
 #[derive(Debug)]
 pub(crate) struct Applied<M> {
     state: Mutex<MachineState<M>>,
-    /// The index after the last entry that was applied: told on each change.
+    /// The index after the last entry that was applied: sent on each change.
     next_index: watch::Sender<u64>,
 }
 
@@ -37,7 +37,7 @@ struct MachineState<M> {
 }
 
 impl<M: Machine> MachineState<M> {
-    /// Tells the machine who is a member of the log from here on.
+    /// Informs the machine of the members of the log from here on.
     fn tell_members(&mut self) {
         let members = self.members.membership().nodes().map(|(_, member)| member.name.clone());
         let names: Vec<_> = members.collect();
@@ -58,8 +58,8 @@ impl<M: Machine> Applied<M> {
         Arc::new(Self { state: Mutex::new(state), next_index })
     }
 
-    /// Looks at the machine, with the index up to which it is applied. Nothing is applied
-    /// meanwhile, so it has to be short.
+    /// Calls `look` with the state machine and the index up to which it is applied. No entry is
+    /// applied during the call, so `look` has to be short.
     pub(crate) fn look<R>(&self, look: impl FnOnce(&M, Option<u64>) -> R) -> R {
         let state = self.state();
         look(&state.machine, state.last.map(|last| last.index))
@@ -69,8 +69,8 @@ impl<M: Machine> Applied<M> {
         self.next_index.subscribe()
     }
 
-    /// Looks at the newest digests of the machine. Nothing is applied meanwhile, so it has to be
-    /// short.
+    /// Calls `look` with the newest digests of the state machine. No entry is applied during the
+    /// call, so `look` has to be short.
     pub(crate) fn digests<R>(&self, look: impl FnOnce(&OwnDigests) -> R) -> R {
         look(&self.state().digests)
     }
@@ -114,7 +114,7 @@ impl<M: Machine> Applied<M> {
         state.last = Some(id);
         let digest = state.machine.digest();
         state.digests.applied(id.index, digest);
-        // Readers that are told below want the lock at once.
+        // Readers that are notified below want the lock at once.
         drop(state);
         self.tell(Some(id));
         Ok(Answered { outcome })

@@ -16,8 +16,8 @@ use crate::state_machine::Raft;
 use crate::trouble::Trouble;
 use crate::wire::Ballot;
 
-/// Time for which a node may lack what a leader that it hears had committed. A snapshot on a slow path
-/// takes less as a rule.
+/// Time for which a node may lack entries that its current leader had committed. A snapshot on a
+/// slow path usually takes less.
 const BEHIND_MAX: Duration = Duration::from_secs(15);
 
 /// Role of a node in the cluster.
@@ -27,7 +27,7 @@ pub enum Role {
     Learner,
     /// The node follows. // => (Candidate | Learner)
     Follower,
-    /// The node stands for election. // => (Leader | Follower)
+    /// The node is a candidate in an election. // => (Leader | Follower)
     Candidate,
     /// The node leads, and a quorum has answered within its lease.
     /// // => (IsolatedLeader | Follower)
@@ -52,8 +52,9 @@ pub struct Status {
     pub role: Role,
     /// The latest term that it knows.
     pub term: u64,
-    /// The leader of that term, while it is heard: this node if a quorum answers it, another one if
-    /// it was heard within its lease. `None` during an election. No proof that it leads now.
+    /// The leader of that term, while there is contact with it: this node if a quorum answers it,
+    /// another node if it sent a message within its lease. `None` during an election. This does not
+    /// prove that the node leads now.
     pub leader: Option<NodeId>,
     /// The last entry in the log.
     pub last_index: Option<u64>,
@@ -82,10 +83,10 @@ pub struct Status {
     pub fault: Option<String>,
     /// Time since this node's part in the cluster started.
     pub up: Duration,
-    /// What a person has to know besides a fault.
+    /// Problems other than faults that an operator has to know of.
     pub troubles: Vec<Trouble>,
-    /// True if this node must not be asked what the cluster agrees on: its state differs, or it hears
-    /// a leader and has not followed it for 15 s.
+    /// True if this node must not be asked what the cluster agrees on: its state differs, or it
+    /// receives from a leader and has not followed it for 15 s.
     pub is_misled: bool,
     /// Times that the disk takes.
     pub disk_times: DiskTimes,
@@ -132,7 +133,7 @@ pub(crate) fn status<M: Machine>(
     let voice = *context.voice.borrow();
     let disk_fault = context.log.fault();
     let stopped = metrics.running_state.as_ref().err().map(ToString::to_string);
-    // The fault of the disk is the cause; openraft only says that its storage failed.
+    // The fault of the disk is the cause; openraft only reports that its storage failed.
     let fault = disk_fault.as_ref().map(ToString::to_string).or(stopped);
     let role = match metrics.state {
         _ if fault.is_some() => Role::Stopped,
@@ -148,7 +149,7 @@ pub(crate) fn status<M: Machine>(
     let mut troubles = context.comparison.troubles(context.node, members, context.now());
     let lacking = match &disk_fault {
         None => lacking(context, heard, applied_index).filter(|lacking| *lacking > BEHIND_MAX),
-        // A full disk is no reason to serve nobody.
+        // A full disk is no reason to serve no clients.
         Some(_) => None,
     };
     troubles.extend(lacking.map(|lacking| Trouble::Behind { lacking }));
@@ -202,14 +203,13 @@ fn age(context: &Context, heard: &LeaderContact, applied_index: Option<u64>) -> 
     Some(context.now().saturating_sub(as_of))
 }
 
-/// Returns the time for which something is missing here that a leader which is heard now had
-/// committed.
+/// Returns the time for which this node has lacked entries that the current leader had committed.
 fn lacking(
     context: &Context,
     heard: &LeaderContact,
     applied_index: Option<u64>,
 ) -> Option<Duration> {
-    // A node that hears nobody is cut off, which is another thing than not to follow.
+    // A node that receives nothing is cut off. That differs from a node that does not follow.
     heard.age().filter(|age| *age < context.timing().lease())?;
     heard.lacking(applied_index.map_or(0, |index| index + 1))
 }

@@ -12,7 +12,7 @@ pub enum Trouble {
     DiskFromPast {
         /// The node.
         node: NodeName,
-        /// True for this node, which gives no vote meanwhile.
+        /// True for this node, which gives no vote during that time.
         is_own: bool,
     },
     /// A node's state differs from that of the others at the same index.
@@ -22,12 +22,12 @@ pub enum Trouble {
         /// True for this node, which has stopped taking part.
         is_own: bool,
     },
-    /// Two processes speak in the name of one node.
+    /// Two processes use the name of one node.
     TwoProcesses {
         /// The node.
         node: NodeName,
     },
-    /// This node hears a leader and has not carried out what that leader had committed.
+    /// This node receives from a leader and has not applied entries that the leader had committed.
     Behind {
         /// Time for which it is missing.
         lacking: Duration,
@@ -38,7 +38,7 @@ impl Trouble {
     /// Words for the kinds of trouble, in metrics.
     pub const KINDS: [&str; 4] = ["disk_from_the_past", "state_differs", "two_processes", "behind"];
 
-    /// Returns the word for this kind.
+    /// Returns the name of this kind.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         let at = match self {

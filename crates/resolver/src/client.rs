@@ -28,7 +28,7 @@ const SECOND_FAMILY_WAIT: Duration = Duration::from_millis(500);
 /// Most addresses of a family that are taken. A message over TCP can't hold many more.
 const ADDRESSES_MAX: usize = 1024;
 
-/// Client of some name servers. Asks anew each time: the cache is the [`crate::Host`].
+/// Client of some name servers. Sends a query each time: the cache is the [`crate::Host`].
 #[derive(Clone)]
 pub struct DnsClient {
     resolver: TokioResolver,
@@ -53,7 +53,7 @@ pub(crate) struct FoundAddresses {
 /// Answer about the addresses of one family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FamilyAnswer {
-    /// These and no others; none if the name has no address of this family.
+    /// All addresses of this family; empty if the name has none.
     Known(Vec<IpAddr>),
     /// No answer that counts.
     Failed,
@@ -124,10 +124,11 @@ impl DnsClient {
         Some(Self { resolver: resolver.ok()?, search })
     }
 
-    /// Returns the records of a name; of a short name, those of the first completed one that has any.
+    /// Returns the records of a name; of a short name, those of the first completed one that has
+    /// any.
     ///
     /// # Errors
-    /// Returns [`LookupError::NotFound`] if the name servers say that there are none.
+    /// Returns [`LookupError::NotFound`] if the name servers report that there are none.
     pub async fn records(&self, name: &str, kind: RecordType) -> Result<Lookup, LookupError> {
         let mut outcome = nothing("it has no such record");
         let mut has_failed = false;

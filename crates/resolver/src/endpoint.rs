@@ -157,7 +157,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Returns the error that says more: a fault of this process, else a refusal, else another one.
+/// Returns the more informative error: a fault of this process, else a refusal, else another one.
 fn telling(earlier: Option<io::Error>, later: io::Error) -> io::Error {
     let rank = |error: &io::Error| match error.kind() {
         _ if is_own_fault(error) => 3,
@@ -173,7 +173,7 @@ fn telling(earlier: Option<io::Error>, later: io::Error) -> io::Error {
     }
 }
 
-/// Returns true for errors that say nothing of the server: this process lacks descriptors or memory.
+/// Returns true for errors that are not about the server: this process lacks descriptors or memory.
 fn is_own_fault(error: &io::Error) -> bool {
     // EMFILE, ENFILE, ENOBUFS and ENOMEM on Linux.
     matches!(error.raw_os_error(), Some(24 | 23 | 105 | 12))

@@ -10,7 +10,7 @@ pub enum LookupError {
     /// The first look-up has not ended yet.
     #[error("its name is being looked up")]
     Pending,
-    /// The name servers say that the name does not exist, or has no address.
+    /// The name does not exist or has no address, according to the name servers.
     #[error("its name does not resolve: {0}")]
     NotFound(String),
     /// No name server gave an answer that counts.
@@ -27,7 +27,7 @@ pub enum ConnectError {
     /// The endpoint's name has no known address.
     #[error(transparent)]
     Name(LookupError),
-    /// No address could be connected to. This is the error that says most.
+    /// No address could be connected to. This is the most informative error.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

@@ -31,7 +31,7 @@ pub struct Host {
     wake: Arc<Notify>,
 }
 
-/// Addresses of a host, and what the last look-up says of them.
+/// Addresses of a host, and the result of the last look-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownAddresses {
     /// Addresses in the order in which the name server gave them.
@@ -152,7 +152,7 @@ impl Host {
         }
     }
 
-    /// Takes in the result of a look-up. Returns true if the addresses changed.
+    /// Applies the result of a look-up. Returns true if the addresses changed.
     pub(crate) fn take(&self, found: Result<&FoundAddresses, LookupError>) -> bool {
         let before = self.known.load_full();
         let after = match found {

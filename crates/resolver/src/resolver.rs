@@ -183,7 +183,7 @@ impl SharedResolver {
         self.tasks.spawn_on(task, &self.runtime);
     }
 
-    /// Looks for changed files and unused names, for ever.
+    /// Looks for changed files and unused names, forever.
     async fn watch(self: Arc<Self>, mut state: SystemState) {
         loop {
             sleep(PERIOD).await;

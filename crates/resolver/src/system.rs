@@ -23,9 +23,9 @@ pub struct SystemFiles {
 /// Name servers that are asked.
 #[derive(Clone, Debug)]
 pub enum NameServers {
-    /// Those in this file, a resolv.conf.
+    /// Name servers of this file, a resolv.conf.
     ResolvConf(PathBuf),
-    /// These.
+    /// These name servers.
     Fixed(Vec<SocketAddr>),
 }
 
@@ -36,7 +36,7 @@ impl Default for SystemFiles {
     }
 }
 
-/// What the files hold, read again when they change.
+/// State that was read from the files, and is read again when they change.
 #[derive(Debug)]
 pub(crate) struct SystemState {
     files: SystemFiles,

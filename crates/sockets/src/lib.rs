@@ -1,5 +1,5 @@
 //! Options and limits of sockets that the standard library and tokio do not set: keep-alive, the
-//! limit of open files, and errors by which a machine says that it has run out of something.
+//! limit of open files, and errors with which a machine reports that it has run out of something.
 
 mod keep_alive;
 mod open_files;

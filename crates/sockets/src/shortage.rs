@@ -1,4 +1,4 @@
-//! Errors by which the node's own machine says that it has run out of something.
+//! Errors with which the node's own machine reports that it has run out of something.
 
 use std::io;
 
@@ -10,7 +10,7 @@ const SHORTAGES: [Errno; 6] =
     [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::ADDRNOTAVAIL, Errno::NOSPC];
 
 /// Returns true if opening a connection failed for lack of something that this machine has. Such a
-/// failure says nothing about the server.
+/// failure does not concern the server.
 #[must_use]
 pub fn is_shortage(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| SHORTAGES.contains(&errno))

@@ -27,7 +27,7 @@ pub use parts::{Form, LeaseRenewal, NodeSpec, Observation, ReplicaSpec, TokenTer
 pub enum Command {
     /// Forms the cluster. It is the first command: all others are refused before it.
     Form(Form),
-    /// Gives the cluster another id, after the cluster was made anew from one node's disk or a
+    /// Gives the cluster another id, after the cluster was recreated from one node's disk or a
     /// backup.
     ReplaceCluster {
         /// The present id.
@@ -68,7 +68,7 @@ pub enum Command {
         /// Condition on the region's record.
         expect: Expect,
     },
-    /// Registers a replica, or registers it anew after a restart or a change.
+    /// Registers a replica, or registers it again after a restart or a change.
     RegisterReplica {
         /// The replica.
         id: ReplicaId,
@@ -115,7 +115,8 @@ pub enum Command {
     ReportHealth {
         /// The region of the replicas.
         region: RegionName,
-        /// The nodes of the region that the proposer hears; the proposer itself may be left out.
+        /// The nodes of the region that the proposer has contact with; the proposer itself may be
+        /// left out.
         live: BTreeSet<NodeName>,
         /// The observations, at most [`crate::BATCH_MAX`].
         observations: Vec<Observation>,
@@ -200,7 +201,7 @@ pub enum Command {
         /// Signature by the token's holder for exactly this node and cluster.
         token: TokenSignature,
     },
-    /// Puts an order that no other command stands for into the audit trail: an order to one node,
+    /// Records an order in the audit trail that no other command represents: an order to one node,
     /// or an attempt that a node refused.
     RecordOrder {
         /// The order in words, without secrets.

@@ -11,7 +11,7 @@ use crate::{KeyId, TenantName};
 
 /// Most requests that a limit by the second or minute may have.
 pub(crate) const REQUESTS_MAX: u32 = (1 << 31) - 2;
-/// Value of [`Limit::requests_per_s`] that stands for no limit.
+/// Value of [`Limit::requests_per_s`] that means no limit.
 pub(crate) const REQUESTS_ANY: u32 = u32::MAX;
 
 /// A limit that holds for all regions together. A field of None limits nothing.

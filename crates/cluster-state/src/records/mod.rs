@@ -152,7 +152,7 @@ tables! {
     Region in regions by RegionName, REGIONS_MAX, 1;
     /// A replica.
     Replica in replicas by ReplicaId, REPLICAS_MAX, 1;
-    /// A replica's lease. Watchers are not told of renewals.
+    /// A replica's lease. Watchers get no renewals.
     Lease in leases by ReplicaId, REPLICAS_MAX, 1;
     /// A replica's health, from the first observation on.
     Health in health by ReplicaId, REPLICAS_MAX, 1;

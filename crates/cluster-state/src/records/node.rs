@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::NodeSpec;
 
-/// A member of the cluster. The record does not tell if the node lives: gossip does.
+/// A member of the cluster. The record does not show if the node lives: gossip does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// The node's last description of itself.

@@ -13,13 +13,13 @@ pub struct Replica {
     pub spec: ReplicaSpec,
     /// Number of the server's start, from the registration.
     pub incarnation: u64,
-    /// Index of the entry that registered the replica. Each new registration has a higher one, also
+    /// Index of the entry that registered the replica. Each new registration has a higher one, even
     /// if the replica was removed in between.
     pub epoch: u64,
-    /// Operating state. An operator's order stays when the replica registers anew.
+    /// Operating state. An operator's order stays when the replica registers again.
     pub state: ReplicaState,
     /// Weight that an operator set; None for the weight of the spec. It stays when the replica
-    /// registers anew.
+    /// registers again.
     pub weight: Option<u32>,
 }
 

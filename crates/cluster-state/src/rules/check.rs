@@ -185,8 +185,8 @@ pub(crate) fn address(text: &str) -> Result<(), CommandError> {
     Err(CommandError::invalid(cause, "write it as host:port"))
 }
 
-/// Checks that `text` is the URL of a host. A user or password in it is refused, since it would
-/// stand in the clear in every snapshot.
+/// Checks that `text` is the URL of a host. A user or password in it is refused, because every
+/// snapshot would contain it in clear text.
 ///
 /// # Errors
 /// Returns an error if it is no such URL.

@@ -12,11 +12,11 @@ use crate::{ApplyError, Belief, Health, NodeId, Observation, Observed, Replica};
 /// Independent signals that a node needs to report a replica as down if it is the only living node.
 const SIGNALS_MIN: u8 = 2;
 
-/// Takes in one node's observations of replicas. Only nodes of the replicas' region are heard. The
-/// cluster believes that a replica is down if a majority of the region's living nodes observe it; a
-/// node that is alone needs two independent signals. A belief stays for `health.transition_ms`
-/// before it changes again. The next observation after that changes it, so a node that disagrees
-/// with the cluster repeats its observation.
+/// Applies one node's observations of replicas. Only reports of nodes in the replicas' region
+/// count. The cluster believes that a replica is down if a majority of the region's living nodes
+/// observe it; a node that is alone needs two independent signals. A belief stays for
+/// `health.transition_ms` before it changes again. The next observation after that changes it, so a
+/// node that disagrees with the cluster repeats its observation.
 pub(super) fn report(
     turn: &mut Turn<'_>,
     region: &RegionName,
@@ -30,7 +30,7 @@ pub(super) fn report(
     let mut skipped = 0;
     for observation in observations {
         let id = observation.id(region);
-        // The observed server has registered anew since, or is gone.
+        // The observed server has registered again since then, or is gone.
         if turn.get::<Replica>(&id).is_none_or(|replica| replica.epoch != observation.epoch) {
             skipped += 1;
             continue;
@@ -52,7 +52,7 @@ pub(super) fn report(
 /// settings.
 struct Jury {
     reporter: NodeId,
-    /// Nodes of the region, with true for each that the reporter hears.
+    /// Nodes of the region, with true for each that the reporter has contact with.
     nodes: BTreeMap<NodeId, bool>,
     now_ms: u64,
     observation_ms: u64,
@@ -98,8 +98,8 @@ impl Jury {
     }
 
     fn verdict(&self, health: &Health) -> Belief {
-        // A node with an observation lives, heard by the reporter or not: half a region that lost
-        // sight of the other half must not decide alone.
+        // A node with an observation lives, even if the reporter has no contact with it: half a
+        // region that lost contact with the other half must not decide alone.
         let lives = |id: &NodeId, is_heard: bool| is_heard || health.observers.contains_key(id);
         let living = self.nodes.iter().filter(|(id, is_heard)| lives(id, **is_heard)).count();
         let down = health.observers.values().filter(|said| said.belief == Belief::Down);
@@ -123,7 +123,7 @@ impl Jury {
     }
 }
 
-/// Returns the parts of a replica's health that watchers are told of: all but the times.
+/// Returns the parts of a replica's health that watchers get: all but the times.
 fn seen(health: &Health) -> (Belief, Vec<(NodeId, Belief, u8)>) {
     let said = |(id, said): (&NodeId, &Observed)| (*id, said.belief, said.signals);
     (health.belief, health.observers.iter().map(said).collect())

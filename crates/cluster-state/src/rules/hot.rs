@@ -8,8 +8,9 @@ use crate::rules::check;
 use crate::state::{Done, Turn};
 use crate::{ApplyError, CommandError, Expect, KEY_EPOCH, RefusalCode, Setting, SettingRule};
 
-/// Takes in the blocks that became hot in a region and those that are hot no more. Only the
-/// region's own nodes know them. Hashes made with another key have no meaning here and are refused.
+/// Applies a report of the blocks that became hot in a region and of those that are hot no more.
+/// Only the region's own nodes know them. Hashes made with another key have no meaning here and are
+/// refused.
 pub(super) fn report(
     turn: &mut Turn<'_>,
     region: &RegionName,
@@ -39,7 +40,7 @@ pub(super) fn rotate(turn: &mut Turn<'_>, expect: Expect) -> Result<Done, ApplyE
     let name = KEY_EPOCH.to_owned();
     turn.expect::<Setting>(&name, expect)?;
     let next = (turn.key_epoch() + 1).to_string();
-    // At the largest number it is refused: to begin anew would bring back a key that was used.
+    // At the largest number it is refused: a count from zero would bring back a key that was used.
     SettingRule::find(KEY_EPOCH).map_or(Ok(()), |rule| rule.check(&next))?;
     turn.put(name, Setting(next))?;
     Ok(Done::default())

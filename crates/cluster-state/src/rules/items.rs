@@ -218,7 +218,7 @@ fn check_limit(turn: &Turn<'_>, scope: &LimitScope, limit: &Limit) -> Result<(),
         let remedy = "say requests_per_s or requests_per_min";
         return Err(CommandError::invalid("requests are limited twice", remedy));
     }
-    // The value that stands for no limit is above the bound.
+    // The value that means no limit is above the bound.
     let per_s = limit.requests_per_s.filter(|count| *count != REQUESTS_ANY);
     for count in [per_s, limit.requests_per_min].into_iter().flatten() {
         check::range(count.into(), (0, REQUESTS_MAX.into()), "number of requests")?;
@@ -248,7 +248,7 @@ fn check_key(turn: &Turn<'_>, id: &KeyId, key: &Key) -> Result<(), CommandError>
             let owner = RecordKey::Tenant(tenant.clone());
             turn.records.version(&owner).map(|_| ()).ok_or_else(|| CommandError::unknown(&owner))
         }
-        // Limits, queues and usage of requests go by the tenant.
+        // Limits, queues and usage of requests depend on the tenant.
         None if key.role == KeyRole::Client => {
             Err(CommandError::invalid("a client's key has no tenant", "name its tenant"))
         }

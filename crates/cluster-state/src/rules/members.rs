@@ -20,7 +20,7 @@ const NAMED_MAX: usize = 5;
 /// # Errors
 /// Returns [`RefusalCode::NotPermitted`]; the remedy names nodes that may give operators' orders.
 pub(crate) fn admit(records: &Records, ledger: &Ledger, entry: &Entry) -> Result<(), CommandError> {
-    // Nodes declare their rights only after the cluster is formed: until then nobody would have
+    // Nodes declare their rights only after the cluster is formed: until then no node would have
     // any.
     if !ledger.is_enforced {
         return Ok(());
@@ -61,7 +61,7 @@ pub(crate) fn is_operator(records: &Records, name: &NodeName) -> bool {
     id.and_then(|id| records.node_rights.get(&id)).is_some_and(|right| right.is_operator)
 }
 
-/// Takes in a node's declaration about itself. Only the first one decides on the node's right. A
+/// Applies a node's declaration about itself. Only the first one decides on the node's right. A
 /// node that got its right by token or from an operator can only declare itself an edge node.
 pub(super) fn declare(turn: &mut Turn<'_>, is_operator: bool) -> Result<Done, ApplyError> {
     let Some(id) = proposing_node(turn.records, &turn.entry.proposer) else {
@@ -124,7 +124,7 @@ pub(super) fn admit_with(turn: &mut Turn<'_>, id: NodeId, is_operator: bool) {
     }
 }
 
-/// Gives the right to the node that makes the cluster anew: no other node is left to give it.
+/// Gives the right to the node that recreates the cluster: no other node is left to give it.
 pub(super) fn admit_founder(turn: &mut Turn<'_>, id: NodeId) {
     admit_with(turn, id, true);
 }
@@ -173,7 +173,7 @@ pub(super) fn check_not_last(turn: &Turn<'_>, gone: &[NodeId]) -> Result<(), Com
     Err(CommandError::new(RefusalCode::InUse, cause, remedy))
 }
 
-/// Remembers the origin of a token. A token that is written anew counts as made by this entry.
+/// Remembers the origin of a token. A token that is written again counts as made by this entry.
 pub(super) fn remember_token(turn: &mut Turn<'_>, id: &TokenId, is_operator: bool) {
     // Until membership is enforced, only a granted right needs remembering.
     if turn.ledger.is_enforced || is_operator {

@@ -51,7 +51,7 @@ pub(super) fn set_role(
     Ok(Done::default())
 }
 
-/// Replaces the cluster's id `from` by `to`, after the cluster was made anew from one node's disk
+/// Replaces the cluster's id `from` by `to`, after the cluster was recreated from one node's disk
 /// or from a backup. The proposing node stays as the only member. The other nodes' disks still have
 /// what they promised in the old cluster, votes included, so these disks are retired; their names
 /// are free.
@@ -104,7 +104,7 @@ pub(super) fn register(
         return Err(CommandError::new(RefusalCode::InUse, cause, remedy).into());
     }
     let node = Node { spec: spec.clone(), ..known.clone() };
-    // A node that registers as it is known changes nothing, whoever passes it on.
+    // A node that registers with its known spec changes nothing, so any node may pass that on.
     if node != *known {
         members::check_own_record(turn, spec)?;
     }

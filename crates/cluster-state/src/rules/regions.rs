@@ -66,7 +66,7 @@ pub(super) fn set_weight(
 }
 
 /// Sets a region's country from a node's declaration if no country is set. A declaration never
-/// replaces a country: nodes that differ would overwrite each other for ever, and an operator's
+/// replaces a country: nodes that differ would overwrite each other forever, and an operator's
 /// choice would not last.
 pub(super) fn declare_country(
     turn: &mut Turn<'_>,

@@ -8,7 +8,7 @@ use crate::{
     ReplicaSpec, ReplicaState,
 };
 
-/// Registers a replica, or registers it anew. Every registration with a new spec or incarnation
+/// Registers a replica, or registers it again. Every registration with a new spec or incarnation
 /// begins an epoch, so that old observations are not taken for the present server's. An operator's
 /// state and weight stay.
 pub(super) fn register(
@@ -39,7 +39,7 @@ pub(super) fn register(
     let epoch = turn.ledger.applied;
     let replica = Replica { spec: spec.clone(), incarnation, epoch, state, weight };
     turn.put(id.clone(), replica)?;
-    // What was observed of the server before says nothing of this one.
+    // Earlier observations say nothing about this server.
     turn.remove::<Health>(id);
     leases::start(turn, id, epoch, spec.source);
     Ok(Done::default())

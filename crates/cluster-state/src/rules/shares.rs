@@ -15,8 +15,8 @@ use crate::{
     ApplyError, CommandError, LEASE_MS, Limit, LimitScope, PLACE_MS, Records, RefusalCode,
 };
 
-/// Takes in a statement of a process of the proposing node. No other node may speak for it: only
-/// the node itself knows which shares may still be in use.
+/// Applies a statement of a process of the proposing node. No other node may make it: only the node
+/// itself knows which shares may still be in use.
 pub(super) fn lease(
     turn: &mut Turn<'_>,
     region: &RegionName,
@@ -56,7 +56,8 @@ pub(crate) fn agreed_limits(records: &Records, region: &RegionName) -> AgreedLim
         terms: terms.collect(),
         members: roster.values().flatten().cloned().collect(),
         siblings: roster.get(region).into_iter().flatten().cloned().collect(),
-        // Without a number, the safe side: nobody's places are taken over, and no lease lasts.
+        // Without a number, the safe side: the places of a node are never taken over, and no lease
+        // lasts.
         place_ms: number(PLACE_MS).unwrap_or(u64::MAX),
         lease_ms: number(LEASE_MS).and_then(|ms| u32::try_from(ms).ok()).unwrap_or(0),
     }

@@ -30,7 +30,7 @@ pub(super) fn used(
 ) -> Result<JoinToken, CommandError> {
     check::name(signature.id.as_str(), "join token")?;
     let token = turn.get::<JoinToken>(&signature.id).ok_or_else(unknown)?;
-    // The signature is checked first: other refusals tell something about the token.
+    // The signature is checked first: other refusals reveal something about the token.
     check_signature(turn, signature, token, spec)?;
     if turn.ledger.stamp_ms >= token.expires_ms {
         return Err(refused("the join token has expired"));
@@ -61,7 +61,7 @@ fn check_signature(
 /// Moves the ends of tokens back by `back_ms`, as the cluster's clock went back, so that no token
 /// lives longer than it was meant to. A token made while the clock was wrong keeps the life that it
 /// has left. The token that entry `index` made is left out: its end is right already. Watchers are
-/// not told, since the life that is left is the same.
+/// not notified, since the life that is left is the same.
 pub(crate) fn shorten(records: &mut Records, back_ms: u64, index: u64) {
     if back_ms == 0 {
         return;

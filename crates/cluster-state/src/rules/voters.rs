@@ -16,8 +16,8 @@ pub struct Membership {
     pub learners: BTreeSet<NodeId>,
 }
 
-/// The leader's view of nodes. A node counts as dead if nothing was heard of it for the time in the
-/// setting `voters.dead_after_ms`; the leader itself lives.
+/// The leader's view of nodes. A node counts as dead if it was silent for the time in the setting
+/// `voters.dead_after_ms`; the leader itself lives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VoterFacts {
     /// Nodes that live.
@@ -97,7 +97,7 @@ impl<'a> View<'a> {
     fn learner_to_add(&self) -> Option<NodeId> {
         let Membership { voters, learners } = self.current;
         let is_in = |id: &NodeId| voters.contains(id) || learners.contains(id);
-        // A node that is not heard could not follow the log.
+        // A silent node could not follow the log.
         let is_new = |id: &&NodeId| self.sight.live.contains(id) && !is_in(id);
         self.state.records().nodes.keys().find(is_new).copied()
     }
@@ -105,8 +105,8 @@ impl<'a> View<'a> {
     /// Returns the voters after the next step; None if there is no step that helps and is safe.
     fn voters_to_be(&self) -> Option<BTreeSet<NodeId>> {
         let (target, now) = (self.target(), &self.current.voters);
-        // All nodes that begin a cluster together vote at first, which may be more than allowed. Nobody
-        // else enters until enough have left.
+        // All nodes that begin a cluster together vote at first, which may be more than allowed. No
+        // other node enters until enough have left.
         let entering = target.difference(now).next().filter(|_| now.len() <= VOTERS_MAX);
         // Dead voters leave first, so that each step keeps as many living voters as possible.
         let is_dead = |id: &&NodeId| !self.sight.live.contains(id);

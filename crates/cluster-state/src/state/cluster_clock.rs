@@ -58,7 +58,7 @@ impl ClusterClock {
         stamp_ms.clamp(self.confirmed_ms, latest_ms)
     }
 
-    /// Takes in the stamp of an entry of the member `node`. `members` are all members. Returns by
+    /// Applies the stamp of an entry of the member `node`. `members` are all members. Returns by
     /// how many milliseconds the clock went back, usually 0.
     pub(crate) fn take_in(
         &mut self,

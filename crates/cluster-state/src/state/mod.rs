@@ -93,9 +93,9 @@ impl State {
         self.ledger.stamp_ms
     }
 
-    /// Returns true if the node `name`, whose wall clock says `now_ms`, should propose something so
-    /// that the cluster's clock goes on: no node did for a while, or the clock is wrong. The wait
-    /// is 20 to 39 s, depending on the node, so that not all nodes propose at once.
+    /// Returns true if the node `name`, whose wall clock shows `now_ms`, should propose something
+    /// so that the cluster's clock advances: no node did for a while, or the clock is wrong. The
+    /// wait is 20 to 39 s, depending on the node, so that not all nodes propose at once.
     #[must_use]
     pub fn is_time_due(&self, name: &NodeName, now_ms: u64) -> bool {
         let Some((id, _)) = self.node(name) else { return false };

@@ -82,7 +82,7 @@ impl State {
         if let Some(clock) = region {
             self.ledger.clocks.insert(entry.proposer.region.clone(), clock);
         }
-        // The audit still tells when a refused entry was made.
+        // The audit still shows when a refused entry was made.
         self.clock.time_of(entry.stamp_ms)
     }
 }

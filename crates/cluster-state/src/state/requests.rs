@@ -21,7 +21,7 @@ pub(crate) struct Requests {
     unkeyed: BTreeMap<u64, RequestId>,
 }
 
-/// Layout of [`Requests`] in a snapshot. The ids tell both kinds apart.
+/// Layout of [`Requests`] in a snapshot. The ids show of which kind a request is.
 #[derive(Deserialize)]
 struct Frame {
     table: Table<RequestId, Remembered>,

@@ -90,9 +90,9 @@ pub(crate) struct Head {
 /// A change of a record, a table or the ledger raises the layout's version and keeps the layout
 /// before it, for [`Wire::decode_older`] to read. As long as no newer command took part in a state,
 /// the state is written in the older layout and has the older digest. So nodes of both versions
-/// agree, and an older program reads the snapshot. `version_test` has an example. Fields of a record
-/// that take no bytes while they are unused, as those of [`crate::Split`], need no other layout:
-/// [`Head::needs`] tells an older program that they are used.
+/// agree, and an older program reads the snapshot. `version_test` has an example. Fields of a
+/// record that take no bytes while they are unused, as those of [`crate::Split`], need no other
+/// layout: [`Head::needs`] shows an older program that they are used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Layout {
     records: Records,

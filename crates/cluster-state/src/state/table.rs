@@ -177,7 +177,7 @@ impl<K: Serialize, V: Serialize> Serialize for Table<K, V> {
     }
 }
 
-/// Computes the digest anew, so that a row that changed on its way is found.
+/// Computes the digest again, so that a row that changed in transit is found.
 impl<'de, K, V> Deserialize<'de> for Table<K, V>
 where
     K: Ord + Serialize + Deserialize<'de>,

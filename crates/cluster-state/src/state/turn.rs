@@ -107,7 +107,7 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// Writes a record without telling watchers, for records that are renewed all the time. The
+    /// Writes a record without notifying watchers, for records that are renewed all the time. The
     /// record must exist, or belong to exactly one record of a table with the same limit.
     pub(crate) fn put_quietly<V: Stored>(&mut self, key: V::Key, value: V) {
         let version = self.ledger.applied;
@@ -122,7 +122,7 @@ impl<'a> Turn<'a> {
         Some(value)
     }
 
-    /// Removes a record if it exists, without telling watchers.
+    /// Removes a record if it exists, without notifying watchers.
     pub(crate) fn remove_quietly<V: Stored>(&mut self, key: &V::Key) -> Option<V> {
         let value = V::table_mut(self.records).remove(key)?;
         self.is_written = true;

@@ -175,7 +175,7 @@ fn both_versions_have_equal_digests_and_snapshots_until_something_newer_took_par
     assert_ne!(new.digest(), world.state.digest(), "the number is part of it");
 }
 
-/// An older program that meets what is newer says so, and what to do.
+/// An older program that reads something newer reports this, with a remedy.
 #[test]
 fn the_older_version_refuses_entries_and_snapshots_with_something_newer() {
     let mut world = World::of_wire(NEW_WIRE, &[("a", 1)]);

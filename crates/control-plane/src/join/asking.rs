@@ -20,7 +20,7 @@ const SAY_AGAIN: Duration = Duration::from_secs(60);
 /// Longest token file, in bytes; a token has 100.
 const TOKEN_BYTES_MAX: u64 = 1_024;
 
-/// Asks until this node is a member, then opens its log. Clients are served meanwhile.
+/// Asks until this node is a member, then opens its log. Clients are served during that time.
 pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
     let mut said: Option<(String, Instant)> = None;
     while let Some(this) = control_plane.upgrade() {
@@ -99,8 +99,8 @@ impl ControlPlane {
             let question = Question { cluster, node: node.clone(), wish };
             self.link.ask_to_join::<_, JoinAnswer>(peer, &question, ASK_LIMIT).await
         };
-        // Without a token that can be read the node asks unsigned; the answer then says why it is
-        // refused.
+        // Without a token that can be read the node asks unsigned; the answer then has the reason
+        // for the refusal.
         let Some(token) = token.and_then(JoinText::read) else {
             return ask_to_join(None, Wish::Join).await;
         };
@@ -112,7 +112,7 @@ impl ControlPlane {
         }
     }
 
-    /// Tells the link about the other members, until this node's own state knows them.
+    /// Gives the link the other members, until this node's own state knows them.
     pub(super) fn meet(&self, asked: &PeerConfig, membership: &Membership) {
         let mut peers = vec![asked.clone()];
         for other in &membership.others {

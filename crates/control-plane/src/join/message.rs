@@ -47,7 +47,7 @@ pub(super) enum JoinAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Membership {
     pub(super) cluster: ClusterId,
-    /// Number of the member, now and for ever.
+    /// Number of the member. It never changes.
     pub(super) number: NodeId,
     /// Contacts of all other members.
     pub(super) others: Vec<Contact>,

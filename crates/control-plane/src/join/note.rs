@@ -1,5 +1,5 @@
 //! Note of the disk id that a node asks to join with. The note is written before the first
-//! question, so that a node that restarts meanwhile asks again as the same node.
+//! question, so that a node that restarts before it has joined asks again as the same node.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

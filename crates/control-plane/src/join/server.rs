@@ -67,7 +67,7 @@ impl ControlPlane {
             return refused(RefusalCode::Invalid, cause, "ask with the node's own certificate");
         }
         let log = self.status().cluster;
-        // A cluster that is being made anew still has the old one's state for a moment. A node that
+        // A cluster that is being recreated still has the old one's state for a moment. A node that
         // joins that state would be retired with the rest.
         let Some(own) = self.published().cluster().filter(|own| Some(*own) == log) else {
             return JoinAnswer::NotFormed;

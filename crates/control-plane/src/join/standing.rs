@@ -25,7 +25,7 @@ const ASK_LIMIT: Duration = Duration::from_secs(5);
 const STAY_LIMIT: Duration = Duration::from_secs(30);
 
 /// Stops this node's part in the cluster once it has been removed. A node that is merely cut off
-/// goes on: only members of its cluster, or its own log, can tell that it was removed.
+/// goes on: only members of its cluster, or its own log, can show that it was removed.
 pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
     let start = Instant::now();
     let (mut removed_at, mut asked_at) = (None, None::<Instant>);
@@ -55,20 +55,20 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
     }
 }
 
-/// Returns true if no leader has been heard for long.
+/// Returns true if there has been no contact with a leader for long.
 fn is_lost(status: &Status) -> bool {
     let is_led = status.age.is_some_and(|age| age < LOST);
     !is_led && status.role != Role::Leader && status.role != Role::Stopped
 }
 
 impl ControlPlane {
-    /// Returns true if this node's own log says that it was removed.
+    /// Returns true if this node was removed according to its own log.
     fn is_removed_here(&self, status: &Status) -> bool {
         self.look(|state| state.cluster() == status.cluster && state.is_retired(status.disk))
     }
 
-    /// Asks the others for this node's standing. Returns true if a member of its own cluster says
-    /// that it was removed.
+    /// Asks the others for this node's standing. Returns true if a member of its own cluster
+    /// reports that it was removed.
     async fn ask_where_it_stands(&self, status: &Status) -> bool {
         let cluster = status.cluster;
         for peer in self.everybody() {

@@ -14,10 +14,10 @@ use crate::dns::query::{Parsed, QueryAsk, read};
 use crate::dns::zone::{STATIC_TTL_S, ZoneMatch, address_records, alias_record};
 use crate::dns::{DnsView, QueryKind, QueryOutcome, QueryTransport, Zone, ZoneRegion};
 
-/// Largest UDP answer in bytes for clients that speak EDNS, as the DNS flag day of 2020 recommends:
-/// no network cuts such a datagram into fragments.
+/// Largest UDP answer in bytes for clients that support EDNS, as the DNS flag day of 2020
+/// recommends: no network cuts such a datagram into fragments.
 const DATAGRAM_BYTES_MAX: u16 = 1_232;
-/// Largest UDP answer in bytes for clients that do not speak EDNS.
+/// Largest UDP answer in bytes for clients that do not support EDNS.
 const PLAIN_BYTES_MAX: u16 = 512;
 
 /// Data that answers are made from.
@@ -186,8 +186,8 @@ fn content(ask: &QueryAsk, kind: QueryKind, source: IpAddr, sources: &Sources<'_
     }
 }
 
-/// Returns the addresses of the region that the client is led to. Returns the code SERVFAIL until
-/// the state of the other regions is known.
+/// Returns the addresses of the region that the client is directed to. Returns the code SERVFAIL
+/// until the state of the other regions is known.
 fn region_content(
     ask: &QueryAsk,
     kind: QueryKind,
@@ -195,16 +195,16 @@ fn region_content(
     Sources { zone, view, locate }: &Sources<'_>,
 ) -> Content {
     if !view.is_settled {
-        // The resolver asks another name server at once. An answer given now would lead clients
-        // past regions that this node has not heard of yet.
+        // The resolver asks another name server at once. An answer given now would not consider
+        // regions from which this node has received nothing yet.
         return Content { code: ResponseCode::ServFail, ..Content::default() };
     }
-    // A prefix of no bits says that the client does not want to be located.
+    // A prefix of no bits means that the client does not want to be located.
     let subnet = ask.subnet.filter(|subnet| subnet.source_prefix() > 0);
     let place = |address| zone.placed(address).or_else(|| locate(address).coordinates);
     let told = subnet.and_then(|subnet| place(subnet.addr()).map(|at| (subnet, at)));
-    // The resolver stands for its clients where the query names no network, or one in no known
-    // place.
+    // The location of the resolver is used for its clients if the query names no network, or one in
+    // no known place.
     let at = told.map(|(_, at)| at).or_else(|| place(source));
     let network = ClientNetwork::of(told.map_or(source, |(subnet, _)| subnet.addr()));
     let name = ask.query.name().to_lowercase().to_ascii();
@@ -225,7 +225,7 @@ fn region_content(
 }
 
 /// Returns the prefix length that the answer holds for: not longer than the prefix that the
-/// resolver told, and not longer than a [`ClientNetwork`].
+/// resolver sent, and not longer than a [`ClientNetwork`].
 fn scope(subnet: &ClientSubnet) -> u8 {
     let finest = if subnet.addr().is_ipv4() { V4_BITS } else { V6_BITS };
     subnet.source_prefix().min(finest)
@@ -249,7 +249,8 @@ fn compose(ask: &QueryAsk, content: Content, zone: &Zone) -> Message {
     let owner = ask.query.name();
     message.add_answers(content.answers.into_iter().map(|data| record(owner, content.ttl_s, data)));
     if is_negative {
-        // RFC 2308: the TTL of this record says how long a resolver may keep the negative answer.
+        // RFC 2308: the TTL of this record determines how long a resolver may keep the negative
+        // answer.
         let ttl_s = zone.spec().ttl_s;
         message.add_authority(record(zone.origin().name(), ttl_s, zone.soa()));
     }

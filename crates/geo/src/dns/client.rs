@@ -22,8 +22,8 @@ impl QueryTransport {
     }
 }
 
-/// Length in bits of an IPv4 [`ClientNetwork`]. RFC 7871 (section 11.1) recommends that resolvers tell no
-/// more of a client's address.
+/// Length in bits of an IPv4 [`ClientNetwork`]. RFC 7871 (section 11.1) recommends that resolvers
+/// reveal no more of a client's address.
 pub(crate) const V4_BITS: u8 = 24;
 /// Length in bits of an IPv6 [`ClientNetwork`], from the same section.
 pub(crate) const V6_BITS: u8 = 56;

@@ -39,7 +39,7 @@ pub enum QueryAdmission {
 #[derive(Debug)]
 pub struct ResponseLimiter {
     config: LimiterConfig,
-    /// Random seed of the hash, so that no attacker can tell which networks share slots.
+    /// Random seed of the hash, so that no attacker can find out which networks share slots.
     seed: u64,
     start: Instant,
     buckets: Vec<Bucket>,
@@ -53,8 +53,8 @@ struct Bucket {
     seen_ms: u32,
     /// Tokens left, in thousandths of an answer.
     left: u32,
-    /// Number of queries over the limit: the odd ones are told to use TCP, the even ones get
-    /// nothing.
+    /// Number of queries over the limit: the odd ones get an answer that asks for TCP, the even
+    /// ones get none.
     refused: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Choice of the region that a client is led to.
+//! Choice of the region that a client is directed to.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ const FIBRE_KM_PER_MS: f64 = 199.86;
 /// round trip, and it turns [`crate::dns::ZoneSpec::equal_ms`] into milliseconds.
 pub const DETOUR: f64 = 1.5;
 /// Smallest expected round trip, in milliseconds, that a measured one is compared with: shorter
-/// distances say nothing about detours.
+/// distances reveal no detours.
 const COMPARABLE_MS: f64 = 1.0;
 /// Largest factor by which a measured round trip may correct an estimate. A longer round trip comes
 /// from a queue, not from the cable.

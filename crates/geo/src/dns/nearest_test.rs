@@ -109,7 +109,7 @@ fn the_order_seen_from_the_own_region_is_that_of_measured_round_trips() {
     }
 }
 
-/// Counts, for each of three regions in one town, how many of 4,096 networks are led to it.
+/// Counts, for each of three regions in one town, how many of 4,096 networks are directed to it.
 fn spread(weights: [u32; 3]) -> BTreeMap<usize, usize> {
     let mut spec = spec();
     let town = spec.regions[EU].coordinates;

@@ -78,7 +78,7 @@ pub enum QueryOutcome {
     Unready,
     /// The answer did not fit a datagram.
     Truncated,
-    /// The network is over its rate limit and was told to use TCP.
+    /// The network is over its rate limit and got an answer that asks for TCP.
     LimitedTruncated,
     /// The network is over its rate limit and got no answer.
     LimitedDropped,

@@ -31,7 +31,7 @@ pub(crate) struct QueryAsk {
     pub(crate) metadata: Metadata,
     /// Question of the query, in the letter case of the client.
     pub(crate) query: Query,
-    /// EDNS of the client; `None` if the client does not speak EDNS.
+    /// EDNS of the client; `None` if the client does not support EDNS.
     pub(crate) edns: Option<Edns>,
     /// Client network that the resolver asks for; `None` if the query has none.
     pub(crate) subnet: Option<ClientSubnet>,

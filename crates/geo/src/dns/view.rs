@@ -4,8 +4,8 @@
 /// quorum is asked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DnsView {
-    /// True after the other regions were heard, or after the wait for them is over. Until then no
-    /// client is led to a region.
+    /// True after the other regions have reported, or after the wait for them is over. Until then
+    /// no client is directed to a region.
     pub is_settled: bool,
     /// Index of this node's own region in [`Self::regions`]; `None` if the zone does not have it.
     pub own: Option<usize>,
@@ -17,9 +17,9 @@ pub struct DnsView {
 /// State of one region.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct RegionState {
-    /// True if clients are to be led to this region.
+    /// True if clients are to be directed to this region.
     pub is_offered: bool,
-    /// True if this node hears from the region, even if no client should be led there.
+    /// True if reports of the region arrive here, even if no client should be directed there.
     pub is_alive: bool,
     /// Share among regions that are equally near, in thousandths.
     pub weight_permille: u32,

@@ -42,7 +42,7 @@ pub struct ZoneSpec {
     pub hosts: Vec<HostRecord>,
     /// Aliases (CNAME), each with its target outside the zone.
     pub aliases: Vec<(ZoneName, ZoneName)>,
-    /// True if HTTPS records tell clients that the services speak HTTP/2 over TLS.
+    /// True if HTTPS records announce to clients that the services speak HTTP/2 over TLS.
     pub has_https: bool,
     /// Largest number of addresses of each family in one answer.
     pub addresses_max: usize,
@@ -73,7 +73,7 @@ pub struct HostRecord {
     pub addresses: Vec<IpAddr>,
 }
 
-/// Region that clients can be led to.
+/// Region that clients can be directed to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ZoneRegion {
     /// Name of the region.
@@ -82,7 +82,7 @@ pub struct ZoneRegion {
     pub addresses: Vec<IpAddr>,
     /// Coordinates of the region.
     pub coordinates: Coordinates,
-    /// Networks whose clients count as near this region, whatever a database says: for example
+    /// Networks whose clients count as near this region even if a database disagrees: for example
     /// private networks, which no database knows.
     pub client_networks: Vec<IpNet>,
 }
@@ -136,8 +136,8 @@ impl Zone {
         &self.spec.origin
     }
 
-    /// Returns the regions that clients can be led to; a [`crate::dns::DnsView`] has them in this
-    /// order.
+    /// Returns the regions that clients can be directed to; a [`crate::dns::DnsView`] has them in
+    /// this order.
     #[must_use]
     pub fn regions(&self) -> &[ZoneRegion] {
         &self.spec.regions

@@ -213,8 +213,8 @@ impl Authority {
         Ok((self.certify(identity, &key, validity)?, key.serialize_pem()))
     }
 
-    /// Makes a certificate revocation list with one certificate, as PEM. Any number of such lists
-    /// may stand in one file.
+    /// Makes a certificate revocation list with one certificate, as PEM. A file may contain any
+    /// number of such lists.
     ///
     /// # Errors
     /// Returns an error if the serial number is not hexadecimal digits, or signing fails.

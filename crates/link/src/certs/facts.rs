@@ -100,7 +100,7 @@ pub fn certificates_of_pem(pem: &[u8]) -> Vec<CertificateDer<'static>> {
 }
 
 /// Returns the position in `authorities` of the one that signed a chain, even if the validity is
-/// over, which [`CertificateFacts::days_left`] tells.
+/// over. [`CertificateFacts::days_left`] shows that.
 ///
 /// # Errors
 /// Returns the reason, as text for a person, if none of them signed it.

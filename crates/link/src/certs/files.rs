@@ -226,7 +226,7 @@ fn put_in_place(path: &Path, if_exists: IfExists) -> io::Result<()> {
     let beside = beside(path);
     match if_exists {
         IfExists::Replace => std::fs::rename(&beside, path),
-        // A link fails if the file has been created meanwhile; a rename would replace it.
+        // A link fails if the file has been created by now; a rename would replace it.
         IfExists::Refuse => {
             let linked = std::fs::hard_link(&beside, path);
             std::fs::remove_file(&beside)?;

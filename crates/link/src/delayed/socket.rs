@@ -82,7 +82,7 @@ impl AsyncUdpSocket for DelayedSocket {
         let size = transmit.segment_size.unwrap_or(whole).max(1);
         for contents in transmit.contents.chunks(size) {
             match self.paths.fate(transmit.destination, contents.len(), now) {
-                // A whole packet only: quinn is told to hand over one packet at a time.
+                // A whole packet only: quinn is configured to hand over one packet at a time.
                 Fate::AtOnce if contents.len() == whole => return self.inner.try_send(transmit),
                 Fate::AtOnce => self.queue.push(now, Packet::of(transmit, contents)),
                 Fate::Then(at, copies) => {

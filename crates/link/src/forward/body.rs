@@ -34,7 +34,7 @@ pub enum BodyError {
 /// Body that is read from another node as it arrives.
 ///
 /// Backpressure: the body is read only when it is polled, so the sender stops after a window's
-/// worth. A body that is dropped before its end tells the sender at once; in the case of a reply,
+/// worth. A body that is dropped before its end informs the sender at once; in the case of a reply,
 /// this also gives the request up.
 #[derive(Debug)]
 pub struct ForwardBody {
@@ -157,7 +157,7 @@ impl ForwardBody {
         }
     }
 
-    /// Ends the body with an error; the drop of the receiver tells the peer if the stream has not
+    /// Ends the body with an error. The drop of the receiver informs the peer if the stream has not
     /// ended.
     fn fail(&mut self, fault: BodyError) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         self.state = ForwardBodyState::Ended;

@@ -166,7 +166,7 @@ impl ForwardCall<'_> {
     /// Sends the rest of the body in a task of its own, while the reply is read.
     fn spawn_upload(&self, upload: Upload) -> AbortOnDropHandle<()> {
         let rest = async move {
-            // If the peer stopped the body, its reply tells why.
+            // If the peer stopped the body, its reply has the reason.
             if let Err(SendError::Body(error)) = upload.await {
                 tracing::debug!(%error, "the body of a forwarded request failed");
             }
@@ -186,8 +186,8 @@ struct Silence {
 }
 
 impl Silence {
-    /// Takes in if the peer is alive at `now`. Returns the length of its silence; zero if it never
-    /// was alive, because its silence then proves nothing.
+    /// Notes if the peer is alive at `now`. Returns the length of its silence; zero if it never was
+    /// alive, because its silence then proves nothing.
     fn look(&mut self, is_heard: bool, now: Instant) -> Duration {
         self.was_heard |= is_heard;
         if is_heard || !self.was_heard {
@@ -248,7 +248,7 @@ where
             sender.write(&mut first).await?;
             first.clear();
             if accepted.await.is_err() {
-                // The request was refused or given up: the drop of the sender tells the peer.
+                // The request was refused or given up: the drop of the sender informs the peer.
                 return Ok(());
             }
         }
@@ -273,7 +273,7 @@ async fn race(
             && let std::task::Poll::Ready(sent) = sending.as_mut().poll(context)
         {
             *upload = None;
-            // If the peer does not want the body, its answer says so.
+            // If the peer does not want the body, its answer has the reason.
             if let Err(SendError::Body(error)) = sent {
                 return std::task::Poll::Ready(Err(ForwardError::Body(error)));
             }

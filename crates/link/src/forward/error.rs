@@ -17,7 +17,8 @@ pub enum ForwardStage {
     Accepted,
 }
 
-/// Reason for which a request could not be forwarded. [`Self::stage`] tells if it can go elsewhere.
+/// Reason for which a request could not be forwarded. [`Self::stage`] shows if another node may be
+/// asked.
 #[derive(Debug, Error)]
 pub enum ForwardError {
     /// The peer is unknown, or there is no connection to it now.
@@ -55,7 +56,7 @@ impl ForwardError {
     pub fn stage(&self) -> ForwardStage {
         match self {
             Self::NotConnected | Self::Saturated | Self::Head(_) => ForwardStage::NotSent,
-            // The head was on its way before the body failed.
+            // The head was being sent before the body failed.
             Self::NoWord | Self::Body(_) => ForwardStage::Undecided,
             Self::Deadline(stage)
             | Self::Lost(stage)

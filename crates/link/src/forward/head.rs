@@ -12,7 +12,7 @@ use super::headers::{HEADERS_MAX, HeaderList};
 /// Most block hashes in a head: a prompt of 4 MiB in blocks of 256 bytes.
 const PREFIX_MAX: usize = 16 << 10;
 
-/// Request on its way to another node, without its body.
+/// Request to forward to another node, without its body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardHead {
     /// Method that the client sent.

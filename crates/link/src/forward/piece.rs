@@ -168,7 +168,7 @@ impl PieceReader {
             return Err(PieceError::Late(kind));
         }
         match (kind, bytes) {
-            // No empty data: a peer could send it for ever and never reach the announced length.
+            // No empty data: a peer could send it forever and never reach the announced length.
             (DATA, 1..=DATA_BYTES_MAX) => self.state = PieceState::Data(bytes),
             (TRAILERS, 1..=TRAILERS_BYTES_MAX) => {
                 self.trailers_seen = true;

@@ -126,8 +126,9 @@ impl Service {
     }
 }
 
-/// Tells the peer that the request is accepted, and waits for the reply. Returns the parts that
-/// must still be sent (the head of the reply, with the word if it was not sent yet) and the body.
+/// Informs the peer that the request is accepted, and waits for the reply. Returns the parts that
+/// must still be sent (the head of the reply, with the word "accepted" if it was not sent yet) and
+/// the body.
 async fn accept(
     sender: &mut Sender,
     mut serving: Serving,

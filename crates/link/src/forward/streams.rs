@@ -1,4 +1,4 @@
-//! Halves of a stream. A half that is dropped before its end tells the peer that it was given up,
+//! Halves of a stream. A half that is dropped before its end informs the peer that it was given up,
 //! so no half ends by mistake.
 
 use std::future::Future;

@@ -26,7 +26,7 @@ impl Wire for ForwardWord {
 pub struct Refused {
     /// Reason of the refusal.
     pub reason: RefusedReason,
-    /// Milliseconds until there may be room; `None` if the node can't tell.
+    /// Milliseconds until there may be room; `None` if the node does not know.
     pub wait_ms: Option<u32>,
 }
 
@@ -37,7 +37,7 @@ pub enum RefusedReason {
     Busy,
     /// The rest of its capacity is kept for its own clients.
     Reserved,
-    /// The node turns away its own clients too.
+    /// The node sheds requests of its own clients too.
     Shedding,
     /// The node has no replica that could serve this request.
     NoReplica,

@@ -18,7 +18,7 @@ use crate::rpc::{StreamError, StreamReceiver, StreamSender};
 use crate::shared::LinkShared;
 use crate::transport;
 
-/// TLS alerts that tell what is wrong with a certificate, as QUIC numbers them.
+/// TLS alerts that name the problem of a certificate, as QUIC numbers them.
 const EXPIRED: u64 = 0x100 + 45;
 const UNKNOWN_AUTHORITY: u64 = 0x100 + 48;
 const ACCESS_DENIED: u64 = 0x100 + 49;
@@ -60,7 +60,7 @@ pub(crate) async fn ask_to_join<Q: Wire, A: Wire>(
 }
 
 /// Returns the certificate chain that a peer shows to a new connection. Sends no question: the
-/// connection ends before either side has said hello.
+/// connection ends before either side has sent its hello.
 pub(crate) async fn shown_by(
     shared: &Arc<LinkShared>,
     peer: &NodeName,

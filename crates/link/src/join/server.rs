@@ -52,7 +52,7 @@ pub(crate) async fn serve(shared: &Arc<LinkShared>, guest: Guest) {
             let stopped = shared.stop.run_until_cancelled(timeout_at(stay, answering));
             // A node that is still here has had its time.
             let _ = stopped.await;
-            // A normal end: this code tells that the connection is not needed any more.
+            // A normal end: this code means that the connection is not needed any more.
             CloseCode::Double
         }
     };

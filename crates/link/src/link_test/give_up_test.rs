@@ -45,7 +45,7 @@ async fn never<T>(held: impl Send) -> T {
     std::future::pending().await
 }
 
-/// Body that can be told to fail.
+/// Body that fails on demand.
 struct FallibleBody(mpsc::Receiver<Result<Bytes, BoxError>>);
 
 impl Body for FallibleBody {
@@ -169,7 +169,7 @@ async fn a_peer_whose_handler_fails_says_so_and_never_ends_a_reply_properly() {
     let (a, b) = world.pair().await;
     b.react(|_, _| accept(async { Err(failing()) }));
     let failed = a.link.forward(b.node(), head(), Empty::new(), PeerRoom::Unknown).await;
-    // The reset may overtake the word that was on its way.
+    // The reset may overtake the answer that was being sent.
     assert!(matches!(failed, Err(ForwardError::Reset(StreamCode::Internal, _))), "{failed:?}");
     let (sender, receiver) = mpsc::channel(1);
     let receiver = std::sync::Mutex::new(Some(receiver));
@@ -298,7 +298,7 @@ async fn more_requests_than_the_peer_allows_are_turned_away_at_once() {
     let third = open().await;
     assert!(matches!(third, Err(ForwardError::Saturated)), "{third:?}");
     drop(one);
-    // The stream is free once the peer has said so, which a request does not wait for.
+    // The stream is free once the peer has reported this, which a request does not wait for.
     let again = async {
         while let Err(ForwardError::Saturated) = open().await {
             tokio::task::yield_now().await;

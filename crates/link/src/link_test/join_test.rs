@@ -186,7 +186,7 @@ async fn a_stranger_has_one_stream_and_a_little_room() {
     until("it is served", || node.link.status().totals.strangers == 1).await;
     // A hello takes one stream.
     let _hello = connection.open_uni().await.unwrap();
-    // wait: no event tells that nothing more is read; a second is many round trips.
+    // wait: no event shows that nothing more is read; a second is many round trips.
     let a_while = Duration::from_secs(1);
     let (second, one_way, much) = tokio::join!(
         tokio::time::timeout(a_while, connection.open_bi()),

@@ -142,7 +142,7 @@ impl RawClient {
         self.endpoint.connect_with(config, to.address(), &name).unwrap().await.unwrap()
     }
 
-    /// Dials and waits until the node has said hello, or the connection has ended.
+    /// Dials and waits until the node has sent its hello, or the connection has ended.
     pub(super) async fn dial(
         &self,
         to: &TestNode,

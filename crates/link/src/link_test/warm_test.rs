@@ -78,7 +78,7 @@ async fn doubles_are_resolved_and_no_request_notices() {
 }
 
 /// A double connection is closed only when no request is open on it. The higher name's connection
-/// stands first; the lower name dials soon after, before it hears of that, and then its own
+/// is made first. The lower name dials soon after, before it learns of that, and then its own
 /// connection counts.
 #[tokio::test]
 async fn a_request_on_the_double_that_loses_finishes() {
@@ -105,8 +105,8 @@ async fn a_request_on_the_double_that_loses_finishes() {
     let body = ChannelBody(receiver);
     let answer = b.link.forward(a.node(), head(), body, PeerRoom::Likely).await.unwrap();
     let mut body = reply(answer).into_body();
-    // The lower name's connection comes, as if it had been on its way: with the same process, by
-    // hand.
+    // The test makes the lower name's connection by hand, with the same process, as if it had been
+    // in transit.
     a.link.dial_again_for_tests(b.node(), b.address()).await;
     until("the lower name's is used", || !b.link.peers()[0].data.unwrap().dialled).await;
     let end = Instant::now() + Duration::from_secs(2);

@@ -155,7 +155,7 @@ impl Keeper {
     async fn next(&mut self) -> PeerEvent {
         let sweep = self.needs_sweep().then(|| Instant::now() + SWEEP);
         tokio::select! {
-            // The order matters: an ended connection is forgotten before a new one is taken in.
+            // The order matters: an ended connection is forgotten before a new one is adopted.
             biased;
             () = self.peer.stop.cancelled() => PeerEvent::Stop,
             // An error means that the link ends; the branch above handles that.
@@ -177,7 +177,7 @@ impl Keeper {
         }
     }
 
-    /// Takes in a new connection.
+    /// Adopts a new connection.
     fn adopt(&mut self, arrival: Arrival) {
         // The certificate may have been revoked while the connection was set up.
         if is_revoked(&self.shared, &arrival.connection) {
@@ -273,11 +273,11 @@ impl Keeper {
         self.publish();
     }
 
-    /// Dials after `wait`; the node with the higher name a little later, so that as a rule only one
+    /// Dials after `wait`; the node with the higher name a little later, so that usually only one
     /// of the two dials.
     fn dial_in(&mut self, wait: Duration) {
         let mut wait = wait;
-        // After a failure nobody waits: perhaps only this direction of dialling works.
+        // After a failure neither node waits: perhaps only this direction of dialling works.
         if self.shared.me.node() > self.peer.identity.node() && self.back_off.failures() == 0 {
             let default_ms = self.shared.transport.rtt_default_ms;
             let rtt_ms = self.peer.target.load().rtt_ms.unwrap_or(default_ms);
@@ -310,7 +310,7 @@ impl Keeper {
         self.peer.slot(self.kind).note_fault(fault);
         let wait = self.back_off.after_failure(&mut self.random);
         self.dialling = Dialling::Not;
-        // The peer may have connected meanwhile.
+        // The peer may have connected in the meantime.
         if self.held.is_empty() {
             self.dial_in(wait);
         }
@@ -332,7 +332,7 @@ impl Keeper {
             let unused = match held.role {
                 PeerRole::Current => false,
                 // Only its dialler closes a retiring connection, because the other node can't know
-                // if a request is on its way.
+                // if a request is in transit.
                 PeerRole::Retiring(since) => {
                     held.live.origin == Origin::Us
                         && held.live.streams() == 0
@@ -360,7 +360,7 @@ fn is_revoked(shared: &LinkShared, connection: &quinn::Connection) -> bool {
         .is_some_and(|it| shared.members.check_certificate(&it) == Err(HandshakeError::Revoked))
 }
 
-/// Waits for the next event of dialling; for ever while no dial is needed.
+/// Waits for the next event of dialling; forever while no dial is needed.
 async fn dialling(dialling: &mut Dialling) -> PeerEvent {
     match dialling {
         Dialling::Not => pending().await,

@@ -15,7 +15,7 @@ pub(crate) enum Origin {
     Peer,
 }
 
-/// New connection on which both nodes have said hello.
+/// New connection on which both nodes have sent their hello.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) connection: quinn::Connection,
@@ -33,7 +33,7 @@ pub(crate) struct LiveConnection {
     /// True if the node with the lower name of the two has dialled the connection.
     pub(crate) by_lower: bool,
     pub(crate) since: Instant,
-    /// Number that tells the connections to one peer apart.
+    /// Number that distinguishes the connections to one peer.
     pub(crate) serial: u64,
     /// Number of the peer's process at the other end.
     pub(crate) process: u64,

@@ -1,7 +1,8 @@
 //! Detector of a path on which sent packets do not arrive.
 //!
-//! QUIC's idle time is reset by received packets too: a node that hears its peer and is not heard
-//! by it would keep the connection for as long as the peer's own lives.
+//! Received packets also reset QUIC's idle timeout: a node that receives packets from its peer, but
+//! whose own packets do not arrive, would keep the connection for as long as the peer keeps its
+//! own.
 
 use std::time::{Duration, Instant};
 
@@ -37,13 +38,13 @@ impl AckWatch {
         Self { seen: AckStats::of(connection), at: now }
     }
 
-    /// Returns the time for which acknowledgements have been awaited in vain.
+    /// Returns the time for which acknowledgements have been missing.
     pub(super) fn silence(&mut self, connection: &quinn::Connection, now: Instant) -> Duration {
         self.silence_of(AckStats::of(connection), now)
     }
 
     fn silence_of(&mut self, seen: AckStats, now: Instant) -> Duration {
-        // An acknowledgement came, or none was awaited: the silence starts anew.
+        // An acknowledgement came, or none was awaited: the silence starts from zero.
         if seen.rtt != self.seen.rtt || seen.asked == self.seen.asked {
             self.seen = seen;
             self.at = now;
@@ -69,7 +70,7 @@ mod tests {
         assert_eq!(silence_s(5, 5, 10), 0);
         // An acknowledgement was awaited and came before the next look.
         assert_eq!(silence_s(6, 6, 11), 0);
-        // Acknowledgements were awaited twice in vain.
+        // Acknowledgements were awaited twice and did not come.
         assert_eq!(silence_s(6, 7, 12), 1);
         assert_eq!(silence_s(6, 8, 14), 3);
         // One acknowledgement ends the silence.

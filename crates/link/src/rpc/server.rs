@@ -17,7 +17,7 @@ pub(crate) struct Serving<'a> {
 
 impl Serving<'_> {
     /// Serves a new stream of both directions. Without a handler both halves are dropped, which
-    /// tells the peer that the stream is refused.
+    /// shows the peer that the stream is refused.
     pub(crate) fn control(&self, send: quinn::SendStream, receive: quinn::RecvStream) {
         let streams = (StreamSender::new(send), StreamReceiver::new(receive));
         if let Some(handler) = self.handler() {

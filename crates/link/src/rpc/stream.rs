@@ -1,4 +1,4 @@
-//! Halves of a stream that carries messages. A half that is dropped before its end tells the peer
+//! Halves of a stream that carries messages. A half that is dropped before its end informs the peer
 //! that it was given up.
 
 use bytes::{Buf, Bytes, BytesMut};

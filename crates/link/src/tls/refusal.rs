@@ -38,9 +38,9 @@ pub enum HandshakeError {
     WrongNode,
     /// The certificate was revoked.
     Revoked,
-    /// The peer speaks none of this node's protocols.
+    /// The peer supports none of this node's protocols.
     NoProtocol,
-    /// The peer is too slow, speaks no TLS 1.3, or breaks the handshake in another way.
+    /// The peer is too slow, does not support TLS 1.3, or breaks the handshake in another way.
     Handshake,
     /// Too many connections are being set up.
     Busy,
@@ -121,7 +121,7 @@ impl Refusals {
 /// connection ended in another way.
 pub(crate) fn refused_by_peer(error: &ConnectionError) -> Option<&'static str> {
     let ConnectionError::ConnectionClosed(close) = error else { return None };
-    // TLS alerts stand in the last byte of these codes (RFC 9001, 4.8).
+    // The last byte of these codes is the TLS alert (RFC 9001, 4.8).
     let alert = u64::from(close.error_code).checked_sub(0x100)?;
     match alert {
         42 | 43 => Some("bad_certificate"),

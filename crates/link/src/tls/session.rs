@@ -67,8 +67,8 @@ pub struct UsedCertificates {
 }
 
 impl Sessions {
-    /// Reads the files for the first time; blocks for as long as the disk needs. A certificate that is
-    /// not valid at this time is used all the same, and logged.
+    /// Reads the files for the first time; blocks for as long as the disk needs. A certificate that
+    /// is not valid at this time is used nevertheless, and logged.
     pub(crate) fn open(
         me: Identity,
         files: CertificateFiles,
@@ -78,7 +78,7 @@ impl Sessions {
         let contents = FileContents::read(&files)?;
         let material = match Material::parse(&files, &contents, &me, UnixTime::now()) {
             // Peers refuse the node until the certificate is replaced or the clock is right. Its
-            // clients are served meanwhile.
+            // clients are served during that time.
             Err(fault @ CredentialError::Untimely { validity, .. }) => {
                 tracing::error!(
                     "other nodes refuse this one: {fault}. Clients are served without the cluster \

@@ -129,7 +129,7 @@ impl ServerCertVerifier for AnswerVerifier {
                     .map_err(|refusal| refuse(&self.refusals, refusal, &self.told(end_entity)))?;
                 Ok(verified)
             }
-            // The chain is good and only the name differs, so the refusal tells the difference.
+            // The chain is good and only the name differs, so the refusal describes the difference.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => {
@@ -196,8 +196,8 @@ fn shown(certificate: &CertificateDer<'_>) -> String {
         .map_or_else(|_| "no identity".to_owned(), |identity| identity.to_string())
 }
 
-/// Counts and logs a refusal; `told` says of whom. The peer only learns that access is denied, or
-/// that its certificate is revoked.
+/// Counts and logs a refusal; `told` names the refused peer. The peer only learns that access is
+/// denied, or that its certificate is revoked.
 fn refuse(refusals: &Refusals, refusal: HandshakeError, told: &str) -> Error {
     refusals.count(refusal);
     if refusals.is_news(told, Instant::now()) {
@@ -209,7 +209,7 @@ fn refuse(refusals: &Refusals, refusal: HandshakeError, told: &str) -> Error {
     }
 }
 
-/// Counts and logs a refusal by the verifier of rustls; `told` says of whom.
+/// Counts and logs a refusal by the verifier of rustls; `told` names the refused peer.
 fn refused_by_webpki(refusals: &Refusals, error: Error, told: &str) -> Error {
     let refusal = match &error {
         Error::InvalidCertificate(error) => reason_of(error),

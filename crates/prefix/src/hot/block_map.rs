@@ -8,8 +8,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Map by the hash of a block. Its order differs from that of the hashes, so whoever walks through it
-/// sorts what comes out.
+/// Map by the hash of a block. Its order differs from that of the hashes, so code that walks
+/// through it sorts the result.
 pub(super) type BlockMap<V> = HashMap<u64, V, BuildHasherDefault<BlockHasher>>;
 
 /// Set of hashes of blocks.
@@ -18,7 +18,7 @@ pub(super) type BlockSet = HashSet<u64, BuildHasherDefault<BlockHasher>>;
 /// Odd number near 2^64 divided by the golden ratio: products spread over all bits.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Hasher of hashes of blocks. These are made under a secret key, so nobody can choose ones that
+/// Hasher of hashes of blocks. These are made under a secret key, so no client can choose ones that
 /// collide.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BlockHasher(u64);

@@ -14,8 +14,8 @@ pub struct HeatConfig {
     /// Half-life of heat in milliseconds, at least 1,000.
     ///
     /// A shorter half-life follows a change of traffic sooner and announces more: blocks requested
-    /// every few minutes would come and go by chance. Blocks that replicas have dropped leave at
-    /// once anyway.
+    /// every few minutes would be announced and removed by chance. Blocks that replicas have
+    /// dropped leave at once anyway.
     pub half_life_ms: u64,
     /// Heat in requests, decayed, that a block needs to be announced. It leaves below half of that.
     pub heat_min: f32,

@@ -26,7 +26,7 @@ impl Gate {
             self.marks = vec![0; PLACES];
         }
         let place = hash as usize & (PLACES - 1);
-        // The lowest bit is always set, because 0 stands for an empty slot.
+        // The lowest bit is always set, because 0 means an empty slot.
         let mark = (hash >> 48) as u16 | 1;
         std::mem::replace(&mut self.marks[place], mark) == mark
     }

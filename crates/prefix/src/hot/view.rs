@@ -65,7 +65,7 @@ impl HotView {
     }
 
     fn add(&mut self, hash: u64, region: usize) {
-        // The hash 0 stands for an empty slot, so one block in 2^64 is never found.
+        // The hash 0 means an empty slot, so one block in 2^64 is never found.
         let mut place = self.home(hash);
         while self.hashes[place] != 0 && self.hashes[place] != hash {
             place = (place + 1) % self.hashes.len();

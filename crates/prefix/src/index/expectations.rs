@@ -2,7 +2,7 @@
 
 /// Largest number of remembered requests: 1.5 MiB. More requests in flight overwrite each other.
 const PLACES_MAX: usize = 16_384;
-/// Number of stretches of a chain with different stamps that are told apart.
+/// Number of stretches of a chain with different stamps that are kept apart.
 const RUNS: usize = 4;
 
 /// Beliefs at the time of sending, by replica and prompt.

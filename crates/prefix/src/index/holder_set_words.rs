@@ -12,8 +12,8 @@ pub(super) const CLASS_MAX: u8 = 10;
 
 /// Memory that grows without moving, so that readers keep their addresses.
 ///
-/// A reader may see words that were given to another set meanwhile. It therefore reads the block's
-/// slot again afterwards, and believes the words only if the slot has not changed.
+/// A reader may see words that were given to another set during the read. It therefore reads the
+/// block's slot again afterwards, and believes the words only if the slot has not changed.
 #[derive(Debug)]
 pub(super) struct HolderSetWords {
     chunks: Box<[OnceLock<Box<[AtomicU64]>>]>,

@@ -53,7 +53,7 @@ fn long(turns: &[u8], blocks: usize) -> Vec<u64> {
     chain(&turns.iter().flat_map(each).collect::<Vec<u8>>())
 }
 
-/// Records of each replica with the blocks that they stand for, the most recently used first.
+/// Records of each replica with the blocks that they represent, the most recently used first.
 #[derive(Debug, Default)]
 struct Model {
     holder_entries: BTreeMap<u16, Vec<(u64, usize)>>,

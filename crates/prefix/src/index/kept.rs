@@ -1,14 +1,15 @@
 //! Which blocks of a chain have records: all of its beginning, and fewer with each doubling of the
 //! depth, so that a long prompt costs little more than a short one.
 //!
-//! A record stands for its block and those without a record before it. So what is found may be too
-//! short by less than a 32nd, and is never too long.
+//! A record represents its block and those without a record before it. So the prefix found may be
+//! too short by less than a 32nd, and is never too long.
 
 /// Depth up to which each block has a record: 16 KiB of a prompt.
 const EACH_UP_TO: usize = 64;
 /// Number of records for each doubling of the depth behind that.
 const A_DOUBLING: usize = EACH_UP_TO / 2;
-/// Largest binary logarithm of what one record stands for: 4 bits. Prompts are never so long.
+/// Largest binary logarithm of the number of blocks that one record represents: 4 bits. Prompts are
+/// never so long.
 const SPAN_LOG_MAX: u8 = 15;
 
 /// Block of a chain that has a record.
@@ -16,7 +17,7 @@ const SPAN_LOG_MAX: u8 = 15;
 pub(super) struct KeptBlock {
     /// Depth: 1 for the first block of a prompt.
     pub(super) depth: usize,
-    /// Binary logarithm of the number of blocks that the record stands for.
+    /// Binary logarithm of the number of blocks that the record represents.
     pub(super) span_log: u8,
 }
 

@@ -34,7 +34,7 @@ impl Pair {
         u64::from(self.stamp_high & STAMP_HIGH_MASK) << 32 | u64::from(self.stamp_low)
     }
 
-    /// Returns the number of blocks that the record stands for.
+    /// Returns the number of blocks that the record represents.
     pub(super) fn span(&self) -> u32 {
         1 << (self.stamp_high >> STAMP_HIGH_BITS)
     }

@@ -12,9 +12,9 @@ use crate::descend::{Probes, descend};
 /// Largest number of probes of one look-up. 64 blocks that each end at another replica take 71; a
 /// prompt of 4,096 blocks with a hundred such ends is found completely.
 const PROBES_MAX: u32 = 2_048;
-/// Number of times that a look-up restarts because the table was replaced meanwhile.
+/// Number of times that a look-up restarts because the table was replaced during it.
 const TRIES: usize = 3;
-/// Number of times that a set is read again because it changed meanwhile.
+/// Number of times that a set is read again because it changed during the read.
 const READS_MAX: usize = 4;
 
 /// Reader of a [`FineIndex`](crate::FineIndex), usable while it is written. Cheap to clone.

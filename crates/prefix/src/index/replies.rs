@@ -1,4 +1,4 @@
-//! What replies and counters of replicas teach the index.
+//! Corrections of the index by replies and counters of replicas.
 
 use spillway_types::Holder;
 
@@ -9,7 +9,7 @@ use crate::FineIndex;
 /// Number of replies in a row that the next request did not find cached, from which on replies of
 /// that replica are mostly not believed to be cached.
 const REPLIES_MISSED_MAX: u8 = 8;
-/// Share of the replies, as one of so many, that are believed all the same, to notice a change.
+/// Share of the replies, as one of so many, that are believed nevertheless, to notice a change.
 const REPLY_TRIALS: u64 = 16;
 
 impl FineIndex {
@@ -87,13 +87,13 @@ impl FineIndex {
     }
 
     /// Notes that the replica's engine holds `chain`, whose first `prompt_blocks` are those of a
-    /// prompt, because the engine itself said so. All of them count as just used.
+    /// prompt, because the engine itself reported this. All of them count as just used.
     pub fn confirm(&mut self, holder: Holder, chain: &[u64], prompt_blocks: usize) {
         self.touch(holder, chain, prompt_blocks);
     }
 
-    /// Forgets blocks of `holder` that its engine said it gave up. To keep the blocks of a replica
-    /// closed under prefixes, name each block with those that continue it, and those first.
+    /// Forgets blocks of `holder` that its engine reported as removed. To keep the blocks of a
+    /// replica closed under prefixes, name each block with those that continue it, and those first.
     pub fn forget_blocks(&mut self, holder: Holder, blocks: &[u64]) {
         if self.holders.live(holder).is_none() {
             return;

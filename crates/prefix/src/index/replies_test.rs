@@ -141,7 +141,7 @@ fn a_reply_is_known_behind_its_prompt_and_goes_before_it() {
     assert_eq!(found(&reader, &whole), BTreeMap::from([(0, 40)]));
     index.insert(holder, &chain_of(2, 25));
     assert_eq!(found(&reader, &whole), BTreeMap::from([(0, 35)]), "its end is the oldest");
-    // What was evicted while the reply was written is there with the reply.
+    // Blocks that were evicted while the reply was written are there again with the reply.
     index.insert(holder, &chain_of(3, 60));
     assert_eq!(found(&reader, &whole), BTreeMap::new());
     index.extend(holder, &whole, 30);

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexStats {
     /// Number of different blocks that have a record. Far from the beginning of a prompt one record
-    /// stands for several blocks.
+    /// represents several blocks.
     pub blocks: u64,
     /// Number of records, each of a block at a replica: a block that three replicas hold counts three
     /// times.

@@ -21,8 +21,8 @@ fn may_hold(holder: u16, family: u64) -> bool {
     u64::from(holder) % 6 == family % 6
 }
 
-/// Looks prompts up until told to stop. Returns the number of look-ups, and of those that found too
-/// few blocks of the prompt that is always there.
+/// Looks prompts up until `stop` is set. Returns the number of look-ups, and of those that found
+/// too few blocks of the prompt that is always there.
 fn read(reader: &IndexReader, stop: &AtomicBool, flushed: &AtomicU64, seed: u64) -> [u64; 2] {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut matches, mut counts) = (Matches::new(), [0; 2]);

@@ -7,7 +7,7 @@ use super::payload::{Holding, Payload};
 /// Number of slots behind the last home slot, for the cluster at the end. At the allowed load,
 /// keyed hashes form no longer run of full slots.
 const TAIL_SLOTS: usize = 256;
-/// Number of times that a reader looks again at a slot that changes meanwhile.
+/// Number of times that a reader looks again at a slot that changes during the read.
 const LOOKS_MAX: u32 = 8;
 
 /// Hash table in open addressing, with linear probing in the order of the (mixed) hashes. A search

@@ -54,12 +54,12 @@ pub(super) struct Chain<'a> {
     pub(super) map: TokenMap,
     /// Newest engine block of the prompt; `None` if nothing was stored for it.
     pub(super) leaf: Option<u64>,
-    /// Position in tokens at the end of `leaf`; `None` if it can't be told yet.
+    /// Position in tokens at the end of `leaf`; `None` if it is not known yet.
     pub(super) end_tokens: Option<u64>,
 }
 
 impl EngineBlocks {
-    /// Takes in blocks that were stored. `counts_copies` says if those that are known already are
+    /// Adds blocks that were stored. `counts_copies` is true if blocks that are known already are
     /// further copies.
     pub(super) fn store(&mut self, stored: &StoredBlocks, counts_copies: bool) {
         let mut parent = stored.parent;
@@ -86,7 +86,7 @@ impl EngineBlocks {
         }
     }
 
-    /// Takes in that one copy of a block is gone. Returns the blocks of prompts that go with it, each
+    /// Notes that one copy of a block is gone. Returns the blocks of prompts that go with it, each
     /// behind those that continue it.
     pub(super) fn remove(&mut self, hash: u64) -> Vec<u64> {
         let Some(known) = self.blocks.get_mut(&hash) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! What the KV events of one replica say of its cache.
+//! Mirror of one replica's cache, made from its KV events.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ const SILENT_MAX: u32 = 8;
 /// Number of a prompt's tokens that were not cached, from which on an engine must have stored a
 /// block: the largest blocks have 256.
 const NEW_TOKENS_MIN: u64 = 512;
-/// Factor of a replica's cache while its events tell what is evicted. The rest of the model is there
-/// for what events do not explain, and must not evict for an error in the size of a block.
+/// Factor of a replica's cache while its events show what is evicted. The rest of the model is
+/// there for what events do not explain, and must not evict for an error in the size of a block.
 const LIVE_ROOM: f64 = 1.25;
 /// Weight of one reply in the usual tokens per byte of a replica.
 const RATE_WEIGHT: f64 = 0.1;
@@ -30,10 +30,10 @@ pub enum KvState {
     #[default]
     Unproven,
     // Live => (Unproven | Stale)
-    /// The events tell of requests.
+    /// The events report requests.
     Live,
     // Stale => (Unproven | Live)
-    /// Requests have ended, and no event told of them.
+    /// Requests have ended, and no event reported them.
     Stale,
 }
 
@@ -44,15 +44,16 @@ enum Due {
     All,
 }
 
-/// Newest engine block of a request that can't be told from those of others with its prompt.
+/// Newest engine block of a request that can't be distinguished from those of others with its
+/// prompt.
 #[derive(Debug)]
 struct AmbiguousLeaf;
 
 /// Mirror of one engine's cache.
 ///
-/// Without events that tell of requests it changes nothing in the index, which then assumes what the
-/// engine evicts. With them, blocks of prompts go from the index when the engine says so. Those
-/// that no engine block is known to carry stay with the assumption.
+/// Without events that report requests it changes nothing in the index, which then assumes what the
+/// engine evicts. With them, blocks of prompts are removed from the index when the engine reports
+/// that. Blocks that no known engine block carries stay with the assumption.
 #[derive(Debug)]
 pub struct KvMirror {
     block_bytes: f64,
@@ -60,7 +61,7 @@ pub struct KvMirror {
     engine: EngineBlocks,
     prompts: Prompts,
     silent: u32,
-    /// Usual tokens per byte; `None` before the first reply that says its tokens.
+    /// Usual tokens per byte; `None` before the first reply that reports its tokens.
     rate: Option<f64>,
     /// Group of layers that is followed: the first one seen. Other groups have the same blocks.
     group: Option<u32>,
@@ -85,7 +86,7 @@ impl KvMirror {
         self.state
     }
 
-    /// Returns true if the events tell what the engine evicts.
+    /// Returns true if the events show what the engine evicts.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.state == KvState::Live
@@ -102,7 +103,7 @@ impl KvMirror {
         self.engine.len()
     }
 
-    /// Returns true if the events say that the engine has this block of a prompt.
+    /// Returns true if the engine has this block of a prompt according to the events.
     pub fn carries(&self, block: u64) -> bool {
         self.state == KvState::Live && self.engine.carries(block)
     }
@@ -133,11 +134,11 @@ impl KvMirror {
         }
         let Some(tail) = chain.last() else { return };
         let Some(prompt) = self.prompts.ended(*tail, &told, now_ms).cloned() else { return };
-        // More may have been stored than was told so far, so that its end is not known.
+        // The engine may have stored more than it has reported so far, so the end is not known.
         self.tie((index, holder), &prompt, Some(&told), Due::Some);
     }
 
-    /// Takes in an event.
+    /// Handles an event.
     pub fn note(
         &mut self,
         (index, holder): (&mut FineIndex, Holder),
@@ -160,7 +161,7 @@ impl KvMirror {
         }
     }
 
-    /// Forgets all that events told, because some were missed.
+    /// Forgets everything learned from events, because some were missed.
     pub fn miss(&mut self) {
         self.engine = EngineBlocks::default();
         self.group = None;
@@ -169,7 +170,7 @@ impl KvMirror {
     }
 
     /// Ties the prompts of which no more events are expected. Returns true if the events are found
-    /// to tell nothing of requests, for the first time.
+    /// to report nothing of requests, for the first time.
     #[must_use]
     pub fn settle(&mut self, (index, holder): (&mut FineIndex, Holder), now_ms: u64) -> bool {
         for prompt in self.prompts.paused(now_ms) {
@@ -195,7 +196,7 @@ impl KvMirror {
         let known = tail.zip(stored.hashes.last());
         let is_known = known
             .is_some_and(|(tail, leaf)| self.prompts.stored(tail, (stored.parent, *leaf), now_ms));
-        // What other clients have the engine report again is no further copy.
+        // Blocks that the engine reports again because of other clients are no further copies.
         self.engine.store(stored, is_known);
         if is_known {
             (self.state, self.silent) = (KvState::Live, 0);
@@ -260,8 +261,8 @@ impl KvMirror {
         }
     }
 
-    /// Returns the newest engine block of one of a prompt's requests; `None` if nothing was stored. An
-    /// error if it can't be told from those of other requests with the prompt.
+    /// Returns the newest engine block of one of a prompt's requests; `None` if nothing was stored.
+    /// An error if it can't be distinguished from those of other requests with the prompt.
     fn leaf_of(
         &mut self,
         prompt: &SentPrompt,
@@ -298,8 +299,8 @@ impl KvMirror {
             return;
         }
         let set: BTreeSet<u64> = gone.iter().copied().collect();
-        // Engines evict with every step, and hardly ever what a prompt under way has: most blocks are
-        // told from those that are gone by six bits.
+        // Engines evict with every step, and hardly ever blocks of a prompt in progress: for most
+        // blocks, six bits show that they are not among the evicted ones.
         let bit = |block: u64| 1_u64 << (block % 64);
         let bits = gone.iter().fold(0, |bits, block| bits | bit(*block));
         let is_gone = |block: &u64| bits & bit(*block) != 0 && set.contains(block);

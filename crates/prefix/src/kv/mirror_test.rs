@@ -12,7 +12,7 @@ const BLOCK_BYTES: usize = 256;
 const BLOCK_TOKENS: u32 = 16;
 const TOKEN_BYTES: u64 = 4;
 
-/// Mirror with its index, beside an engine that says what it does.
+/// Mirror with its index, beside an engine that reports what it does.
 struct Scene {
     index: FineIndex,
     reader: IndexReader,
@@ -41,7 +41,7 @@ impl Scene {
         self.mirror.note((&mut self.index, self.holder), event, self.now_ms);
     }
 
-    /// Tells engine blocks that were stored for a prompt.
+    /// Reports engine blocks that were stored for a prompt.
     fn store(&mut self, chain: &[u64], parent: Option<u64>, hashes: impl IntoIterator<Item = u64>) {
         self.note(&KvEvent::Stored(StoredBlocks {
             hashes: hashes.into_iter().collect(),
@@ -144,7 +144,7 @@ fn what_the_engine_has_no_full_block_of_is_not_held_once_all_events_are_in() {
 #[test]
 fn events_of_another_nodes_prompt_are_tied_without_its_reply() {
     let mut scene = Scene::new();
-    // What a token is in bytes is known from a reply to this node.
+    // The bytes of a token are known from a reply to this node.
     scene.send(&[1, 2]);
     scene.store(&[1, 2], None, 100..108);
     scene.reply(&[1, 2], 0);
@@ -269,7 +269,7 @@ fn replies_of_requests_with_the_same_prompt_are_each_told_by_their_own_events() 
     scene.reply_with(&chain, &[5, 6, 7], 0);
     scene.settle();
     assert_eq!((scene.held(&[1, 2, 3, 4]), scene.held(&[1, 2, 5, 6, 7])), (4, 5));
-    // What carries the end of one reply is not the other's.
+    // Engine blocks that carry the end of one reply do not belong to the other.
     scene.remove((308..312).rev());
     assert_eq!((scene.held(&[1, 2, 3, 4]), scene.held(&[1, 2, 5, 6, 7])), (4, 4));
     scene.remove((200..208).rev());
@@ -382,7 +382,7 @@ proptest! {
         }
     }
 
-    /// Checks that no sequence of events makes the mirror panic, or keep more than was told.
+    /// Checks that no sequence of events makes the mirror panic, or keep more than was reported.
     #[test]
     fn any_events_are_taken(
         events in prop::collection::vec((0..4_u8, 0..12_u64, 0..12_u64, 0..4_usize), 0..60),

@@ -3,7 +3,7 @@
 //! An engine names its blocks by hashes of tokens, the index by hashes of bytes. Each request
 //! carries an id made of its prompt's last block, and the engine repeats the id in the events of
 //! the blocks that it stores. So the engine's chain of blocks belongs to a chain of the index, and
-//! the number of the prompt's tokens says which tokens are which bytes. `engine_blocks` keeps both
+//! the number of the prompt's tokens shows which tokens are which bytes. `engine_blocks` keeps both
 //! chains and their ties, `mirror` decides for one replica.
 
 mod engine_blocks;

@@ -12,8 +12,8 @@ const BLOCKS_MAX: usize = 1 << 18;
 const LEAVES_MAX: usize = 16;
 /// Time after the end of a reply in which its last events arrive, in ms.
 const SETTLE_MS: u64 = 250;
-/// Time after which a prompt without news is settled, in ms: another node sent it, and does not tell
-/// of every end.
+/// Time after which a prompt without news is settled, in ms: another node sent it, and does not
+/// report every end.
 const QUIET_MS: u64 = 60_000;
 
 /// Numbers of a reply that has ended, or was given up.
@@ -23,9 +23,9 @@ pub struct Told {
     pub written: Vec<u64>,
     /// Size of the prompt in bytes; 0 if it is not known.
     pub prompt_bytes: u32,
-    /// Tokens of the prompt; `None` if the reply did not say.
+    /// Tokens of the prompt; `None` if the reply did not report them.
     pub prompt_tokens: Option<u64>,
-    /// Tokens of the prompt found in the cache; `None` if the reply did not say.
+    /// Tokens of the prompt found in the cache; `None` if the reply did not report them.
     pub cached_tokens: Option<u64>,
     /// Tokens of the reply.
     pub output_tokens: u64,
@@ -42,7 +42,7 @@ const PAUSE_MS: u64 = 1_000;
 pub enum Sender {
     /// This node, which will read the reply.
     Own,
-    /// Another node of the region, which may not tell of the end.
+    /// Another node of the region, which may not report the end.
     Other,
 }
 

@@ -3,9 +3,9 @@
 /// Text in front of the id, so that ids of clients are no ids of this project.
 const PREFIX: &str = "sw-";
 
-/// Returns the id of a request with these blocks: it is made of the last one, which stands for the
-/// whole chain. So all nodes that know the prompt know its events, whichever of them sent it. `None`
-/// for a prompt without a full block.
+/// Returns the id of a request with these blocks: it is made of the last one, which represents the
+/// whole chain. So all nodes that know the prompt know its events, whichever of them sent it.
+/// `None` for a prompt without a full block.
 #[must_use]
 pub fn kv_session_id(chain: &[u64]) -> Option<String> {
     let end = chain.last()?;

@@ -21,7 +21,7 @@ impl TokenMap {
         Self { prompt_bytes: f64::INFINITY, prompt_rate: rate, reply_rate: rate }
     }
 
-    /// Returns the map of a prompt by the numbers of its reply; `None` if these say nothing.
+    /// Returns the map of a prompt by the numbers of its reply; `None` if these are not enough.
     /// `reply_bytes` is the size of the reply as far as blocks of it are known.
     pub(super) fn of(told: &Told, reply_bytes: f64) -> Option<Self> {
         let tokens = told.prompt_tokens.filter(|tokens| *tokens > 0)?;

@@ -1,4 +1,4 @@
-//! Chains of blocks that were told: which block follows on which.
+//! Chains of shared blocks: which block follows which.
 
 use std::collections::BTreeMap;
 

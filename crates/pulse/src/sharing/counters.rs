@@ -3,15 +3,15 @@
 /// Counts since the start. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharingCounters {
-    /// Prompts told to the region's other nodes.
+    /// Prompts shared with the region's other nodes.
     pub told: u64,
-    /// Blocks told with them; the rest was known.
+    /// Blocks sent with them; the rest was known.
     pub blocks_told: u64,
     /// Datagrams made, each of which goes to one node or to all others.
     pub frames: u64,
     /// Bytes of those datagrams, once each.
     pub frame_bytes: u64,
-    /// Prompts heard of.
+    /// Prompts received from other nodes.
     pub heard: u64,
     /// Entries that follow on blocks not known here, so that their sender was asked.
     pub lacked: u64,

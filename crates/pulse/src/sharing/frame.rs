@@ -57,7 +57,7 @@ pub(crate) enum PromptEntry {
     Written { told: Told, prompt_blocks: u32 },
 }
 
-/// A prompt, as an addition to one that was told before.
+/// A prompt, as an addition to one that was shared before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Told {
     pub(crate) replica: NameId,

@@ -15,10 +15,10 @@ use crate::NameId;
 pub struct SharingConfig {
     /// Length of a datagram, with its frame: what QUIC carries on any path.
     pub datagram_bytes_max: usize,
-    /// Datagrams of one [`Sharing::flush`]: half of what a connection takes in at once, so that a
+    /// Datagrams of one [`Sharing::flush`]: half of what a connection takes at once, so that a
     /// burst of long prompts does not push out the gossip on that connection.
     pub flush_max: usize,
-    /// Bytes that wait to be sent. An entry that finds no room is not told; a node that lacks it
+    /// Bytes that wait to be sent. An entry that finds no room is not shared; a node that lacks it
     /// asks.
     pub waiting_bytes_max: usize,
     /// Blocks whose place is known, at some 40 bytes each. More of them make datagrams shorter
@@ -58,7 +58,7 @@ pub enum To {
 pub enum SiblingNews<'a> {
     /// A prompt with these blocks was sent to this replica.
     Sent(NameId, &'a [u64]),
-    /// The replica's reply said that only so many of these blocks had been in its cache.
+    /// The replica's reply reported that only so many of these blocks had been in its cache.
     Cached(NameId, &'a [u64], u32),
     /// The replica has written a whole reply. Only so many of these blocks are those of its prompt.
     Written(NameId, &'a [u64], u32),
@@ -78,7 +78,7 @@ pub enum ShareError {
     },
 }
 
-/// Prompts that one node has told and heard.
+/// Prompts that one node has sent to other nodes and received from them.
 #[derive(Debug)]
 pub struct Sharing {
     config: SharingConfig,
@@ -90,7 +90,7 @@ pub struct Sharing {
 }
 
 impl Sharing {
-    /// Creates a state in which nothing was told yet. Blocks are hashed with the key of `epoch`.
+    /// Creates a state in which nothing was shared yet. Blocks are hashed with the key of `epoch`.
     #[must_use]
     pub fn new(config: SharingConfig, epoch: u32) -> Self {
         Self {
@@ -102,7 +102,8 @@ impl Sharing {
         }
     }
 
-    /// Changes the key that blocks are hashed with. What was told with another key is forgotten.
+    /// Changes the key that blocks are hashed with. Chains that were shared with another key are
+    /// forgotten.
     pub fn set_epoch(&mut self, epoch: u32) {
         if epoch != self.epoch {
             self.epoch = epoch;
@@ -111,7 +112,7 @@ impl Sharing {
         }
     }
 
-    /// Tells that a prompt was sent to a replica.
+    /// Shares that a prompt was sent to a replica.
     pub fn tell_sent(&mut self, replica: NameId, chain: &[u64]) {
         let chain = self.cut(chain);
         self.counters.told += u64::from(!chain.is_empty());
@@ -120,16 +121,16 @@ impl Sharing {
         self.put_all(&To::All, news, PromptEntry::Sent);
     }
 
-    /// Tells that a reply said how many leading blocks of its prompt had been in the replica's
-    /// cache. Worth telling only where that is fewer than was believed.
+    /// Shares that, according to a reply, `blocks` leading blocks of its prompt had been in the
+    /// replica's cache. Worth sharing only if that is fewer than was believed.
     pub fn tell_cached(&mut self, replica: NameId, chain: &[u64], blocks: u32) {
         let chain = self.cut(chain);
         let news = self.news(replica, chain);
         self.put_all(&To::All, news, |told| PromptEntry::Cached { told, blocks });
     }
 
-    /// Tells that a replica has written a whole reply: `chain` has the blocks of its prompt, and then
-    /// those of the reply.
+    /// Shares that a replica has written a whole reply: `chain` has the blocks of its prompt, and
+    /// then those of the reply.
     pub fn tell_written(&mut self, replica: NameId, chain: &[u64], prompt_blocks: u32) {
         let chain = self.cut(chain);
         let news = self.news(replica, chain);
@@ -157,11 +158,11 @@ impl Sharing {
         !self.queue.is_empty()
     }
 
-    /// Takes in a datagram of `from`, the node of the own region that a verified certificate names,
-    /// and hands over what it tells.
+    /// Handles a datagram of `from`, the node of the own region that a verified certificate names,
+    /// and hands over its news.
     ///
     /// # Errors
-    /// What stood in a refused datagram before the fault counts all the same.
+    /// The entries before the fault count even if the datagram is refused.
     pub fn handle_datagram(
         &mut self,
         from: &NodeName,
@@ -216,8 +217,8 @@ impl Sharing {
         Ok(())
     }
 
-    /// Returns the whole chain of what was told; `None` if it follows on blocks that are not known,
-    /// and then asks for them.
+    /// Returns the whole chain of a shared prompt. If the prompt continues from blocks that are not
+    /// known here, asks for them and returns `None`.
     fn learn(&mut self, from: &NodeName, told: &Told) -> Result<Option<Vec<u64>>, ShareError> {
         let mut chain = match told.after {
             None => Vec::new(),
@@ -246,8 +247,8 @@ impl Sharing {
         }
     }
 
-    /// Tells `node` alone the whole chain. A chain that is forgotten here too is told whole when it
-    /// is used next.
+    /// Sends the whole chain to `node` alone. A chain that is forgotten here as well is sent whole
+    /// the next time it is used.
     fn answer(&mut self, node: &NodeName, replica: NameId, last: Block) {
         let Some(chain) = self.chains.chain(last.hash()) else { return };
         if self.queue.waiting_for(node) >= self.config.questions_max {

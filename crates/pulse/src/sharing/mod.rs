@@ -1,10 +1,10 @@
-//! Prompts that nodes of one region sent to its replicas, told to each other.
+//! Prompts that nodes of one region sent to its replicas, shared among these nodes.
 //!
-//! [`Sharing`] is a state machine: tell it what was sent, [`Sharing::flush`] what is due into
-//! datagrams, and give it the datagrams of others. All nodes keep the same *chains*, block by
-//! block: a prompt costs 8 bytes for each block that no node has told before, and some 14 more. A
-//! node that lacks the blocks before an entry asks its sender, which tells that node the whole
-//! chain.
+//! [`Sharing`] is a state machine: feed it the prompts that were sent, [`Sharing::flush`] due
+//! entries into datagrams, and give it the datagrams of other nodes. All nodes keep the same
+//! *chains*, block by block: a prompt costs 8 bytes for each block that no node has shared before,
+//! and some 14 more. A node that lacks the blocks before an entry asks its sender, which sends the
+//! whole chain to that node.
 
 mod chains;
 mod counters;

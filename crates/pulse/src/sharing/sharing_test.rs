@@ -9,7 +9,7 @@ use crate::NameId;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
 
-/// News that a node heard: prompts by replica, the last word on each prompt.
+/// News that a node received: prompts by replica, with the last report on each prompt.
 type Known = BTreeMap<(NameId, Vec<u64>), Option<u32>>;
 
 /// The nodes of a region.
@@ -29,7 +29,7 @@ impl Region {
         self.nodes[node].1.insert((replica, chain.to_vec()), None);
     }
 
-    /// Delivers what is due until nothing is, but what `is_lost` says.
+    /// Delivers what is due until nothing is, except datagrams for which `is_lost` returns true.
     fn settle(&mut self, mut is_lost: impl FnMut() -> bool) {
         while self.nodes.iter().any(|(sharing, _)| sharing.is_due()) {
             for from in 0..self.nodes.len() {

@@ -108,7 +108,7 @@ proptest! {
         });
     }
 
-    /// As above, with more replicas than a report has room for: a proposal that was not told yet
+    /// As above, with more replicas than a report has room for: a proposal that was not sent yet
     /// may not be used, whatever is echoed.
     #[test]
     fn limits_hold_while_reports_are_crowded(
@@ -151,7 +151,8 @@ proptest! {
         let second = (first + 1) % size;
         shop.wanted[second] = limit * 2;
         shop.work(100, |_| {});
-        // What is in flight has to end first, and the last place stays until the node counts as idle.
+        // Requests in flight have to end first, and the last place stays until the node counts as
+        // idle.
         shop.wanted[first] = 0;
         let second_ms = shop.until(300, |claims| claims[second] >= limit - 1);
         shop.until(1_000, |claims| claims[second] == limit);
@@ -237,7 +238,7 @@ fn a_node_that_is_not_heard_stops_before_the_others_take_what_it_had() {
     shop.work(500, |_| {});
     shop.wanted = vec![20, 0];
     shop.until(1_000, |claims| claims == [10, 0]);
-    // Its requests end, and it would start others, but it learns that it is not heard.
+    // Its requests end, and it would start others, but it learns that its datagrams do not arrive.
     shop.wanted = vec![0, 20];
     shop.world.cuts.insert((0, 1));
     shop.work(2_000, |_| {});
@@ -247,8 +248,8 @@ fn a_node_that_is_not_heard_stops_before_the_others_take_what_it_had() {
     shop.until(1_000, |claims| claims[0] >= 1);
 }
 
-/// What no rule can prevent that lets a dead node's claim be used: the two halves of a region that
-/// lost sight of each other each take it all. They agree again as soon as they meet.
+/// If a dead node's claim may be used, no rule can prevent this: the two halves of a region that
+/// lost contact with each other each take all of it. They agree again as soon as they have contact.
 #[test]
 fn two_halves_of_a_region_that_meet_again_share_again() {
     let mut world = World::new(1, 2, Network::default(), PulseConfig::default(), 1);

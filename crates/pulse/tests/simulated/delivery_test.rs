@@ -35,7 +35,7 @@ fn load(rng: &mut fastrand::Rng, models: u32, replicas: u32) -> OwnLoad {
     load
 }
 
-/// Changes of these sizes are always told, so that readers come to the exact values.
+/// Changes of these sizes are always reported, so that readers get the exact values.
 fn exact() -> PulseConfig {
     PulseConfig { ignored_permille: 0, ..PulseConfig::default() }
 }
@@ -99,7 +99,7 @@ proptest! {
             let pause_ms = world.rng.u64(1..200);
             world.run_ms(pause_ms);
         }
-        // The network calms down, and nothing is told any more that was not told before.
+        // The network recovers, and nothing is sent that was not sent before.
         world.network = Network::default();
         world.run_fed_ms(2_000);
         check_all_arrived(&world);
@@ -170,7 +170,7 @@ fn a_node_that_starts_again_is_believed_and_learns_all() {
     world.boot(0);
     world.run_fed_ms(1_200);
     check_all_arrived(&world);
-    // A few of its earlier life may still be under way, but nothing is refused for ever.
+    // A few datagrams of its earlier life may still be in transit, but nothing is refused forever.
     let before = world.pulse(1).counters().old;
     world.run_fed_ms(1_000);
     assert_eq!(world.pulse(1).counters().old, before);

@@ -7,7 +7,7 @@ use spillway_pulse::{Reach, RegionView};
 use crate::world::World;
 
 impl World {
-    /// Ends a node without a word.
+    /// Ends a node without notice.
     pub(crate) fn kill(&mut self, node: usize) {
         self.nodes[node].pulse = None;
         self.nodes[node].timeout = None;
@@ -32,7 +32,7 @@ impl World {
         self.run_until(end, |_| {});
     }
 
-    /// Lets `ms` milliseconds pass while every node tells its load every 50.
+    /// Lets `ms` milliseconds pass while every node reports its load every 50 ms.
     pub(crate) fn run_fed_ms(&mut self, ms: u64) {
         for _ in 0..ms / 50 {
             (0..self.nodes.len()).for_each(|node| self.feed(node));

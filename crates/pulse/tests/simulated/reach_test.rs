@@ -33,7 +33,7 @@ fn a_region_that_is_cut_off_is_out_within_a_second() {
     let mut world = world(Network::default());
     world.cut_region(0, 1, true);
     world.cut_region(1, 0, true);
-    // What is under way still arrives; from then on a second at most.
+    // Datagrams in transit still arrive; from then on it takes a second at most.
     let waited_ms = world.wait_ms(1_100, |world| {
         world.of(1).iter().all(|node| world.reach(*node, 0) != Reach::Both)
             && world.of(0).iter().all(|node| world.reach(*node, 1) != Reach::Both)

@@ -14,10 +14,10 @@ pub(crate) struct Network {
     pub(crate) loss_permille: u32,
     /// Share that comes twice, in permille.
     pub(crate) double_permille: u32,
-    /// One way inside a region, microseconds.
+    /// Time in one direction inside a region, microseconds.
     pub(crate) near_us: u64,
-    /// One way between neighbouring regions, microseconds; twice that at most for those on the
-    /// other side of the world.
+    /// Time in one direction between neighbouring regions, microseconds; at most twice that for
+    /// regions on the other side of the world.
     pub(crate) far_us: u64,
     /// A datagram takes up to this many microseconds longer, so that later ones overtake it.
     pub(crate) jitter_us: u64,
@@ -141,7 +141,7 @@ impl World {
         self.after_input(node);
     }
 
-    /// Tells a node its load as it stands in [`Node::load`].
+    /// Feeds a node its load from [`Node::load`].
     pub(crate) fn feed(&mut self, node: usize) {
         let now = self.now;
         let it = &mut self.nodes[node];
@@ -178,7 +178,7 @@ impl World {
             Happening::Arrival { to, from, bytes } => {
                 let sender = self.nodes[from].member.clone();
                 if let Some(pulse) = &mut self.nodes[to].pulse {
-                    // What comes late or twice is refused, and counted.
+                    // Late and duplicate datagrams are refused, and counted.
                     drop(pulse.handle_datagram(now, &sender.node, &sender.region, &bytes));
                     self.after_input(to);
                 }
@@ -195,7 +195,7 @@ impl World {
         }
     }
 
-    /// Drains what a node gives, and notes when it wants to be called.
+    /// Drains a node's outputs, and notes when it has to be called.
     fn after_input(&mut self, node: usize) {
         let elapsed = self.elapsed();
         let mut out = Vec::new();

@@ -13,7 +13,7 @@ use crate::{Holding, LimitKind, ShareLine, Shares, Units};
 /// Time beside that of the statements of the node that needs units and of the one that gives them:
 /// for looks at both, and for a statement that the other one makes just then.
 const NOTICE_NS: u64 = 500_000_000;
-/// Bounds of the time for which clients are told to wait for units of other nodes. HTTP has whole
+/// Bounds of the time for which clients are asked to wait for units of other nodes. HTTP has whole
 /// seconds, and the other node may be further from the leader than this one.
 const REACH_WAIT_NS: (u64, u64) = (1_000_000_000, 10_000_000_000);
 
@@ -52,7 +52,8 @@ impl Holder {
                     lines.push(line);
                 }
             }
-            // How long this process waits in vain depends on the time.
+            // The time for which this process has waited without success changes even if nothing
+            // else does.
             let is_steady = is_steady && self.rows.row(place).waiting.is_none();
             self.rows.end(place, known, (is_steady, judged));
             if lines.len() >= LINES_MAX || bytes >= STATEMENT_BYTES_MAX {
@@ -65,8 +66,8 @@ impl Holder {
     /// Returns the view of a limit, bounded by what this process is about to do and knows.
     fn bounded(&self, place: usize, seen: &LimitView, shares: &Shares) -> LimitView {
         let mut seen = *seen;
-        // Others wait, and this process needs less than it said last: it gives up the difference
-        // with the statement that says so, and not with a later one.
+        // Others wait, and this process needs less than it stated last: it gives up the difference
+        // with the statement of the new need, and not with a later one.
         let (need, told) = (self.lease_need(place, &seen), seen.need.unwrap_or_default());
         for kind in LimitKind::ALL {
             if seen.is_wanted[kind as usize] && need[kind] < told[kind] {
@@ -136,7 +137,7 @@ impl Holder {
     }
 
     /// Returns the units that this process would hold soon if it needed all there is. If it has
-    /// waited for them in vain, that is what it holds.
+    /// waited for them without success, returns the units that it holds.
     fn reach(&mut self, place: usize, seen: &LimitView, now_ns: u64) -> Units {
         let held = Units::each(|kind| seen.floor[kind].saturating_add(seen.lease[kind]));
         let patience_ns = 3 * self.reach_takes_ns();
@@ -153,8 +154,8 @@ impl Holder {
         if had == held && now_ns > since_ns + patience_ns { held } else { seen.reach }
     }
 
-    /// Returns the time in which another node hears of a need by the log, and this one of what the
-    /// other gives up.
+    /// Returns the time until another node has learned of a need from the log, and this node of the
+    /// units that the other one gives up.
     pub(super) fn reach_takes_ns(&self) -> u64 {
         (2 * self.says_ns + NOTICE_NS).clamp(REACH_WAIT_NS.0, REACH_WAIT_NS.1)
     }

@@ -7,7 +7,7 @@ use spillway_quota::{
 };
 use spillway_types::{NodeName, RegionName};
 
-/// Longest run time of requests; stands for the longest time-out in the rules.
+/// Longest run time of requests. It represents the longest time-out in the rules.
 pub(crate) const RUN_MS_MAX: u64 = 20_000;
 /// The one limit of the world.
 pub(crate) const SCOPE: Scope = Scope::Global;

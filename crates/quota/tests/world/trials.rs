@@ -193,8 +193,8 @@ fn sudden_demand_has_most_of_the_limit_within_seconds() {
     let mut trials: Vec<(u64, u64)> = (11..20).map(sudden).collect();
     let least = trials.iter().map(|(first, _)| *first).min().unwrap();
     assert!(least >= 90, "{least} in the first second: an even part is there at once");
-    // One statement in twelve is lost or late, and the node waits for its answer in vain. The
-    // median leaves that out.
+    // One statement in twelve is lost or late, and the node waits for an answer that does not come.
+    // The median leaves that out.
     trials.sort_unstable_by_key(|(_, rate)| *rate);
     assert!(trials[4].1 > 250, "{trials:?} a second after ten seconds");
 }
@@ -325,7 +325,7 @@ fn asks_again(seed: u64, (regions, to): (&[usize], usize), limit: Whole) -> (u64
         if time == 0 {
             wait_ms = refusal.retry_after.as_millis() as u64;
         }
-        // Clients are told whole seconds.
+        // Clients get whole seconds.
         world.run(if time == 0 { wait_ms.next_multiple_of(1_000) } else { 1_000 }).unwrap();
     }
     (wait_ms, admitted)
@@ -368,7 +368,7 @@ fn what_does_not_come_is_not_announced_for_long() {
     let mut world = World::new(6, &[1, 1, 1], [None, Some(12_000), None]);
     world.loses = false;
     world.run(30_000).unwrap();
-    // The others hear nothing of its need, so they keep what they don't need.
+    // The other nodes do not learn of its need, so they keep what they don't need.
     world.nodes[0].way = Way { says: false, hears: true };
     let wait_ms = |world: &mut World| {
         let refusal = (0..1_000).find_map(|_| world.ask(0, 20).err()).unwrap();

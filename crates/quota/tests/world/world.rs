@@ -19,11 +19,11 @@ pub(crate) enum Sabotage {
     None,
     /// Other nodes report every process as overdue at once.
     Hasty,
-    /// A node keeps neither to statements on their way nor to its fair part.
+    /// A node respects neither statements in transit nor its fair part.
     Unbound,
     /// A restarted node takes its floor for unused.
     Forgetful,
-    /// A holder uses its leases for ever.
+    /// A holder uses its leases forever.
     Endless,
     /// A restarted node does not know what the process before gave up.
     NoFile,

@@ -30,7 +30,7 @@ pub enum Former {
 
 impl<M: Machine> Consensus<M> {
     /// Adds a member that follows without a vote, or updates what is known of a member. The node
-    /// may be far behind when this returns; `status().matched` says how far it has come.
+    /// may be far behind when this returns; `status().matched` shows its progress.
     ///
     /// # Errors
     /// Returns an error if this node does not lead, or if the change was not made within `limit`.
@@ -87,8 +87,8 @@ impl<M: Machine> Consensus<M> {
         self.change(ChangeMembers::RemoveNodes(ids), Former::Gone, limit).await
     }
 
-    /// Hands the lead to another voter and waits until that voter leads. Writes wait for about a
-    /// round trip meanwhile.
+    /// Transfers leadership to another voter and waits until that voter leads. Writes wait for
+    /// about a round trip during the transfer.
     ///
     /// # Errors
     /// Returns an error if this node does not lead, if `to` has no vote, or if `to` does not lead

@@ -12,8 +12,8 @@ use crate::status;
 use crate::wire::{Answer, Call, CallError};
 
 impl<M: Machine> Consensus<M> {
-    /// Calls `look` with the machine. Nothing is applied meanwhile, so `look` has to be short. A
-    /// stale read never waits; a linearizable read waits for at most `limit`.
+    /// Calls `look` with the state machine. No entry is applied during the call, so `look` has to
+    /// be short. A stale read never waits; a linearizable read waits for at most `limit`.
     ///
     /// # Errors
     /// Returns an error only for a linearizable read: if no quorum can be reached, if the state

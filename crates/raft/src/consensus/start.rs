@@ -30,7 +30,7 @@ use crate::rules::lineage::SavedDisks;
 use crate::saved;
 use crate::state_machine::{Applied, Applier, Raft};
 
-/// File in the folder with what other nodes have told of their disks.
+/// File in the folder with the reports of other nodes about their disks.
 const DISKS: &str = "disks";
 /// Entries in one message; their bytes are limited too.
 const APPEND_ENTRIES_MAX: u64 = 1_000;
@@ -52,7 +52,7 @@ pub(super) async fn start<M: Machine>(
     let snapshots = folder.snapshots;
     let file = folder.file.timed_by(Arc::clone(&config.disk_clock));
     let log = LogStore::start(file, folder.entries, snapshots.clone(), move || {
-        // An error means that nobody waits for the end.
+        // An error means that no task waits for the end.
         let _ = ended.send(());
     })?;
     let comparison = Comparison::new(log.serial(), log.is_blank(), &kept);
@@ -162,7 +162,7 @@ fn raft_config(config: &RaftConfig) -> Result<openraft::Config, RaftStartError> 
         // Only the limit of an answer: `steering` decides when a heartbeat is sent.
         heartbeat_interval: ms(timing.heartbeat),
         enable_heartbeat: false,
-        // Only the limit of an answer to a candidate: `campaign` decides when to stand for
+        // Limits only the time for an answer to a candidate. `campaign` decides when to start an
         // election.
         election_timeout_min: 2 * ms(timing.heartbeat),
         election_timeout_max: ms(timing.election_max),
@@ -170,7 +170,7 @@ fn raft_config(config: &RaftConfig) -> Result<openraft::Config, RaftStartError> 
         max_payload_entries: APPEND_ENTRIES_MAX,
         snapshot_policy: SnapshotPolicy::LogsSinceLast(compaction.entries),
         max_in_snapshot_log_to_keep: compaction.entries_kept,
-        // A follower that is behind by less finds the entries in the log, as a rule.
+        // A follower that is behind by less usually finds the entries in the log.
         replication_lag_threshold: compaction.entries + compaction.entries_kept,
         // The followers write while the leader does.
         broadcast_submitted_on_append: Some(true),

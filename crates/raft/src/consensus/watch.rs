@@ -1,5 +1,5 @@
-//! Regular checks of the log: stands for election when it is time, notices that no quorum answers a
-//! leader, and asks for a snapshot when the log has grown long.
+//! Regular checks of the log: starts an election when it is time, notices that no quorum answers a
+//! leader, and requests a snapshot when the log has grown long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,7 +182,7 @@ impl<M: Machine> LogWatch<M> {
             // An error means that the log ends.
             drop(self.raft.trigger().snapshot().await);
         }
-        // Asked for only once: the count of bytes begins anew when the snapshot is made.
+        // Requested only once: the count of bytes restarts from zero when the snapshot is made.
         self.is_compacting = is_long;
     }
 }

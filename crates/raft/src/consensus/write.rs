@@ -1,4 +1,4 @@
-//! Commands on their way into the log, on whichever node the leader is.
+//! Commands to append to the log, sent to whichever node leads.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::status;
 use crate::wire::{Answer, Call, CallError};
 
 impl<M: Machine> Consensus<M> {
-    /// Puts a command into the log and waits until it is carried out, for at most `limit`. The
-    /// command is given to one leader: a follower forwards it once, and a leader that can't write
-    /// yet tries again for up to a lease, while no log has the command. Returns an error at once if
-    /// there is no leader, and after a lease without a quorum.
+    /// Appends a command to the log and waits until it is applied, for at most `limit`. The command
+    /// is given to one leader: a follower forwards it once, and a leader that can't write yet tries
+    /// again for up to a lease, while no log has the command. Returns an error at once if there is
+    /// no leader, and after a lease without a quorum.
     ///
     /// # Errors
-    /// [`ProposeError::may_be_written`] says whether the command may still be carried out.
+    /// [`ProposeError::may_be_written`] returns whether the command may still be applied.
     pub async fn propose(
         &self,
         command: &M::Command,

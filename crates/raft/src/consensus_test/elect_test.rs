@@ -123,7 +123,7 @@ async fn a_restarted_node_remembers_its_vote_and_gives_none_within_a_lease() {
     let lease = world.timing.lease();
     let started = Instant::now();
     world.start(other).await;
-    // Nobody reaches it any more: a node without memory would vote for itself at once.
+    // No node reaches it any more: a node without memory would vote for itself at once.
     world.isolate(other, true);
     until("it remembers", || world.log(other).status().term == term).await;
     until("it stands for election", || {

@@ -1,4 +1,4 @@
-//! What a new leader has to ask before it commits.
+//! Questions that a new leader has to ask before it commits.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ async fn a_follower_that_comes_back_is_asked_once_where_its_log_ends() {
     assert!(sent <= 2, "{sent}");
 }
 
-/// Its log is as long as the leader's and ends differently: what it says of its end is no help, and
+/// Its log is as long as the leader's and ends differently: the end that it reports is no help, and
 /// must not be taken for one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_with_entries_that_were_never_committed_gets_the_right_ones() {
@@ -93,14 +93,15 @@ async fn three_continents() -> World {
     for (a, b, rtt_ms) in [(0, 1, 80), (0, 2, 170), (1, 2, 220)] {
         world.set_rtt(a, b, Duration::from_millis(rtt_ms));
     }
-    // The links measure it meanwhile.
+    // The links measure the round trip during these writes.
     for number in 0..10 {
         world.set(0, number, 1).await.unwrap();
     }
     world
 }
 
-/// When what followed the loss of the leader was first seen, from `begun` on.
+/// Returns the times, from `begun` on, at which each event after the loss of the leader was first
+/// seen.
 async fn time_line(world: &World, begun: Instant) -> [(&'static str, Duration); 4] {
     let term = world.log(1).status().term;
     let statuses = || [1, 2].map(|at| world.log(at).status());

@@ -13,7 +13,7 @@ use crate::wire::{Answer, Append, Ballot, Call, Opening, Point, Purpose, Took, V
 
 const NEAR: Duration = Duration::from_millis(4);
 
-/// What a liar says, and how often it was asked.
+/// Answers that a lying node gives, and how often it was asked.
 pub(super) struct Liar {
     lie: Lie,
     asked: AtomicUsize,
@@ -25,7 +25,7 @@ pub(super) enum Lie {
     FarTerm,
     /// It leads itself, in a term soon after the one that it is asked in.
     NextTerm(NodeId),
-    /// It has entries that nobody has written.
+    /// It has entries that no node has written.
     LongLog,
     /// It has lost what it had.
     NoLog,

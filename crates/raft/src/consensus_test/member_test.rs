@@ -1,4 +1,4 @@
-//! Who takes part: joiners, promotion, replacement, removal, snapshots.
+//! Changes of membership: joiners, promotion, replacement, removal, snapshots.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -144,7 +144,7 @@ async fn the_log_is_shortened_by_its_bytes_too() {
     assert!(world.log(0).status().snapshot_index.is_some());
 }
 
-/// A disk that was wiped is another node, whatever the config says.
+/// A node whose disk was wiped is another node, even under the same config.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wiped_disk_does_not_come_back_as_itself() {
     let mut world = World::three(NEAR).await;

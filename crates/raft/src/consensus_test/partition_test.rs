@@ -41,7 +41,7 @@ async fn a_cut_off_leader_is_replaced_and_stops_leading_by_itself() {
     let read = world.log(0).read(Consistency::Linearizable, Duration::from_secs(5), |_| ()).await;
     assert!(matches!(read, Err(ReadError::NoQuorum { .. })), "{read:?}");
     assert!(refused.elapsed() < world.timing.lease() + Duration::from_millis(200));
-    // What it has is still there, with its age.
+    // Its own state can still be read, with its age.
     let stale =
         world.log(0).read(Consistency::Stale, Duration::ZERO, |m| m.numbers[&1]).await.unwrap();
     assert_eq!(stale.value, 1);
@@ -62,7 +62,7 @@ async fn a_cut_off_leader_is_replaced_and_stops_leading_by_itself() {
 
 async fn a_leader_that_hears_nobody_is_replaced_within_nine_seconds() {
     let world = wan().await;
-    // Its own words still arrive, and would keep the others quiet for ever.
+    // The leader's own messages still arrive, and would keep the others quiet forever.
     world.cut_way(1, 0, true);
     world.cut_way(2, 0, true);
     let cut = Instant::now();
@@ -98,7 +98,7 @@ async fn a_bridge_leaves_term_and_leader_and_heals_without_a_word() {
     let world = World::three(Duration::from_millis(10)).await;
     world.set(0, 1, 1).await.unwrap();
     let term = world.log(0).status().term;
-    // Node 1 hears node 2, and node 0 does not.
+    // Node 1 receives from node 2, and node 0 does not.
     world.cut(0, 1, true);
     let begun = Instant::now();
     let mut writes = 0;
@@ -169,9 +169,9 @@ async fn without_a_majority_writes_are_refused_within_a_lease() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_that_lost_its_leader_refuses_at_once_and_names_it() {
     let world = World::three(NEAR).await;
-    // Its connections seem to stand for a while yet.
+    // Its connections seem to stay open for a while.
     world.isolate(2, true);
-    // wait: for the lease of the leader that it has heard last.
+    // wait: for the lease of the last leader that it received from.
     tokio::time::sleep(world.timing.lease() + Duration::from_millis(20)).await;
     let begun = Instant::now();
     let refused = world.set(2, 1, 1).await;

@@ -92,7 +92,7 @@ async fn a_disk_from_the_past_elects_nobody_and_so_loses_nothing() {
     let mut world = World::three(NEAR).await;
     world.set(0, 1, 1).await.unwrap();
     let old = image(&mut world, 2).await;
-    // The third node hears of the restart, and keeps it beyond its own.
+    // The third node learns of the restart, and remembers it across its own restart.
     world.agree().await;
     known_to(&world, 1, 2).await;
     until("it is kept", || world.log(1).context.comparison.is_kept()).await;
@@ -124,7 +124,8 @@ async fn a_disk_from_the_past_elects_nobody_and_so_loses_nothing() {
     until("it votes again", || world.log(2).status().troubles.is_empty()).await;
 }
 
-/// The node that had all is gone for good: two that are left go on once an operator says so.
+/// The node that had all entries is gone permanently. The two that are left continue once an
+/// operator allows it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_operator_has_a_disk_from_the_past_vote() {
     let mut world = World::three(NEAR).await;
@@ -199,7 +200,7 @@ async fn nodes_that_start_together_again_and_again_lead_and_are_no_trouble() {
     }
 }
 
-/// Nobody is left who knows that the disk is from the past.
+/// No node is left that knows that the disk is from the past.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn committed_entries_are_not_dropped_and_the_node_that_has_them_stops_with_words() {
     let mut world = World::three(NEAR).await;
@@ -298,7 +299,8 @@ async fn a_log_drops_no_committed_entry() {
     assert!(matches!(fault(&world, 0), Some(DiskError::Overwritten { .. })));
 }
 
-/// Somebody with a copy of the folder and the certificate speaks in turn with the node itself.
+/// Another process with a copy of the folder and the certificate sends messages in turn with the
+/// node itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_in_the_name_of_one_node_are_told() {
     let mut world = World::three(NEAR).await;

@@ -1,4 +1,5 @@
-//! What reads may say: linearizable ones with timers that differ, stale ones with their age.
+//! Values that reads may return: linearizable reads with timers that differ, and stale reads with
+//! their age.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ async fn unequal() -> World {
     world
 }
 
-/// Cuts the leader off again and again and reads at it meanwhile, while others write. Says how many
-/// reads there were and how many of them had missed a write that was acknowledged before they began.
+/// Cuts the leader off repeatedly and reads from it while other nodes write. Returns how many reads
+/// there were, and how many of them missed a write that was acknowledged before they began.
 async fn stale_reads(world: &World, cuts: u64) -> (u64, u64) {
     let (acknowledged, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     let (mut reads, mut stale) = (0, 0);
@@ -112,7 +113,7 @@ async fn whoever_hands_over_gives_up_its_lease_first() {
     world.lead(0).await;
     world.set(0, 1, 1).await.unwrap();
     world.get(0, 1).await;
-    // It may have said that another one shall lead; that it still leads itself has to be asked.
+    // It may have announced another leader, so it has to ask whether it still leads itself.
     let unknown = world.log(0).transfer_leader(world.nodes[1].id, Duration::ZERO).await;
     assert!(unknown.is_err(), "{unknown:?}");
     let begun = Instant::now();
@@ -144,7 +145,7 @@ async fn a_follower_with_a_leader_without_a_quorum_knows_how_old_its_state_is() 
     let mut acknowledged = Vec::new();
     let begun = Instant::now();
     let mut looks = 0;
-    // The old leader falls silent and tries again meanwhile.
+    // The old leader falls silent and tries again during this time.
     while begun.elapsed() < 8 * world.timing.lease() {
         let value = acknowledged.len() as u64 + 1;
         world.set_somewhere(&[2, 3, 4], 1, value).await;
@@ -162,7 +163,7 @@ async fn a_follower_with_a_leader_without_a_quorum_knows_how_old_its_state_is() 
     assert!(looks > 20, "{looks}");
 }
 
-/// What it has not carried out yet, it does not know, whatever it has heard.
+/// A node does not know what it has not applied yet, whatever it has received.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_leader_that_hears_from_followers_of_another_version_still_commits() {
     let mut world = World::new(3, Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! Where the lead goes, and which timers hold.
+//! Placement of the leader, and the timers that are used.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ async fn the_lead_moves_to_where_commits_are_quickest_and_stays() {
         longest = longest.max(begun.elapsed());
         assert!(handed.elapsed() < Duration::from_secs(15), "it stays far away");
     }
-    // It is no election: nobody waits for a lease.
+    // There is no election, so no write waits for a lease.
     assert!(longest < world.timing.lease() + Duration::from_millis(200), "{longest:?}");
     let leader = world.leader().await;
     let moved = world.log(leader).status().term;
@@ -46,7 +46,7 @@ async fn the_lead_moves_to_where_commits_are_quickest_and_stays() {
 async fn all_nodes_go_by_timers_that_fit_the_longest_round_trip() {
     let mut world = World::new(3, NEAR);
     world.steering_patience = Duration::from_millis(900);
-    // As if each config said something else.
+    // As if each config had another value.
     for (at, rtt_ms) in [220, 10, 100].into_iter().enumerate() {
         world.timing = Timing::for_rtt(Duration::from_millis(rtt_ms));
         world.start(at).await;
@@ -71,7 +71,7 @@ async fn all_nodes_go_by_timers_that_fit_the_longest_round_trip() {
     assert!(world.log(0).status().term <= term + 2, "{}", world.log(0).status().term);
 }
 
-/// A node of the older version says nothing of round trips, and nobody guesses them.
+/// A node of the older version reports no round trips, and the leader does not guess them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_steered_by_what_is_not_known() {
     let mut world = World::new(3, NEAR);

@@ -1,4 +1,4 @@
-//! What a certificate of the cluster is worth without a membership or a vote.
+//! Rights of a node that has a certificate of the cluster, but no membership or no vote.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{NodeId, Role, Urgency, WireVersion};
 
 const NEAR: Duration = Duration::from_millis(4);
 
-/// Three voters, and a fourth certificate: of a learner, or of nobody.
+/// Creates three voters and a fourth certificate, which belongs to a learner or to no member.
 pub(super) async fn with_fourth(is_member: bool) -> World {
     let mut world = World::new(4, NEAR);
     for at in 0..3 {
@@ -65,7 +65,8 @@ pub(super) async fn goes_on(world: &World, term: u64) {
     assert_eq!(world.log(0).status().role, Role::Leader);
 }
 
-/// What the fourth certificate says to all nodes, under each number that it may choose.
+/// Sends all requests that the fourth certificate can make to all nodes, under each node number
+/// that it may choose.
 async fn attack(world: &mut World) {
     let term = world.log(0).status().term;
     let thief = world.thief(3).await;
@@ -132,8 +133,8 @@ async fn a_member_without_a_vote_neither_leads_nor_stands_for_election() {
     attack(&mut world).await;
 }
 
-/// A voter may stand for election, within the rules: no far term, no word for the leader, and not
-/// while others have promised the leader not to elect anybody.
+/// A voter may start an election, within the rules: it skips no terms, does not speak for the
+/// leader, and gets no votes while other voters have promised the leader not to elect another node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_voter_skips_no_lease_and_no_terms() {
     let mut world = World::three(NEAR).await;
@@ -177,7 +178,7 @@ async fn a_leader_with_a_majority_is_deposed_by_no_answer() {
     assert!(!follower.believes(NodeId(9_999), won(term + 1, 9_999)), "no member");
 }
 
-/// A member may have stood for election in vain, and then follows no leader of an earlier term.
+/// A member may have lost an election. It then follows no leader of an earlier term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_refuses_its_leader_has_it_hand_over_once_in_a_while() {
     let world = World::three(NEAR).await;
@@ -193,7 +194,7 @@ async fn a_member_that_refuses_its_leader_has_it_hand_over_once_in_a_while() {
     assert_eq!(world.log(0).status().term, term);
 }
 
-/// A leader hears no other one, so its silence says nothing.
+/// A leader receives from no other leader, so silence means nothing to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_with_a_majority_listens_to_no_member_without_a_vote() {
     let world = with_fourth(true).await;
@@ -217,12 +218,12 @@ async fn only_the_node_that_a_leader_named_a_moment_ago_is_wanted() {
     assert!(!context.is_wanted(&candidacy(term, 3, true)).await, "the same term");
     context.want(won(term, 1), NodeId(3));
     assert!(context.is_wanted(&candidacy(term + 1, 3, true)).await);
-    // wait: the leader's word ends by the clock.
+    // wait: the leader's announcement expires by the clock.
     tokio::time::sleep(2 * world.timing.lease()).await;
     assert!(!context.is_wanted(&candidacy(term + 1, 3, true)).await, "long ago");
 }
 
-/// What the machine knows of a removal comes before the members of the log follow.
+/// The state machine knows of a removal before the members of the log change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_removed_voter_has_no_say_while_it_still_is_a_member() {
     let mut world = World::three(NEAR).await;
@@ -275,7 +276,8 @@ async fn a_snapshot_is_as_long_as_it_was_offered() {
     assert_eq!(answer.unwrap().unwrap(), Some(Answer::Refused(CallError::Damaged)));
 }
 
-/// Who lags behind may know a leader only as a member without a vote: it follows after a while.
+/// A node that lags behind may know a leader only as a member without a vote. It follows that
+/// leader after a while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_missed_a_change_of_voters_follows_the_new_leader() {
     let mut world = World::three(NEAR).await;

@@ -11,11 +11,11 @@ use crate::wire::{Ballot, Call, Offer, Point, Purpose, SnapshotHead};
 use crate::{Former, NodeId, Role};
 
 const NEAR: Duration = Duration::from_millis(4);
-/// Longer than three leases: what the leader's words ward off would be over.
+/// Longer than three leases: the protection by the leader's messages would be over.
 const ATTACK: Duration = Duration::from_secs(5);
 const PERIOD: Duration = Duration::from_millis(40);
 
-/// One round of claims to both other nodes, in the term after the one that they have.
+/// Sends one round of claims to both other nodes, in the term after the one that they have.
 async fn claim(world: &World, thief: &Link) {
     for to in [0, 1] {
         let term = world.log(to).status().term + 1;
@@ -90,7 +90,7 @@ async fn a_voter_leads_by_no_claim_and_can_be_removed_while_it_claims() {
     assert!(!status.members.contains_key(&NodeId(3)));
 }
 
-/// It answers, too: each answer to the leader names a later one.
+/// The attacker also answers: each answer to the leader names a later term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_voter_that_also_answers_with_later_terms_stops_no_orders() {
     let mut world = World::three(NEAR).await;
@@ -102,7 +102,7 @@ async fn a_voter_that_also_answers_with_later_terms_stops_no_orders() {
     for at in [0, 1] {
         let status = world.log(at).status();
         assert_ne!(status.leader, Some(NodeId(3)), "node {at}");
-        // One handover, because a voter that says so may be stuck in a later term.
+        // One handover, because a voter that answers with a later term may be stuck in it.
         assert!(status.term <= term + 2, "{} after {term}", status.term);
     }
 }

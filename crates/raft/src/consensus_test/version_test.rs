@@ -9,7 +9,7 @@ const OLD: WireVersion = WireVersion::OLDEST;
 const NEW: WireVersion = WireVersion::NEWEST;
 const NEAR: std::time::Duration = std::time::Duration::from_millis(4);
 
-/// What was acknowledged: the last value of each node's key.
+/// Acknowledged writes: the last value of each node's key.
 type Written = [u64; 3];
 
 /// Writes at each of these nodes; each write has to be done at once, without a second try.
@@ -41,7 +41,7 @@ async fn change(world: &mut World, at: usize, to: WireVersion, written: &mut Wri
     write(world, &[0, 1, 2], written).await;
 }
 
-/// Waits until all nodes speak with each other as these versions say.
+/// Waits until all nodes use these versions with each other.
 async fn speak(world: &World, versions: [WireVersion; 3]) {
     until("they speak what both know", || {
         (0..3).all(|from| {
@@ -84,8 +84,8 @@ async fn a_rolling_upgrade_and_the_way_back_lose_no_write_whoever_leads() {
     }
 }
 
-/// What the older one was sent in the newer version while nobody knew better is not half-read: it
-/// refuses, and is spoken to in its own.
+/// The older node gets messages in the newer version as long as its version is unknown. It does not
+/// read half of them: it refuses them, and from then on gets messages in its own version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_of_each_version_brings_a_follower_of_the_other_up_with_a_snapshot() {
     for (old, new) in [(0, 2), (2, 0)] {

@@ -67,7 +67,8 @@ async fn leaderless() -> Asked {
     })
     .await;
     let thief = world.thief(0).await;
-    // A node that has started votes for nobody who has not said what it knows of the node's disk.
+    // A node that has started votes for no candidate that has not reported what it knows of the
+    // node's disk.
     let count = DiskCount { process: 1, began: 1_000, serial: 1_000, cleared: 0 };
     let report = Report { count, digests: Vec::new(), ahead: None, is_double: false };
     let said = world.say(&thief, (1, 2), (Purpose::Call, Call::Compare(report))).await;

@@ -19,7 +19,7 @@ use crate::{
     Proposed, RaftConfig, RaftStartError, ReadError, Role, Seed, Timing, Urgency, WireVersion,
 };
 
-/// How long a command may take in tests.
+/// Longest time that a command may take in tests.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 /// The least round trip that a world's timers are made for: a lease of 1.3 s outlives what a busy
 /// machine holds a thread or a disk up, so that no test about something else sees an election.
@@ -50,7 +50,7 @@ pub(super) struct TestNode {
     disk_clock: Arc<DiskClock>,
 }
 
-/// What runs of a node.
+/// The running parts of a node.
 pub(super) struct Up {
     pub(super) link: Arc<Link>,
     pub(super) paths: Arc<Paths>,
@@ -83,7 +83,7 @@ impl World {
         world
     }
 
-    /// One more node, not started.
+    /// Adds a node, without starting it.
     pub(super) fn add(&mut self) {
         let number = self.nodes.len() + 1;
         let name = format!("n{number}");
@@ -146,7 +146,7 @@ impl World {
         self.nodes[at].up = Some(Up { link, paths, log });
     }
 
-    /// Tells all links of each other.
+    /// Sets the peers of all links.
     fn introduce(&self) {
         let peer = |node: &TestNode, link: &Link| as_peer(&node.identity(), link);
         let mut peers: Vec<PeerConfig> =
@@ -167,8 +167,8 @@ impl World {
         }
     }
 
-    /// A link that speaks as a node that does not run, as whoever has its certificate and key can. All
-    /// running nodes take it for a peer.
+    /// Creates a link that speaks as a node that does not run, as anyone with its certificate and
+    /// key can. All running nodes take it for a peer.
     pub(super) async fn thief(&mut self, at: usize) -> Arc<Link> {
         let link = self.certificates.start_link("r", &self.nodes[at].name);
         self.thieves.push((at, Arc::clone(&link)));
@@ -178,7 +178,7 @@ impl World {
         link
     }
 
-    /// What a thief opens a stream to node `to` with, as number `from`.
+    /// Returns the message with which a thief opens a stream to node `to`, as number `from`.
     pub(super) fn opening(&self, from: u64, to: usize, purpose: Purpose) -> Opening {
         let node = self.nodes[to].log().context.introduction();
         let to = Some(Addressee { node: node.node, disk: Some(node.disk) });
@@ -205,10 +205,10 @@ impl World {
         self.nodes.iter().filter(|node| node.up.is_some())
     }
 
-    /// Stops a node without a word, as if its process were killed.
+    /// Stops a node without notice, as if its process were killed.
     pub(super) async fn kill(&mut self, at: usize) {
         let Up { link, log, .. } = self.nodes[at].up.take().unwrap();
-        // What it would still say is not heard.
+        // Messages that it would still send are lost.
         self.introduce();
         drop(link);
         log.shutdown().await;
@@ -248,7 +248,7 @@ impl World {
         .await;
     }
 
-    /// Waits for a leader and says which.
+    /// Waits for a leader and returns its index.
     pub(super) async fn leader(&self) -> usize {
         let mut found = None;
         until("there is a leader", || {
@@ -318,7 +318,7 @@ impl World {
         }
     }
 
-    /// What a client reads that asks again while there is no quorum.
+    /// Returns the value that a client reads if it retries while there is no quorum.
     pub(super) async fn get(&self, at: usize, key: u64) -> Option<u64> {
         let by = Instant::now() + PATIENCE;
         let look = |register: &Register| register.numbers.get(&key).copied();

@@ -40,8 +40,8 @@ async fn each_write_is_carried_out_once_with_many_at_a_time() {
     world.agree().await;
 }
 
-/// One write at a time takes a round trip, and many at a time hardly more each: they do not wait
-/// for each other's.
+/// A single write takes a round trip, and each of many concurrent writes takes hardly more: they do
+/// not wait for each other's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_commits_take_one_round_trip_each() {
     let rtt = Duration::from_millis(100);
@@ -125,7 +125,8 @@ async fn watchers_are_told_of_each_entry() {
     assert_eq!(world.get_stale(2, 1), Some(1));
 }
 
-/// After a cut, a follower hears its leader before it has all that it missed.
+/// After a partition, a follower receives from its leader before it has all the entries that it
+/// missed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_at_a_follower_that_is_behind_waits_until_it_is_not() {
     let world = World::three(Duration::from_millis(60)).await;
@@ -147,7 +148,7 @@ async fn a_read_at_a_follower_that_is_behind_waits_until_it_is_not() {
                 break read.value;
             }
             assert!(begun.elapsed() < Duration::from_secs(10), "never read");
-            // wait: for the leader to be heard, which has no event here.
+            // wait: for a message of the leader, which has no event here.
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
         assert!(seen >= written, "round {round}: {seen} of {written}");

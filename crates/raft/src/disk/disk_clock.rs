@@ -42,8 +42,8 @@ impl DiskClock {
         written
     }
 
-    /// Calls `work`, which waits for the disk and is no write. The wait can be seen meanwhile, and is
-    /// over at a panic, too.
+    /// Calls `work`, which waits for the disk and does not write. Other threads can see the wait
+    /// while it lasts. It ends when `work` returns or panics.
     pub fn wait<T>(&self, work: impl FnOnce() -> T) -> T {
         let begun = self.now_ns() + 1;
         let is_first =

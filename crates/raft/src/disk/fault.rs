@@ -7,7 +7,7 @@ use std::time::Duration;
 use spillway_types::{ClusterId, DiskId, NodeId, NodeName};
 use thiserror::Error;
 
-/// What to do with a node whose state is another one than its cluster's.
+/// Advice for a node whose state differs from that of its cluster.
 const APART: &str = "This node takes no part any more. Keep a copy of its folder, which may hold \
                      orders that the cluster has lost. Then remove it from the cluster, empty its \
                      folder, and let it join as a new node";
@@ -23,7 +23,7 @@ pub enum DiskError {
         what: String,
         /// Error text of the system.
         cause: String,
-        /// What an operator can do about the cause.
+        /// Remedy that an operator can apply.
         remedy: &'static str,
     },
     /// The disk lost or changed what it had confirmed.

@@ -61,7 +61,8 @@ pub fn discard_blank(folder: &Path) -> Result<(), DiskError> {
     if owner.cluster.is_some() {
         return Err(DiskError::Occupied { folder: folder.into() });
     }
-    // The log last: without it the rest would be taken for what is left of a lost one.
+    // The log is removed last: without it the other files would be taken for the remains of a lost
+    // log.
     let remove = |name: &str| match fs::remove_file(folder.join(name)) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

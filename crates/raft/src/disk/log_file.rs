@@ -1,7 +1,7 @@
-//! The log on disk: entries and what goes with them, in one redb file.
+//! The log on disk: entries and the data that belongs to them, in one redb file.
 //!
-//! Blocking and without a thought of its own: it writes what it is told in one transaction, and
-//! when it is opened it proves that what it reads is what was written.
+//! Blocking, and without decisions of its own: each job is written in one transaction. When the
+//! file is opened, it is checked that the contents are those that were written.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -121,8 +121,8 @@ impl LogFile {
         Self { clock, ..self }
     }
 
-    /// Writes all changes or none of them. They are on disk when this returns. After an error
-    /// nothing can be said of them, and the file has to be opened again.
+    /// Writes all changes or none of them. They are on disk when this returns. After an error it is
+    /// unknown whether they are, and the file has to be opened again.
     pub(crate) fn write(&mut self, changes: &[LogChange]) -> Result<(), DiskError> {
         let clock = Arc::clone(&self.clock);
         clock.write(|| self.write_all(changes))

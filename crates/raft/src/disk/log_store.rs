@@ -109,7 +109,7 @@ impl LogStore {
             return same.then_some(()).ok_or(DiskError::OtherCluster { found, expected: cluster });
         }
         self.forced(vec![LogChange::Cluster(cluster)]).await?;
-        // Others are told of it only once it is on disk.
+        // Other nodes learn of it only once it is on disk.
         self.log().cluster = Some(cluster);
         Ok(())
     }
@@ -119,7 +119,7 @@ impl LogStore {
         self.forced(Vec::new()).await
     }
 
-    /// Writes what is known already, which shows whether the disk takes writes.
+    /// Writes a value that is known already, to find out whether the disk accepts writes.
     pub(crate) async fn check_disk(&self) -> Result<(), DiskError> {
         let committed = self.log().committed.map(Point::from);
         self.forced(vec![LogChange::Committed(committed)]).await
@@ -142,7 +142,7 @@ impl LogStore {
 
     /// Counts the start of a process: the disk of an earlier copy has not counted it. Written soon.
     pub(crate) fn count_start(&self) {
-        // An error shows when something is written that somebody waits for.
+        // A failure shows at the next write that a caller waits for.
         drop(self.send(Job { changes: vec![LogChange::Serial(0)], done: None }));
     }
 
@@ -226,16 +226,16 @@ impl LogStore {
     }
 }
 
-/// A vote as a node comes back with it. One that led does not lead on without an election: others may
-/// have committed what it had sent them and not yet written itself, and it would write something
-/// else in their place.
+/// Returns a vote in the form in which a node resumes it after a restart. A node that led does not
+/// go on leading without an election: others may have committed entries that it had sent them and
+/// not yet written itself, and it would write other entries in their place.
 fn resumed(ballot: Ballot, node: NodeId) -> Ballot {
     Ballot { is_won: ballot.is_won && ballot.node != node, ..ballot }
 }
 
 fn note_fault(log: &mut Log, fault: &DiskError) {
     if log.fault.is_none() {
-        // Whoever opened the log tells the operator, once.
+        // The caller that opened the log reports this to the operator, once.
         tracing::debug!(%fault, "the replicated log stops");
         // Later faults only follow from the first one, which is the cause.
         let first = match fault {
@@ -258,7 +258,7 @@ impl Log {
         self.entries.values().next_back().map(|kept| kept.entry.log_id).or(self.purged)
     }
 
-    /// Keeps only the entries that `keep` says.
+    /// Keeps only the entries for which `keep` returns true.
     fn retain(&mut self, mut keep: impl FnMut(u64) -> bool) {
         self.entries.retain(|index, _| keep(*index));
         self.bytes = self.entries.values().map(|kept| kept.bytes).sum();
@@ -319,8 +319,8 @@ impl RaftLogStorage<Types> for LogStore {
 
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         self.forced(vec![LogChange::Ballot(vote.into())]).await.map_err(DiskError::into_io)?;
-        // Visible only once it is on disk: a crash must not take back a vote that somebody was
-        // told.
+        // Visible only once it is on disk: a crash must not take back a vote that another node
+        // knows of.
         self.log().vote = Some(*vote);
         Ok(())
     }

@@ -89,22 +89,23 @@ impl Snapshots {
                 // The files come oldest first, so the last one that is whole stays.
                 Ok(snapshot) => stock.newest = Some(snapshot),
                 Err(fault @ DiskError::Damaged { .. }) => stock.damaged.push((path, fault)),
-                // What can't be read now may be whole: only damage is a reason to go without it.
+                // A snapshot that can't be read now may be whole: only damage is a reason to go
+                // without it.
                 Err(fault) => return Err(fault),
             }
         }
         Ok(stock)
     }
 
-    /// Puts a damaged snapshot aside: it counts no more among those that are kept, or what they
-    /// hold would be dropped from the log.
+    /// Puts a damaged snapshot aside, so that it does not count among the snapshots kept: otherwise
+    /// the entries that these hold would be dropped from the log.
     pub(crate) fn set_aside(&self, path: &Path) -> Result<(), DiskError> {
         let aside = self.files.rename(path, &path.with_extension(DAMAGED));
         aside.map_err(DiskError::io(format!("renaming {}", path.display())))
     }
 
-    /// The last entry of the oldest snapshot kept, once there are two: what it holds need not be
-    /// in the log.
+    /// Returns the last entry of the oldest snapshot kept, once there are two: the log need not
+    /// have the entries up to that one.
     pub(crate) fn covered(&self) -> Result<Option<Point>, DiskError> {
         let files = self.files()?;
         Ok(if files.len() < KEPT { None } else { files.first().and_then(|path| point_of(path)) })

@@ -1,5 +1,5 @@
-//! The disk as the system gives it: what is above names each single step, so that tests can stop
-//! at any of them.
+//! The disk as the system gives it: its callers name each single step, so that tests can stop at
+//! any of them.
 
 use std::fmt::Debug;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! The one thread that writes the log: a slow disk delays what waits for it, and nothing else.
+//! The one thread that writes the log: a slow disk delays only the callers that wait for it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
@@ -12,7 +12,7 @@ const JOBS_MAX: usize = 4_096;
 /// Jobs written by one transaction: the more wait, the fewer times the disk is forced.
 const BATCH_JOBS_MAX: usize = 512;
 /// Idle time after which the index of committed entries is written alone. The index is no promise,
-/// so it goes with the next write as a rule; writing it spares the next start the repetition.
+/// so it is usually written with the next change; writing it spares the next start the repetition.
 const IDLE: Duration = Duration::from_millis(250);
 
 /// Called when a job is on disk, or can't be.
@@ -21,7 +21,7 @@ pub(crate) type Done = Box<dyn FnOnce(Result<(), DiskError>) + Send>;
 /// Something to write.
 pub(crate) struct Job {
     pub(crate) changes: Vec<LogChange>,
-    /// `None` for what may wait for the next job.
+    /// `None` for changes that may wait for the next job.
     pub(crate) done: Option<Done>,
 }
 
@@ -54,7 +54,7 @@ impl Writer {
 
 fn run(mut file: LogFile, jobs: &Receiver<Job>) {
     let mut fault = None;
-    // Changes for which nobody waits.
+    // Changes that no caller waits for.
     let mut lazy = Vec::new();
     loop {
         let first = if lazy.is_empty() {
@@ -65,7 +65,7 @@ fn run(mut file: LogFile, jobs: &Receiver<Job>) {
         let (is_last, batch) = match first {
             Ok(job) => (false, gather(job, jobs)),
             Err(RecvTimeoutError::Timeout) => (false, Vec::new()),
-            // What nobody waits for is still written before the file is closed.
+            // Changes that no caller waits for are still written before the file is closed.
             Err(RecvTimeoutError::Disconnected) => (true, Vec::new()),
         };
         let is_idle = batch.is_empty();
@@ -74,8 +74,8 @@ fn run(mut file: LogFile, jobs: &Receiver<Job>) {
             lazy.extend(job.changes);
             waiting.extend(job.done);
         }
-        // Changes that nobody waits for alone force no disk: they go with the next, or when nothing
-        // comes.
+        // Changes that no caller waits for do not force the disk on their own. They are written
+        // with the next change, or when no further change comes.
         if (is_idle || !waiting.is_empty()) && !lazy.is_empty() && fault.is_none() {
             fault = file.write(&lazy).err();
             lazy.clear();

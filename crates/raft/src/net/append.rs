@@ -26,10 +26,10 @@ use crate::wire::{
     WireVersion, encode_answer,
 };
 
-/// Voters of whom the round trip is told: more than there may be.
+/// Maximum number of voters whose round trip is reported: more than there may be.
 const ROUND_TRIPS_MAX: usize = 16;
 
-/// A request that was taken in and is not answered yet.
+/// A request that was received and is not answered yet.
 struct Received {
     ballot: Ballot,
     at: Instant,
@@ -68,8 +68,8 @@ impl<M: Machine> PeerServer<M> {
         Ok(())
     }
 
-    /// The requests of a stream. What is no request ends it, as its end does, and so does one of a
-    /// node that does not lead as far as this one can tell.
+    /// Returns the append requests of a stream. The sequence ends at the end of the stream, at any
+    /// other message, and at a request from a node that, as far as this node knows, does not lead.
     fn appends(
         &self,
         sender: (NodeId, Identity),
@@ -81,7 +81,8 @@ impl<M: Machine> PeerServer<M> {
             let (mut receiver, sender, server) = state;
             let append = receiver.message::<Append>().await.ok()??;
             let Self { raft, heard, context, .. } = &server;
-            // The sender believes that this node still speaks what it spoke before a restart.
+            // The sender believes that this node still uses the version that it used before a
+            // restart.
             if append.version > context.versions.own() {
                 return None;
             }
@@ -91,7 +92,7 @@ impl<M: Machine> PeerServer<M> {
             if server.is_contradicted(&sender.1, &append) {
                 return None;
             }
-            // Before it is taken in: by then this node follows, and knows whom.
+            // Before the request is handled: by then this node follows, and knows whom.
             if append.ballot.term >= raft.metrics().borrow_watched().current_term {
                 heard.now();
                 let applied_next = server.applied_next();
@@ -168,8 +169,8 @@ impl<M: Machine> PeerServer<M> {
         self.applied.look(|_, index| index.map_or(0, |index| index + 1))
     }
 
-    /// Takes the leader's word on the age of what it says. It was under way for at most a round
-    /// trip; how much of that can't be known.
+    /// Notes the leader's statement about the age of its knowledge. The statement was in transit
+    /// for at most a round trip; how much of that can't be known.
     fn learn(&self, from: &Identity, received: &Received) {
         let context = &self.context;
         let rtt = context.link.rtt(from.node()).unwrap_or_else(|| context.timing().heartbeat);
@@ -198,8 +199,8 @@ impl<M: Machine> PeerServer<M> {
         context.promise().make(received.receipt, length)
     }
 
-    /// The last entry on disk while this node follows that leader: it did before and after the
-    /// look at the log, so what was there then stands in no other leader's way.
+    /// Returns the last entry on disk if this node follows that leader. The leader is checked
+    /// before and after the log is read, so the entry that was read conflicts with no other leader.
     async fn held(&self, ballot: Ballot) -> Option<Point> {
         let mut log = self.context.log.clone();
         let is_followed = async || {
@@ -213,7 +214,7 @@ impl<M: Machine> PeerServer<M> {
         if !is_followed().await {
             return None;
         }
-        // The log is in memory before it is on disk; only what is on disk may be told.
+        // The log is in memory before it is on disk. Only entries on disk may be reported.
         log.settled().await.ok()?;
         Some(last.into())
     }

@@ -225,7 +225,8 @@ fn candidacy(request: &VoteRequest<Types>) -> Candidacy {
     }
 }
 
-/// The one error that openraft is told, which lets it wait a little before the next try.
+/// The only error that is reported to openraft. It makes openraft wait a little before the next
+/// try.
 fn unreachable(fault: &NetError) -> RPCError<Types> {
     RPCError::Unreachable(Unreachable::new(fault))
 }

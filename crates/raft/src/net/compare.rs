@@ -27,12 +27,12 @@ use crate::wire::{Answer, Call, CallError, Report};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Pause between two searches for nodes to compare with.
 const LOOK: Duration = Duration::from_millis(100);
-/// Time after which what other nodes have told of their disks is written; new processes and disks
+/// Time after which reports of other nodes about their disks are written; new processes and disks
 /// from the past are written at once.
 const SAVE_PERIOD: Duration = Duration::from_secs(5);
 
 impl Context {
-    /// Returns what another node on its disk is told.
+    /// Returns the report for another node about its disk.
     pub(super) fn report<M: Machine>(
         &self,
         applied: &Applied<M>,
@@ -50,7 +50,7 @@ impl Context {
         }
     }
 
-    /// Takes in what another member tells.
+    /// Handles a report of another member.
     pub(super) fn receive<M: Machine>(
         &self,
         applied: &Applied<M>,
@@ -58,7 +58,8 @@ impl Context {
         report: &Report,
     ) {
         let now = self.now();
-        // A node without a vote must not keep others from voting, whatever it says of their disks.
+        // A node without a vote must not keep others from voting, whatever it reports of their
+        // disks.
         let votes = self.votes(id);
         let mut compared = self.comparison.compared();
         // Before a new disk is seen, so that there is room for it.
@@ -134,7 +135,7 @@ impl Context {
         }
     }
 
-    /// Judges this node's state by what the others have told.
+    /// Judges this node's state by the reports of the others.
     fn judge<M: Machine>(&self, applied: &Applied<M>, compared: &mut Compared) {
         let Some((members, leader)) = self.guard.members() else { return };
         let voters = members.voter_ids().collect();

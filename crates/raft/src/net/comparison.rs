@@ -1,4 +1,4 @@
-//! What this node has learned by comparing itself with others.
+//! Knowledge that this node has gained by comparing itself with other nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,12 +21,12 @@ const CONFLICTS: u32 = 2;
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 /// Most commits that a disk is believed to lack.
 const COMMITS_LOST_MAX: u64 = 1 << 32;
-/// Time for which a leader's contradiction is told after its last.
+/// Time for which a leader's contradiction is reported after the last one.
 const CONTRADICTED: Duration = Duration::from_secs(30);
 /// Time after which conflicts that led to nothing are forgotten.
 const SUSPECTED: Duration = Duration::from_secs(10);
 
-/// What this node has learned by comparing itself with others.
+/// Knowledge that this node has gained by comparing itself with other nodes.
 #[derive(Debug)]
 pub(crate) struct Comparison {
     process: u64,
@@ -39,9 +39,9 @@ pub(crate) struct Comparison {
 pub(super) struct Compared {
     pub(super) disks: Disks,
     pub(super) digests: OtherDigests,
-    /// Nodes that have told what they know of this node's disk, or can't.
+    /// Nodes that have reported what they know of this node's disk, or can't.
     pub(super) answered: BTreeSet<NodeId>,
-    /// Count that another process of this node's disk has told; 0 if this one is not behind it.
+    /// Count that another process of this node's disk has reported; 0 if this one is not behind it.
     pub(super) past: u64,
     /// True once a leader that a quorum has confirmed since the start has brought this node up to date,
     /// so that nothing depends on what its disk once had. True from the start for an empty log.
@@ -73,7 +73,7 @@ struct Lost {
     conflicts: u32,
     /// Time of the last one.
     at: Duration,
-    /// True if openraft was told to go back.
+    /// True if openraft was allowed to go back.
     is_allowed: bool,
     /// True once openraft has gone back.
     is_below: bool,
@@ -100,10 +100,10 @@ impl Compared {
         may
     }
 
-    /// Another node says that an earlier process of this node's disk has told the count `ahead`.
-    /// Returns true if this node did not know that it lacks something.
+    /// Notes that, according to another node, an earlier process of this node's disk has reported
+    /// the count `ahead`. Returns true if this node did not know that it lacks something.
     pub(super) fn tell_past(&mut self, ahead: u64, serial: u64) -> bool {
-        // No disk lacks so many commits: whoever says so wants to use the numbers up.
+        // No disk lacks so many commits. A node that claims this is trying to use up the numbers.
         if ahead <= self.past.max(self.cleared) || ahead > serial.saturating_add(COMMITS_LOST_MAX) {
             return false;
         }
@@ -120,7 +120,7 @@ impl Lost {
 }
 
 impl Comparison {
-    /// Returns what this process says of its disk, whose count of commits is `serial` now.
+    /// Returns this process's report about its disk, whose count of commits is `serial` now.
     pub(super) fn count(&self, serial: u64) -> DiskCount {
         let (process, began) = (self.process, self.began);
         DiskCount { process, began, serial, cleared: self.compared().cleared }
@@ -131,7 +131,7 @@ impl Comparison {
         let disks = Disks::new(&saved.rows);
         let (past, is_settled) = (saved.past, is_blank);
         let compared = Compared { disks, past, is_settled, ..Compared::default() };
-        // 0 stands for no process.
+        // 0 means no process.
         let process = fastrand::u64(1..);
         Self { process, began, compared: Mutex::new(compared) }
     }
@@ -146,8 +146,8 @@ impl Comparison {
         self.compared().is_settled = true;
     }
 
-    /// Returns the count that an earlier process of this node's disk has told, if that forbids the
-    /// node to vote.
+    /// Returns the count that an earlier process of this node's disk has reported, if that forbids
+    /// the node to vote.
     pub(crate) fn forbidding_past(&self) -> Option<u64> {
         let compared = self.compared();
         compared.is_past().then_some(compared.past)
@@ -170,19 +170,20 @@ impl Comparison {
         compared.is_urgent = true;
     }
 
-    /// Returns true if a node has told what it knows of this node's disk, or nothing depends on it.
+    /// Returns true if a node has reported what it knows of this node's disk, or nothing depends on
+    /// it.
     pub(super) fn is_known_to(&self, id: NodeId) -> bool {
         let compared = self.compared();
         compared.is_settled || compared.answered.contains(&id)
     }
 
-    /// Returns true if nothing that other nodes have told forbids this one to vote.
+    /// Returns true if no report of other nodes forbids this one to vote.
     pub(super) fn may_vote(&self) -> bool {
         self.compared().may_vote()
     }
 
-    /// Returns true if this node may stand for election: most voters of each set have told what they
-    /// know of its disk, and nothing forbids it.
+    /// Returns true if this node may start an election: most voters of each set have reported what
+    /// they know of its disk, and nothing forbids it.
     pub(crate) fn may_stand(&self, me: NodeId, sets: &[BTreeSet<NodeId>]) -> bool {
         let compared = self.compared();
         let is_alone = sets.iter().all(|set| set.len() == 1);
@@ -219,7 +220,7 @@ impl Comparison {
         before.is_none_or(|at| now.saturating_sub(at) > CONTRADICTED)
     }
 
-    /// Returns the followers of which openraft has to be told that they go back.
+    /// Returns the followers that lost entries and whose step back openraft has yet to allow.
     pub(crate) fn to_allow(&self) -> Vec<NodeId> {
         let compared = self.compared();
         let waits = |lost: &Lost| lost.is_sure() && !lost.is_allowed && !lost.is_below;
@@ -293,7 +294,7 @@ impl Comparison {
         self.compared().disks.is_written(other.process, other.began)
     }
 
-    /// Returns true if a node has told what it knows of this one's disk.
+    /// Returns true if a node has reported what it knows of this one's disk.
     #[cfg(test)]
     pub(crate) fn has_answered(&self, id: NodeId) -> bool {
         self.compared().answered.contains(&id)

@@ -1,4 +1,4 @@
-//! State shared by all code that speaks to other nodes.
+//! State shared by all code that communicates with other nodes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::wire::{
     Addressee, Answer, Call, CallError, Introduction, Opening, Purpose, WireVersion, encode_call,
 };
 
-/// State shared by all code that speaks to other nodes.
+/// State shared by all code that communicates with other nodes.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) link: Arc<Link>,
@@ -39,7 +39,7 @@ pub(crate) struct Context {
     timing: ArcSwap<Timing>,
     /// Time for which openraft accepts no other leader, as set at its start.
     pub(crate) raft_lease: Duration,
-    /// Permission of this node to speak as leader.
+    /// Permission of this node to send as leader.
     pub(crate) voice: watch::Receiver<Voice>,
     /// Knowledge of this node, as leader, about the others.
     pub(crate) followers: watch::Sender<Followers>,
@@ -47,12 +47,12 @@ pub(crate) struct Context {
     word: Mutex<Option<KnowledgeStatement>>,
     /// Promises of this node as a follower.
     promise: Mutex<Promise>,
-    /// Round trips between the voters, as a leader hears of them.
+    /// Round trips between the voters, as reported to a leader.
     distances: Mutex<Distances>,
     pub(crate) versions: Versions,
     /// Knowledge of the members, by which senders are judged.
     pub(crate) guard: Guard,
-    /// What this node has learned by comparing itself with others.
+    /// Knowledge that this node has gained by comparing itself with other nodes.
     pub(crate) comparison: Comparison,
     /// Time limit for a snapshot.
     pub(crate) snapshot_limit: Duration,
@@ -285,9 +285,9 @@ async fn ask(
     answer.ok_or(NetError::Unanswered)
 }
 
-/// A call under way. Whoever gives up waiting takes it back: what a partition kept from the leader
-/// is not to be carried out once it has healed, after newer commands. With an answer there is
-/// nothing left to take back.
+/// A call in progress. A caller that gives up waiting takes the call back: a command that a
+/// partition kept from the leader must not be applied once the partition has healed, after newer
+/// commands. With an answer there is nothing left to take back.
 struct Question(StreamSender);
 
 impl Drop for Question {

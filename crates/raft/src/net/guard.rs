@@ -24,7 +24,7 @@ type Metrics = openraft::RaftMetrics<Types>;
 #[derive(Default)]
 pub(crate) struct Guard {
     metrics: OnceLock<WatchReceiverOf<Types, Metrics>>,
-    /// Names that a member has told this node, while its own log does not know them.
+    /// Names that a member has reported, while this node's own log does not know them.
     vouched: std::sync::Mutex<std::collections::BTreeSet<NodeName>>,
     /// Elections as this node has seen them.
     pub(super) elections: Elections,
@@ -32,7 +32,7 @@ pub(crate) struct Guard {
     wanted: watch::Sender<Option<Wanted>>,
 }
 
-/// A leader has said that it wants another one to lead.
+/// Announcement of a leader that it wants another node to lead.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     to: NodeId,
@@ -56,13 +56,13 @@ impl std::fmt::Debug for Guard {
 impl Guard {
     /// Starts to follow the metrics of the log that runs.
     pub(crate) fn begin(&self, metrics: WatchReceiverOf<Types, Metrics>) {
-        // What the disk has is what this node voted before its restart.
+        // The disk holds the vote that this node gave before its restart.
         self.elections.grant(Ballot::from(&metrics.borrow_watched().vote));
         // Only the start does it, once.
         drop(self.metrics.set(metrics));
     }
 
-    /// A member has told that these are members too.
+    /// Notes that, according to a member, these are members too.
     pub(crate) fn vouch(&self, names: impl IntoIterator<Item = NodeName>) {
         let names = names.into_iter().collect();
         *self.vouched.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = names;
@@ -88,7 +88,7 @@ impl Guard {
         })
     }
 
-    /// Returns true if a leader has said within `limit` that it hands over to the sender of
+    /// Returns true if a leader has announced within `limit` that it hands over to the sender of
     /// `ballot`.
     pub(super) fn is_handed_over(&self, ballot: Ballot, limit: Duration) -> bool {
         self.wanted.borrow().is_some_and(|wanted| wanted.is_for(ballot, limit))
@@ -130,8 +130,9 @@ impl Context {
         judged.unwrap_or(Some(SenderStanding::Unjudged))
     }
 
-    /// Returns what this node knows of a sender and its ballot; `None` if the sender's number is
-    /// another node's. `heard` is the time since a leader was heard; `None` for never.
+    /// Returns what this node knows of a sender and its ballot; `None` if the sender's number
+    /// belongs to another node. `heard` is the time since the last message of a leader; `None` for
+    /// never.
     pub(crate) fn situation(
         &self,
         id: NodeId,
@@ -141,16 +142,17 @@ impl Context {
     ) -> Option<Situation> {
         let standing = self.standing(id, from)?;
         let term = self.guard.look(|metrics| metrics.current_term).unwrap_or_default();
-        // A leader was never heard, so the silence is as old as the start.
+        // No leader has sent anything yet, so the silence is as old as the start.
         let silence = heard.unwrap_or_else(|| self.now());
         Some(Situation {
             sender: id,
             standing,
             is_proven: ballot.is_won && self.backs(ballot),
-            // A new node's term says nothing: the cluster that it joins may have had any number of
+            // A new node's term shows nothing: the cluster that it joins may have had any number of
             // elections.
             term: (!self.log.is_blank()).then_some(term),
-            // A leader whom a quorum answers hears no other leader, and that is no silence.
+            // A leader that a quorum answers receives from no other leader. That does not count as
+            // silence.
             silence: if self.is_confirmed() { Duration::ZERO } else { silence },
             lease: self.timing().lease(),
         })
@@ -163,7 +165,7 @@ impl Context {
     }
 
     /// Returns true if this node should believe that the sender of `ballot` leads. Asks the other
-    /// voters if it can't tell by itself.
+    /// voters if its own knowledge is not enough.
     pub(crate) async fn follows(&self, situation: Situation, ballot: Ballot) -> bool {
         let is_admitted = situation.admits(Claim::Leader, ballot);
         let may_be_proven = situation.standing != SenderStanding::Stranger
@@ -192,8 +194,8 @@ impl Context {
         ballot.node == id && ballot.is_won && is_latest == Some(true)
     }
 
-    /// Waits until this node follows that leader, a heartbeat at most: what a node has just heard
-    /// counts once it is on its disk.
+    /// Waits until this node follows that leader, for at most a heartbeat. A message that has just
+    /// arrived counts once it is on this node's disk.
     pub(crate) async fn follows_soon(&self, id: NodeId, ballot: Ballot) -> bool {
         let Some(mut metrics) = self.guard.metrics.get().cloned() else { return false };
         let following = async {
@@ -207,8 +209,8 @@ impl Context {
 
     /// Returns true if a later ballot in another node's answer is to be believed: only voters
     /// decide who leads, and none of them leaps over terms. A leader with a majority believes no
-    /// member, as a single answer would depose it. It notes the dispute: a member that stood for
-    /// election in vain follows no leader of an earlier term, so another node has to lead.
+    /// member, because a single answer would depose it. It notes the dispute: a member that lost an
+    /// election follows no leader of an earlier term, so another node has to lead.
     pub(crate) fn believes(&self, id: NodeId, ballot: Ballot) -> bool {
         let believed = self.guard.look(|metrics| {
             let members = metrics.membership_config.membership();
@@ -225,14 +227,15 @@ impl Context {
         may_count && votes
     }
 
-    /// The leader of `ballot` has said, or says now, that it wants `to` to lead.
+    /// Notes that the leader of `ballot` has announced, or announces now, that it wants `to` to
+    /// lead.
     pub(crate) fn want(&self, ballot: Ballot, to: NodeId) {
         let wanted = Wanted { to, term: ballot.term, at: Instant::now() };
         self.guard.wanted.send_replace(Some(wanted));
     }
 
-    /// Returns true if the leader that this node follows has said that it wants this candidate.
-    /// Waits up to a heartbeat, as the leader's message may come a little later than the
+    /// Returns true if the leader that this node follows has announced that it wants this
+    /// candidate. Waits up to a heartbeat, as the leader's message may come a little later than the
     /// candidate's.
     pub(crate) async fn is_wanted(&self, candidacy: &Candidacy) -> bool {
         let timing = self.timing();

@@ -1,4 +1,4 @@
-//! Record of what a follower has heard of its leader.
+//! Record of the last contact of a follower with its leader.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::rules::knowledge::{KnowledgeAge, KnowledgeStatement};
 
-/// Record of what a follower has heard of its leader. Clones share it.
+/// Record of the last contact of a follower with its leader. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeaderContact(Arc<Mutex<Inner>>);
 
@@ -21,23 +21,23 @@ struct Inner {
 }
 
 impl LeaderContact {
-    /// Returns the time since the leader was heard last; `None` for never.
+    /// Returns the time since the last message of the leader; `None` for never.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.at().map(|at| at.elapsed())
     }
 
-    /// Returns the moment at which the leader was heard last; `None` for never.
+    /// Returns the moment of the last message of the leader; `None` for never.
     pub(crate) fn at(&self) -> Option<Instant> {
         self.inner().at
     }
 
-    /// Notes that the leader is heard now.
+    /// Notes that the leader has sent a message now.
     pub(crate) fn now(&self) {
         self.inner().at = Some(Instant::now());
     }
 
-    /// Notes what the leader says of the age of its knowledge; all entries before `applied_next`
-    /// are carried out here.
+    /// Notes the leader's statement about the age of its knowledge. All entries before
+    /// `applied_next` are applied here.
     pub(crate) fn receive(&self, word: KnowledgeStatement, applied_next: u64) {
         self.inner().knowledge.receive(word, applied_next);
     }
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(heard.lacking(10), None);
         heard.committed(12, 10);
         tokio::time::advance(5 * second).await;
-        // More that the leader has by now is not what is waited for.
+        // Entries that the leader committed later do not count for this wait.
         heard.committed(20, 11);
         assert_eq!(heard.lacking(11), Some(5 * second));
         assert_eq!(heard.lacking(12), None);

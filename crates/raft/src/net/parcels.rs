@@ -1,4 +1,4 @@
-//! Snapshots that were offered and whose bytes are on their way.
+//! Snapshots that were offered to this node and whose bytes are in transit.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 
 use crate::wire::Parcel;
 
-/// Snapshots that may be on their way to this node at a time: one leader sends one, and its
-/// successor may begin before it has noticed.
+/// Maximum number of snapshots in transit to this node at a time: one leader sends one, and its
+/// successor may begin before the first leader has noticed.
 const PARCELS_MAX: usize = 2;
 
 type Key = (NodeName, u64);
@@ -23,7 +23,7 @@ pub(super) struct Parcels(Arc<Mutex<BTreeMap<Key, Expected>>>);
 #[derive(Debug)]
 struct Expected {
     bytes: u64,
-    /// `None` once its bytes are on their way: then it only keeps its place.
+    /// `None` once its bytes are in transit: then the entry only keeps its place.
     arrived: Option<oneshot::Sender<Bytes>>,
 }
 

@@ -1,8 +1,9 @@
-//! Entries on their way to one follower: many requests at a time on one stream, answered in order.
+//! Entries in transit to one follower: many requests at a time on one stream, answered in order.
 //!
-//! One after the other, each would wait a round trip for the one before, and a commit under load
-//! would take two. A new leader looks for the place where a follower's log meets its own, eight
-//! entries and one round trip at a time; what the follower has said about its log answers that here.
+//! Without the pipeline, each request would wait a round trip for the one before, and a commit
+//! under load would take two. A new leader searches for the place where a follower's log meets its
+//! own, eight entries and one round trip at a time. The follower's reports about its log answer
+//! that search here.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -35,7 +36,7 @@ const PATIENCE_HEARTBEATS: u32 = 4;
 /// most reasons last longer than that.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Entries on their way to one follower.
+/// Entries in transit to one follower.
 pub(super) struct Pipeline<S> {
     context: Arc<Context>,
     id: NodeId,
@@ -105,8 +106,9 @@ where
             match self.event().await {
                 PipelineEvent::Request(None) => self.requests = None,
                 PipelineEvent::Request(Some(request)) => {
-                    // It said that it has this entry on disk while it followed this leader or had
-                    // given it its vote. If this node has it as well, both logs are the same so far.
+                    // The follower reported that it has this entry on disk while it followed this
+                    // leader or had given it its vote. If this node has the entry as well, both
+                    // logs are the same so far.
                     if let Some((last, held)) = self.before_held(&request)
                         && has(self.context.log.clone(), held).await
                     {
@@ -151,7 +153,7 @@ where
         }
     }
 
-    /// The last entry of a request, and a later one that the follower said it has.
+    /// Returns the last entry of a request, and a later one that the follower reported to have.
     fn before_held(&self, request: &AppendEntriesRequest<Types>) -> Option<(LogId, Point)> {
         let last = request.entries.last()?.log_id;
         let held = self.context.followers.borrow().held((&request.vote).into(), self.id)?;
@@ -242,8 +244,9 @@ where
         })
     }
 
-    /// Returns true if the follower lacks entries that it had confirmed, which openraft has to know
-    /// before it hears of it: otherwise it takes the answer for impossible, and never sends them.
+    /// Returns true if the follower lacks entries that it had confirmed. openraft has to know this
+    /// before it gets the answer: otherwise it takes the answer for impossible, and never sends the
+    /// entries.
     fn is_lost(&self, request: &UnderWay) -> bool {
         let Some(previous) = request.previous else { return false };
         let Some(matched) = self.context.matched(self.id) else { return false };
@@ -276,7 +279,7 @@ impl Context {
     fn age(&self) -> Option<Age> {
         let word = self.word()?;
         let age = self.now().saturating_sub(word.as_of);
-        // Rounded up: knowledge may be younger than it is said to be, never older.
+        // Rounded up: knowledge may be younger than its reported age, never older.
         let ms = u32::try_from(age.as_millis()).unwrap_or(u32::MAX).saturating_add(1);
         Some(Age { ms, next_index: word.next_index })
     }

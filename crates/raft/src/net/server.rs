@@ -80,8 +80,8 @@ impl<M: Machine> PeerServer<M> {
                     return Ok(());
                 }
                 let answer = match (admitted, call) {
-                    // Seeds ask this before they are in a cluster, so nobody with a certificate is
-                    // refused.
+                    // Seeds ask this before they are in a cluster, so every node with a certificate
+                    // gets an answer.
                     (_, Call::Hello) => Answer::Hello(self.context.introduction()),
                     (Err(refusal), _) => Answer::Refused(refusal),
                     (Ok(()), call) => self.answer((opening.from, from), call).await,
@@ -120,7 +120,7 @@ impl<M: Machine> PeerServer<M> {
             (Some(theirs), None) => {
                 self.context.log.join(theirs).await.map_err(|_| CallError::Stopped)
             }
-            // Seeds that form no cluster yet have nothing to say to each other but who they are.
+            // Seeds that form no cluster yet exchange nothing but who they are.
             (None, None) => Err(CallError::NotNow),
         }
     }
@@ -143,7 +143,7 @@ impl<M: Machine> PeerServer<M> {
         self.judged(sender.1, ballot, follows)
     }
 
-    /// Returns what this node knows of a sender; `None` if the sender may have no say.
+    /// Returns what this node knows of a sender; `None` if messages of the sender do not count.
     fn situation(&self, sender: (NodeId, &Identity), ballot: Ballot) -> Option<Situation> {
         // A removed node may still lead until another one has taken over from it.
         if self.is_removed(sender.1) && !self.context.follows_now(sender.0, ballot) {
@@ -222,7 +222,7 @@ impl<M: Machine> PeerServer<M> {
         Answer::Compared(self.context.report(&self.applied, (id, member.disk)))
     }
 
-    /// The leader hands over, which nobody else can say.
+    /// Handles a transfer of leadership, which only the leader can request.
     async fn transfer(&self, leader: Ballot, to: NodeId, last: Option<Point>) -> Answer {
         self.context.want(leader, to);
         let last = last.map(LogId::from);
@@ -263,10 +263,10 @@ impl<M: Machine> PeerServer<M> {
         }
     }
 
-    /// Proposes for another node. It is never passed on: two nodes that take each other for the
-    /// leader would do so for ever.
+    /// Proposes for another node. The command is never passed on: two nodes that take each other
+    /// for the leader would do so forever.
     async fn propose(&self, from: &Identity, command: Bytes, limit_ms: u32) -> Answer {
-        // What this version can't read must not get into a log that it has to apply.
+        // A command that this version can't read must not get into a log that it has to apply.
         let Ok(decoded) = spillway_codec::decode::<M::Command>(&command) else {
             return Answer::Refused(CallError::Unreadable);
         };
@@ -340,8 +340,9 @@ impl<M: Machine> StreamHandler for Service<M> {
 struct Voting<'c>(&'c Context);
 
 impl<'c> Voting<'c> {
-    /// `None` while this node has promised its leader, or may have before it was started, to vote
-    /// for nobody else. What the leader itself wants is no break of it.
+    /// Begins a vote. Returns `None` while this node has promised its leader to vote for no other
+    /// node, or may have done so before its restart. A transfer that the leader wants breaks no
+    /// promise.
     fn begin(context: &'c Context, is_transfer: bool) -> Option<Self> {
         let mut promise = context.promise();
         if is_transfer {

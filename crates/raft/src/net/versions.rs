@@ -1,8 +1,8 @@
 //! Up to which version each other node reads the log's messages.
 //!
 //! A node asks each other node by itself, and again for each connection, since the other node may
-//! have been started in another version. It speaks [`WireVersion::OLDEST`], which all nodes read, to
-//! a node that has not answered.
+//! have been started in another version. To a node that has not answered, it sends
+//! [`WireVersion::OLDEST`], which all nodes read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::state_machine::Raft;
 use crate::wire::{Answer, Call, WireVersion};
 
-/// Pause before a node that has not answered, or speaks the oldest version, is asked again.
+/// Pause before a node that has not answered, or uses the oldest version, is asked again.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Pause between two searches for nodes to ask.
 const LOOK: Duration = Duration::from_millis(50);
@@ -43,7 +43,7 @@ impl Versions {
         Self { own, others: Mutex::default() }
     }
 
-    /// The newest that this node speaks.
+    /// Returns the newest version that this node uses.
     pub(crate) fn own(&self) -> WireVersion {
         self.own
     }
@@ -53,12 +53,12 @@ impl Versions {
         !cfg!(test) || self.own != WireVersion::OLDEST
     }
 
-    /// Returns the version to speak with a node.
+    /// Returns the version to use with a node.
     pub(crate) fn with(&self, name: &NodeName) -> WireVersion {
         self.others().get(name).map_or(WireVersion::OLDEST, |other| other.version)
     }
 
-    /// A node has said up to which version it speaks.
+    /// Notes the newest version that a node has reported.
     pub(crate) fn receive(&self, name: &NodeName, number: u16) {
         let other = Other { version: self.own.common(number), asked: Instant::now() };
         self.others().insert(name.clone(), other);

@@ -1,7 +1,8 @@
 //! Comparison of the states that nodes have at the same index. Pure.
 //!
-//! Each node tells a few digests of its state, with their indices. A node whose state differs from
-//! that of most voters has to stop. Where no majority has one state, the leader's counts.
+//! Each node reports a few digests of its state, with their indices. A node whose state differs
+//! from that of most voters has to stop. If no majority has the same state, the leader's state
+//! counts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,7 +12,8 @@ use spillway_types::NodeId;
 const OWN_MAX: usize = 1_024;
 /// Digests of each other node that are remembered.
 const TOLD_MAX: usize = 16;
-/// Nodes tell their digests at whole multiples of this, too: busy nodes then tell the same indices.
+/// Nodes also report their digests at whole multiples of this, so that busy nodes report the same
+/// indices.
 const MARK: u64 = 64;
 
 /// Digest of a state, with the index of the last entry in it.
@@ -39,8 +41,8 @@ impl OwnDigests {
         self.0.push_back((index, digest));
     }
 
-    /// Returns what another node is told: the newest, those at the last two marks, and that at the
-    /// newest index which the other node has told, so that both know one that they can compare.
+    /// Returns the digests to report to another node: the newest, those at the last two marks, and
+    /// that at the newest index that the other node has reported, so that both have one to compare.
     pub(crate) fn told(&self, others: Option<u64>) -> Vec<StateDigest> {
         let Some(newest) = self.0.back() else { return Vec::new() };
         let mark = newest.0 / MARK * MARK;
@@ -57,7 +59,7 @@ impl OwnDigests {
     }
 }
 
-/// Digests that other nodes have told.
+/// Digests that other nodes have reported.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OtherDigests(BTreeMap<NodeId, VecDeque<StateDigest>>);
 
@@ -72,7 +74,7 @@ pub(crate) struct Electorate<'v> {
 /// Result of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Agreement {
-    /// Nothing that was told differs.
+    /// No reported digest differs.
     Same,
     /// The state of this node differs from the cluster's.
     Apart {
@@ -84,7 +86,7 @@ pub(crate) enum Agreement {
 }
 
 impl OtherDigests {
-    /// A node has told some of its digests.
+    /// Notes digests that a node has reported.
     pub(crate) fn told(&mut self, own: &OwnDigests, node: NodeId, digests: &[StateDigest]) {
         let known = self.0.entry(node).or_default();
         for (index, digest) in digests.iter().take(TOLD_MAX) {
@@ -100,7 +102,7 @@ impl OtherDigests {
         }
     }
 
-    /// Returns the newest index of which a node has told the digest.
+    /// Returns the newest index for which a node has reported the digest.
     pub(crate) fn newest(&self, node: NodeId) -> Option<u64> {
         self.0.get(&node)?.iter().map(|(index, _)| *index).max()
     }
@@ -110,7 +112,7 @@ impl OtherDigests {
         self.0.retain(|node, _| members.contains(node));
     }
 
-    /// Compares what the nodes have told with this node's own states.
+    /// Compares the reports of the nodes with this node's own states.
     pub(crate) fn judge(&self, own: &OwnDigests, of: Electorate<'_>) -> Agreement {
         let indices: BTreeSet<u64> = self.0.values().flatten().map(|(index, _)| *index).collect();
         let mut others = BTreeSet::new();

@@ -1,9 +1,9 @@
 //! Rate limit of the entries that a node writes by itself: a token bucket. Pure: the time is an
 //! argument.
 //!
-//! The log goes to every node and to every disk, so what happens often must not go into it one by
-//! one. What people do is not counted: an operator's write is never refused because of what the
-//! cluster writes about itself, and people are slow.
+//! The log goes to every node and to every disk, so frequent events must not be written one by one.
+//! Writes of people are not counted: an operator's write is never refused because of entries that
+//! the cluster writes about itself, and people are slow.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ impl Budget {
         let most_milli = u64::from(self.config.burst) * 1_000;
         let more_milli = passed_ms.saturating_mul(self.config.entries_per_s.into());
         self.left_milli = self.left_milli.saturating_add(more_milli).min(most_milli);
-        // What is less than a millisecond counts next time.
+        // The rest below a millisecond counts next time.
         self.filled += Duration::from_millis(passed_ms);
     }
 }
@@ -146,7 +146,7 @@ mod tests {
                 let before = budget.clone();
                 match budget.take(urgency, ms(now)) {
                     Ok(()) => written += 1,
-                    // The time told is right: then there is room, and not before.
+                    // The returned time is right: then there is room, and not before.
                     Err(wait) => {
                         prop_assert!(before.clone().take(urgency, ms(now) + wait).is_ok());
                         let early = ms(now) + wait - ms(1);
@@ -157,8 +157,8 @@ mod tests {
             }
         }
 
-        /// What health may write with hints all around is at least what it may write with a budget
-        /// of its own, as large as what is kept for it and filled at the same rate.
+        /// With any number of hints, health may write at least as much as with a budget of its own
+        /// that is as large as the part kept for health and filled at the same rate.
         #[test]
         fn health_is_never_put_off_by_hints(
             config in (1_u32..40, 1_u32..80, 0_u32..80).prop_map(|(entries_per_s, burst, kept)| {

@@ -17,7 +17,7 @@ const RANDOM_SHARE: f64 = 0.3;
 /// Timing of a node's candidacy.
 #[derive(Clone, Debug)]
 pub(crate) struct Campaign {
-    /// Last time at which something said that waiting is right.
+    /// Last time at which there was a reason to wait.
     quiet_since: Duration,
     ballot: Option<Ballot>,
     due: Option<Duration>,
@@ -26,7 +26,7 @@ pub(crate) struct Campaign {
 /// Observations of a node about its leader.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LeaderObservation {
-    /// Time at which the leader was heard last; `None` for never.
+    /// Time of the leader's last message; `None` for never.
     pub(crate) heard: Option<Duration>,
     /// Vote of this node. Only a vote for another node counts: one for itself is left from a
     /// campaign that failed.
@@ -35,7 +35,7 @@ pub(crate) struct LeaderObservation {
     pub(crate) turn: CampaignTurn,
 }
 
-/// Turn of a node to stand for election.
+/// Turn of a node to start an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CampaignTurn {
     /// The node leads, or has no vote.
@@ -52,7 +52,7 @@ impl Campaign {
         Self { quiet_since: now, ballot: None, due: None }
     }
 
-    /// Returns true if the node has to stand for election now. Has to be asked often, with `random`
+    /// Returns true if the node has to start an election now. Has to be called often, with `random`
     /// from 0 to 1.
     pub(crate) fn stands(
         &mut self,
@@ -71,10 +71,10 @@ impl Campaign {
         let wait = wait(timing, seen.turn, random);
         if seen.ballot != self.ballot {
             self.ballot = seen.ballot;
-            // Somebody stands and has this node's vote: its words are on their way.
+            // Another node is a candidate and has this node's vote: its messages are in transit.
             self.due = self.due.map(|due| due.max(now + wait));
         }
-        // Nobody else could win where this node is the only voter, so it need not wait.
+        // No other node could win where this node is the only voter, so it need not wait.
         let first = self.quiet_since + timing.lease() + wait;
         let due =
             *self.due.get_or_insert(if seen.turn == CampaignTurn::Alone { now } else { first });

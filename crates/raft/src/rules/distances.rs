@@ -11,19 +11,19 @@ use crate::wire::RoundTrip;
 
 /// The lead moves only if a commit gets faster by this much …
 const BETTER_BY: Duration = Duration::from_millis(10);
-/// … and by this part of what it takes.
+/// … and by this share of its time.
 const BETTER_SHARE: f64 = 0.2;
 /// Timers get shorter only by more than this part.
 const SHORTER_SHARE: f64 = 0.2;
 /// Of how many nodes the round trips are kept: more than there may be voters.
 const ROWS_MAX: usize = 64;
 
-/// The round trips that nodes have told of.
+/// The round trips that nodes have reported.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Distances(BTreeMap<NodeId, BTreeMap<NodeId, Duration>>);
 
 impl Distances {
-    /// A node tells its round trips to others.
+    /// Handles the round trips to other nodes that a node reports.
     pub(crate) fn receive(&mut self, from: NodeId, row: &[RoundTrip]) {
         if self.0.len() < ROWS_MAX || self.0.contains_key(&from) {
             let row = row.iter().map(|trip| (trip.to, Duration::from_millis(trip.ms.into())));
@@ -31,7 +31,7 @@ impl Distances {
         }
     }
 
-    /// Between two nodes, as the one says that sees it longer.
+    /// Returns the round trip between two nodes: the longer one if their reports differ.
     fn between(&self, a: NodeId, b: NodeId) -> Option<Duration> {
         let seen = |from: NodeId, to: NodeId| self.0.get(&from)?.get(&to).copied();
         seen(a, b).max(seen(b, a))
@@ -55,7 +55,7 @@ impl Distances {
         let mut all: Vec<Duration> =
             others.filter_map(|other| self.between(leader, *other)).collect();
         all.sort_unstable();
-        // The leader itself is one of the majority; a single voter waits for nobody.
+        // The leader itself is part of the majority; a single voter waits for no other.
         all.get((voters.len() / 2).checked_sub(1)?).copied()
     }
 
@@ -79,8 +79,8 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// A leader for which all that is known says the same for so long before the lead moves: a path
-    /// that is slow for a moment is no reason.
+    /// Creates the placement of a leader. All that is known has to give the same result for
+    /// `patience` before leadership moves: a path that is slow for a moment is no reason.
     pub(crate) fn new(patience: Duration) -> Self {
         Self { patience, better: None }
     }
@@ -204,7 +204,7 @@ mod tests {
         }
         let judged = placement.judge(ms(30_000), three().better(NodeId(3), &voters));
         assert_eq!(judged, Some(NodeId(1)));
-        // Whoever is as good as any keeps it.
+        // A leader that is as good as any other voter keeps the lead.
         let mut placement = Placement::new(PATIENCE);
         for at in 0..100 {
             for leader in [1, 2] {

@@ -1,8 +1,8 @@
 //! Knowledge of a leader about the others in its term. Pure: time is an argument, counted from any
 //! fixed moment.
 //!
-//! Only what another node has said counts here, by the time at which it was asked: an answer that
-//! was known without asking says nothing of who leads now.
+//! Only answers of other nodes count here, by the time at which they were asked: knowledge that
+//! needed no question shows nothing of who leads now.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::wire::{Ballot, Point};
 /// Share of a promise that the leader does not count: clocks may run so differently.
 const DRIFT_SHARE: f64 = 0.1;
 
-/// Knowledge of a leader, or of a node that stands for election, about the others in its term.
+/// Knowledge of a leader or a candidate about the other nodes in its term.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Followers {
     term: u64,
@@ -43,14 +43,16 @@ impl Followers {
         }
     }
 
-    /// A follower lacks what it had: what it said of its log counts no more.
+    /// Notes that a follower lacks entries that it had: its earlier reports about its log count no
+    /// more.
     pub(crate) fn lost(&mut self, ballot: Ballot, id: NodeId) {
         if let Some(follower) = self.follower(ballot, id) {
             follower.held = None;
         }
     }
 
-    /// A follower has answered in this term what was sent at `sent`, and promised so much.
+    /// Notes that a follower has answered in this term the message sent at `sent`, with a promise
+    /// of this length.
     pub(crate) fn answered(
         &mut self,
         ballot: Ballot,
@@ -78,8 +80,8 @@ impl Followers {
         self.in_term(ballot)?.get(&id)?.held
     }
 
-    /// The latest time of which a majority of each set has answered what was sent then or later.
-    /// `Duration::MAX` if no other node is needed; `None` if too few have answered.
+    /// Returns the latest time for which a majority of each set has answered messages sent then or
+    /// later. `Duration::MAX` if no other node is needed; `None` if too few have answered.
     pub(crate) fn confirmed(
         &self,
         ballot: Ballot,
@@ -99,7 +101,7 @@ impl Followers {
         sets: &[BTreeSet<NodeId>],
     ) -> Option<Duration> {
         let nodes = self.in_term(ballot);
-        // What was given up is the lease of the term on record, not that of another one.
+        // The lease that was given up is that of the term on record, not that of another term.
         if self.is_given_up && nodes.is_some() || !sets.iter().all(|set| set.contains(&me)) {
             return None;
         }

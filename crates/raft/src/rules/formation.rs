@@ -1,8 +1,8 @@
 //! Formation of a cluster by its seeds. Pure.
 //!
 //! All nodes that the config names as seeds start at about the same time and know nothing of each
-//! other. The one with the lowest name forms the cluster, once, and only after each seed has told
-//! it that it is in none: a seed that can't be reached may be in a cluster already.
+//! other. The one with the lowest name forms the cluster, once, and only after each seed has
+//! reported that it is in none: a seed that can't be reached may be in a cluster already.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub struct Seed {
     pub region: RegionName,
 }
 
-/// The number of each seed: its place by name, from one on. Every seed comes to the same.
+/// Returns the number of each seed: its place by name, from one on. All seeds get the same result.
 #[must_use]
 pub fn seed_ids(seeds: &[Seed]) -> BTreeMap<NodeName, NodeId> {
     let names: BTreeSet<NodeName> = seeds.iter().map(|seed| seed.name.clone()).collect();
@@ -39,14 +39,14 @@ pub(crate) struct SeedAnswer {
 pub(crate) enum FormationStep {
     /// Ask these seeds, and then again what is to be done. // => any
     Ask(Vec<NodeName>),
-    /// Form the cluster of these members; `None` names it anew. // => In
+    /// Form the cluster of these members; `None` gives the cluster a new id. // => In
     Form(Option<ClusterId>, BTreeMap<NodeId, Member>),
     /// Another one forms the cluster, or has; it will make itself known. // => In
     Wait,
     /// This node is in a cluster. // end
     In(ClusterId),
     /// Seeds are in different clusters, or one has another number than the config gives it. Only a
-    /// person can tell which is right. // => any, when the seeds say something else
+    /// person can decide which is right. // => any, when the seeds report something else
     Conflict(String),
 }
 
@@ -82,7 +82,8 @@ impl Formation {
         }
     }
 
-    /// Returns the next step. The answer changes with [`Self::heard`] and with `own`.
+    /// Returns the next step. Call it again when an input has changed: the answer changes with
+    /// [`Self::heard`] and with `own`.
     #[must_use]
     pub(crate) fn step(&self, own: Own) -> FormationStep {
         let others = self.answers.iter().filter_map(|(name, answer)| Some((name, answer.cluster?)));
@@ -103,7 +104,8 @@ impl Formation {
             // The lowest seed with an empty log named the cluster and ended before it formed it: it
             // goes on.
             Some(cluster) if !own.is_blank || !is_lowest => return FormationStep::In(cluster),
-            // Somebody is in a cluster already: this node will be told, or must join.
+            // Another node is in a cluster already: it will inform this node, or this node must
+            // join.
             None if !clusters.is_empty() => return FormationStep::Wait,
             _ if !is_lowest => return FormationStep::Wait,
             _ => {}

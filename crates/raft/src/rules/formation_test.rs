@@ -79,7 +79,7 @@ fn a_crash_between_naming_the_cluster_and_forming_it_is_made_good() {
     let own = Own { disk: DiskId(10), cluster: Some(C), is_blank: true };
     formation.heard(&"us-1".into(), answer(3, None));
     assert_eq!(formation.step(own), FormationStep::Ask(vec!["eu-1".into()]));
-    // One was told of it before the crash.
+    // One node learned of the cluster before the crash.
     formation.heard(&"eu-1".into(), answer(2, Some(C)));
     assert!(
         matches!(formation.step(own), FormationStep::Form(Some(C), members) if members.len() == 3)
@@ -95,7 +95,7 @@ fn two_clusters_are_a_conflict() {
     assert!(why.contains("us-1") && why.contains("ap-1"), "{why}");
     formation.heard(&"eu-1".into(), answer(2, Some(C)));
     assert!(matches!(formation.step(fresh(1)), FormationStep::Conflict(_)));
-    // It was started anew.
+    // It was set up again.
     formation.heard(&"us-1".into(), answer(3, Some(C)));
     assert_eq!(formation.step(own), FormationStep::In(C));
 }
@@ -126,7 +126,7 @@ fn a_single_seed_forms_its_cluster_alone() {
     );
 }
 
-/// All orders in which three first starts hear of each other end in one cluster.
+/// All orders in which three first starts learn of each other end in one cluster.
 #[test]
 fn simultaneous_first_starts_form_exactly_one_cluster() {
     let names = ["ap-1", "eu-1", "us-1"];

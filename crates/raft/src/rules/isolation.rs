@@ -1,15 +1,15 @@
 //! Behaviour of a leader while no quorum answers. Pure.
 //!
-//! A leader whose words arrive and which hears nothing would keep all others from electing another
-//! one for as long as it speaks: every append renews its lease. So it falls silent once its lease
-//! has ended, for long enough that the others can elect; then it tries again for a while, in case
-//! nobody could.
+//! A leader whose messages arrive, but that receives none, would keep all other nodes from electing
+//! a new leader for as long as it speaks: every append renews its lease. So it falls silent once
+//! its lease has ended, for long enough that the others can elect. Then it tries again for a while,
+//! in case the others could not elect a leader.
 
 use std::time::Duration;
 
 use super::timing::Timing;
 
-/// Permission of a leader to speak.
+/// Permission of a leader to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voice {
     /// A quorum has answered within the lease. // => Silent
@@ -24,7 +24,8 @@ impl Voice {
     /// Returns the permission when the last answer of a quorum is `age` old.
     pub(crate) fn of(age: Duration, timing: &Timing) -> Self {
         let Some(overdue) = age.checked_sub(timing.lease()) else { return Self::Confirmed };
-        // The others' leases end, they wait for their election timers, ask, vote and tell.
+        // The leases of the others end, they wait for their election timers, ask for votes, vote
+        // and announce the result.
         let phase = timing.lease() + timing.election_max + 2 * timing.heartbeat;
         if (overdue.as_millis() / phase.as_millis().max(1)).is_multiple_of(2) {
             Self::Silent

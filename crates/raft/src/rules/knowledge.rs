@@ -1,7 +1,7 @@
 //! Age of a follower's knowledge. Pure: time is an argument, counted from any fixed moment.
 //!
-//! A leader says how long ago a quorum confirmed it. What it says is known here once all that it
-//! had committed by then is carried out here.
+//! A leader reports how long ago a quorum confirmed it. Its state at that time is known here once
+//! all entries that it had committed by then are applied here.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(crate) struct KnowledgeStatement {
 }
 
 impl KnowledgeAge {
-    /// A leader has said something; all before `applied_next` is carried out here.
+    /// Notes a statement of a leader. All entries before `applied_next` are applied here.
     pub(crate) fn receive(&mut self, word: KnowledgeStatement, applied_next: u64) {
         self.settle(applied_next);
         if self.waiting.len() == WORDS_MAX {

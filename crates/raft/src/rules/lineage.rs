@@ -1,9 +1,9 @@
-//! What a node knows of the other nodes' disks. Pure: time is an argument, counted from any fixed
-//! moment.
+//! Knowledge of a node about the disks of other nodes. Pure: time is an argument, counted from any
+//! fixed moment.
 //!
-//! A disk counts its commits, and each process draws a number when it starts. A process whose disk
-//! begins below the count that an earlier process told runs on a disk from the past. A process that
-//! speaks again after another one of the same disk is one of two that use the same name.
+//! A disk counts its commits, and each process draws a number when it starts. If a process starts
+//! with a count below one that an earlier process reported, it runs on a disk from the past. If a
+//! process reports again after another process of the same disk, two processes use the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 use spillway_types::DiskId;
 
-/// Former processes of a disk that are remembered: a process that speaks again is among the last.
+/// Maximum number of former processes of a disk that are remembered: a process that reports again
+/// is among the last.
 const FORMER_MAX: usize = 8;
 /// Returns of former processes within [`WINDOW`] from which on two processes use one disk. A message
 /// that was late makes two.
@@ -26,7 +27,7 @@ const DISKS_MAX: usize = 4_096;
 /// disk may be from the past then.
 const OTHERS_MAX: usize = 64;
 
-/// What a process says of its disk.
+/// Report of a process about its disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DiskCount {
     /// Number that the process drew when it started.
@@ -39,7 +40,7 @@ pub(crate) struct DiskCount {
     pub(crate) cleared: u64,
 }
 
-/// Greatest count that a disk has told, and who told it.
+/// Greatest count that a disk has reported, and the process that reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DiskRow {
     #[serde(with = "crate::wire::number")]
@@ -48,7 +49,7 @@ pub(crate) struct DiskRow {
     serial: u64,
 }
 
-/// What a node keeps of this for its next process.
+/// Part of this knowledge that a node keeps for its next process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedDisks {
     pub(crate) rows: Vec<DiskRow>,
@@ -66,11 +67,11 @@ impl Wire for SavedDisks {
 /// Discovery about another node's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiskNews {
-    /// A process has started, with all that its disk had told.
+    /// A process has started, with all that its disk had reported.
     Started,
     /// A process has written for the first time: what its disk is put back to later is behind it.
     Written,
-    /// A process has started on a disk from the past, which had told this count.
+    /// A process has started on a disk from the past, which had reported this count.
     Past(u64),
     /// Two processes use the disk.
     Double,
@@ -83,7 +84,7 @@ pub(crate) struct Disks(BTreeMap<DiskId, KnownDisk>);
 #[derive(Clone, Debug, Default)]
 struct KnownDisk {
     process: u64,
-    /// Greatest count told by a process that was not behind an earlier one.
+    /// Greatest count reported by a process that was not behind an earlier one.
     serial: u64,
     /// Processes before the present one, and which of them were behind an earlier one.
     former: Vec<(u64, bool)>,
@@ -104,7 +105,7 @@ impl Disks {
         Self(rows.iter().map(|row| (row.disk, known(row))).collect())
     }
 
-    /// Takes in what a process of a disk says.
+    /// Handles the report of a process about its disk.
     pub(crate) fn see(
         &mut self,
         disk: DiskId,
@@ -144,7 +145,8 @@ impl Disks {
         excess > 0
     }
 
-    /// Returns the count that an earlier process of a disk has told, if the present one is behind it.
+    /// Returns the count that an earlier process of a disk has reported, if the present one is
+    /// behind it.
     pub(crate) fn ahead(&self, disk: DiskId) -> Option<u64> {
         let known = self.0.get(&disk)?;
         known.is_past.then_some(known.serial)
@@ -155,8 +157,8 @@ impl Disks {
         self.0.get(&disk).is_some_and(|known| known.is_double(now))
     }
 
-    /// Returns true if a process is the present one of some disk, and has told a greater count than
-    /// the one it began with.
+    /// Returns true if a process is the present one of some disk, and has reported a greater count
+    /// than the one it began with.
     #[cfg(test)]
     pub(crate) fn is_written(&self, process: u64, began: u64) -> bool {
         self.0.values().any(|known| known.process == process && known.serial > began)
@@ -191,7 +193,8 @@ impl KnownDisk {
                 DiskNews::Started
             });
         };
-        // What the other one of two processes has told says nothing of this one's disk.
+        // If two processes use the name, reports of the other process say nothing about the disk of
+        // this one.
         self.is_past = was_past && count.cleared < self.serial;
         let was_double = self.is_double(now);
         self.returned.push(now);
@@ -251,7 +254,7 @@ mod tests {
         let mut next = Disks::new(&disks.rows());
         assert_eq!(next.see(DISK, count(1, 0, 57), secs(0)), None);
         assert_eq!(next.see(DISK, count(2, 43, 44), secs(1)), Some(DiskNews::Past(57)));
-        // What a process on a disk from the past tells does not count for later ones.
+        // Counts that a process on a disk from the past reports do not count for later processes.
         disks.see(DISK, count(2, 43, 99), secs(1));
         let mut next = Disks::new(&disks.rows());
         assert_eq!(next.see(DISK, count(3, 50, 50), secs(0)), Some(DiskNews::Past(57)));

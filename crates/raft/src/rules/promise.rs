@@ -43,8 +43,8 @@ impl Promise {
         Receipt { at: now, votes: self.votes, is_voting: self.under_way > 0 }
     }
 
-    /// Promises the leader that has sent what came then to vote for nobody for `length` from then
-    /// on; says how long that is, which may be nothing.
+    /// Promises the leader that sent the message of `receipt` to vote for no other node for
+    /// `length` from its arrival. Returns the length of the promise, which may be zero.
     #[must_use]
     pub(crate) fn make(&mut self, receipt: Receipt, length: Duration) -> Duration {
         // A vote that was begun since the entries came may go to another node.

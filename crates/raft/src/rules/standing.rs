@@ -26,7 +26,8 @@ pub(crate) enum SenderStanding {
     Voter,
     /// The sender is a member, with no vote as far as this node knows.
     Member,
-    /// This node is no member itself as far as it knows: it is being taken in, and knows nobody.
+    /// This node is no member itself as far as it knows: it is being added, and knows no other
+    /// node.
     Unjudged,
     /// The sender is no member.
     Stranger,
@@ -35,7 +36,7 @@ pub(crate) enum SenderStanding {
 /// Claim that comes with a ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claim {
-    /// The sender stands for election.
+    /// The sender is a candidate in an election.
     Candidate,
     /// The sender has won an election, and sends entries or a snapshot.
     Leader,
@@ -52,7 +53,7 @@ pub(crate) struct Situation {
     pub(crate) is_proven: bool,
     /// This node's own term; `None` if its log is empty.
     pub(crate) term: Option<u64>,
-    /// Time for which no leader was heard.
+    /// Time since the last message of a leader.
     pub(crate) silence: Duration,
     /// Lease of a leader.
     pub(crate) lease: Duration,
@@ -147,7 +148,7 @@ mod tests {
         assert!(!leads(after(4), leader(6, 2)) && leads(after(5), leader(6, 2)));
     }
 
-    /// openraft refuses it, and the refusal tells a leader that was cut off the later term.
+    /// openraft refuses it. The refusal informs a leader that was cut off of the later term.
     #[test]
     fn a_leader_of_an_earlier_term_gets_an_answer() {
         assert!(leads(situation(SenderStanding::Voter), leader(4, 2)));

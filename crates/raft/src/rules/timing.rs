@@ -12,15 +12,15 @@ const STEP_MS: u64 = 10;
 
 /// The timers of the log. They have to be about equal on all nodes of a cluster.
 ///
-/// A follower that has heard of no leader for a lease, [`Self::election_max`], stands for election
-/// after a further time between [`Self::election_min`] and [`Self::election_max`]. The lease has
-/// room for three lost heartbeats; the time after it only has to keep the voters apart.
+/// A follower that has received nothing from a leader for a lease, [`Self::election_max`], starts
+/// an election after a further time between [`Self::election_min`] and [`Self::election_max`]. The
+/// lease has room for three lost heartbeats. The time after it only has to keep the voters apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
     /// Time between two heartbeats of a leader; also the limit of one answer, so it has room for
     /// the longest round trip and for one lost packet.
     pub heartbeat: Duration,
-    /// Shortest time without a leader, after its lease, until another node stands for election.
+    /// Shortest time without a leader, after its lease, until another node starts an election.
     pub election_min: Duration,
     /// The longest such time, and the lease of a leader.
     pub election_max: Duration,
@@ -30,8 +30,9 @@ impl Timing {
     /// The timers for voters of which no two are further apart than `rtt_max`.
     #[must_use]
     pub fn for_rtt(rtt_max: Duration) -> Self {
-        // An answer is waited for three quarters of a heartbeat. What is lost is noticed by what
-        // comes after it and sent again, which takes about half a round trip more.
+        // The wait for an answer is three quarters of a heartbeat. The loss of a message is noticed
+        // when the next one arrives, and the message is sent again, which takes about half a round
+        // trip more.
         let answer = rtt_max.mul_f64(1.0 / 0.75);
         let repetition = rtt_max.mul_f64(0.48);
         let wanted_ms = (answer + repetition).as_millis() as u64;

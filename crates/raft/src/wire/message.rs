@@ -112,27 +112,27 @@ pub(crate) enum Call {
     Propose { command: Bytes, limit_ms: u32 },
     /// Question for the identity of a node.
     Hello,
-    /// Newest version that the sender speaks, and question for the receiver's.
+    /// Newest version that the sender uses, and question for the receiver's.
     Speaks(u16),
     /// Question for the ballot that the receiver follows or gave its vote. Programs without it give
     /// no answer.
     Backs,
-    /// What the sender knows of disks and states, and question for what the receiver knows. A
-    /// program that does not know it ends the stream.
+    /// The sender's knowledge of disks and states, and a question for the receiver's knowledge. A
+    /// version that does not know this message ends the stream.
     Compare(Report),
 }
 
-/// What a node tells another one of disks and states.
+/// Report of a node to another one about disks and states.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Progress of the sender's disk.
     pub(crate) count: DiskCount,
     /// A few digests of the sender's state, with their indices.
     pub(crate) digests: Vec<StateDigest>,
-    /// The count that an earlier process of the receiver's disk has told, if the present one is
+    /// The count that an earlier process of the receiver's disk has reported, if the present one is
     /// behind it.
     pub(crate) ahead: Option<u64>,
-    /// True if two processes speak as the receiver.
+    /// True if two processes use the receiver's name.
     pub(crate) is_double: bool,
 }
 
@@ -195,7 +195,7 @@ pub(crate) enum Answer {
     Refused(CallError),
     /// A vote was asked for: the voter's vote now, and its last entry.
     Vote { ballot: Ballot, is_granted: bool, last: Option<Point> },
-    /// The node will stand for election.
+    /// The node will start an election.
     Transferred,
     /// Reads have to wait for this index.
     ReadIndex(u64),
@@ -203,19 +203,19 @@ pub(crate) enum Answer {
     Proposed { index: u64, outcome: Bytes },
     /// The command may have been carried out or still will be.
     Unknown,
-    /// The snapshot was taken in; the vote is the receiver's.
+    /// The snapshot was installed; the vote is the receiver's.
     Installed(Ballot),
     /// Identity of the node that answers.
     Hello(Introduction),
     /// The snapshot that was offered may be sent.
     Ready,
-    /// Newest version that the node speaks that answers.
+    /// Newest version that the answering node uses.
     Speaks(u16),
     /// Result of entries, and more.
     Took(Took),
     /// The ballot that the node follows or gave its vote; `None` if there is none.
     Backs(Option<Ballot>),
-    /// What the node that answers knows of disks and states.
+    /// Knowledge of the answering node about disks and states.
     Compared(Report),
 }
 
@@ -223,8 +223,8 @@ pub(crate) enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Took {
     pub(crate) verdict: Verdict,
-    /// For so long from when it received them the follower votes for nobody else, unless the
-    /// leader wants it to. 0 if the follower can't promise that.
+    /// Time for which the follower votes for no other node, milliseconds from when it received the
+    /// entries, unless the leader wants it to. 0 if the follower can't promise that.
     pub(crate) promise_ms: u32,
     /// If it was asked for: the follower's last entry on disk while it follows this leader.
     pub(crate) held: Option<Point>,
@@ -276,9 +276,9 @@ pub(crate) struct Introduction {
 pub(crate) enum CallError {
     /// The sender is in another cluster.
     OtherCluster(#[serde(with = "crate::wire::number")] ClusterId),
-    /// Somebody else has this name or number: the sender means a disk that is gone.
+    /// Another node has this name or number: the sender means a disk that is gone.
     OtherNode(Introduction),
-    /// The log says that the sender has another name.
+    /// According to the log, the sender has another name.
     NotYou,
     /// The receiver is not the leader, or has no quorum any more; perhaps that one is.
     NotLeader(Option<NodeId>),

@@ -1,7 +1,8 @@
-//! A version of the messages that only tests have: it stands for the version before the present one.
+//! A version of the messages that only tests have. It represents the version before the present
+//! one.
 //!
 //! A node of this version can't ask what a follower has on disk. It promises nothing as a follower,
-//! and tells no round trips.
+//! and reports no round trips.
 
 use serde::{Deserialize, Serialize};
 use spillway_codec::{DecodeError, Wire, decode_payload};

@@ -1,4 +1,4 @@
-//! Entries, votes and members as they stand on the wire and on disk.
+//! Entries, votes and members in the form used on the wire and on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,7 +92,7 @@ impl EntryRecord {
         }
     }
 
-    /// An entry that says who is in the cluster.
+    /// Returns an entry with the members of the cluster.
     pub(crate) fn of_members(at: Point, members: MembersRecord) -> Self {
         Self { at, contents: Contents::Members(members) }
     }

@@ -2,10 +2,11 @@
 //! written to whom.
 //!
 //! A version that changes a message counts up the message's `Wire::VERSION` and keeps the type
-//! before it for nodes of the version before. A node asks every other node which version it speaks
-//! ([`Call::Speaks`]), and speaks the oldest version to a node that has not answered: see
+//! before it for nodes of the version before. A node asks every other node for its newest version
+//! ([`Call::Speaks`]), and sends the oldest version to a node that has not answered: see
 //! `net/versions.rs`. The answer to entries has the version of the entries. Every other message has
-//! the oldest version. There is only one version so far; tests have an older one, see `wire/older.rs`.
+//! the oldest version. There is only one version so far; tests have an older one, see
+//! `wire/older.rs`.
 
 use bytes::Bytes;
 use spillway_codec::{EncodeError, encode};
@@ -21,7 +22,7 @@ pub struct WireVersion(u16);
 impl WireVersion {
     /// Version of this program.
     pub const NEWEST: Self = Self(1);
-    /// Oldest version that this program still speaks. In tests this is an invented one.
+    /// Oldest version that this program still supports. In tests this is an invented one.
     pub(crate) const OLDEST: Self = Self(if cfg!(test) { 0 } else { Self::NEWEST.0 });
 
     /// Returns the version as a number.
@@ -30,7 +31,7 @@ impl WireVersion {
         self.0
     }
 
-    /// Returns the newest version that both this node and one that speaks up to `number` know.
+    /// Returns the newest version that both this node and one with versions up to `number` know.
     pub(crate) fn common(self, number: u16) -> Self {
         Self(number).clamp(Self::OLDEST, self)
     }
@@ -56,7 +57,7 @@ pub(crate) fn encode_call(call: &Call) -> Result<Bytes, EncodeError> {
     encode(call)
 }
 
-/// Makes the frame of an answer for a node that speaks `version`.
+/// Makes the frame of an answer for a node that uses `version`.
 pub(crate) fn encode_answer(answer: &Answer, version: WireVersion) -> Result<Bytes, EncodeError> {
     debug_assert!(version <= WireVersion::NEWEST, "a version that this program does not write");
     #[cfg(test)]

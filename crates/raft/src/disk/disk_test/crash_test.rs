@@ -16,7 +16,7 @@ const CRASHES: usize = 4;
 /// Writes and forces before a crash, at most: opening takes about ten, a commit about five.
 const STEPS_MAX: usize = 60;
 
-/// What a log has to hold.
+/// Expected contents of a log.
 #[derive(Clone, Debug, PartialEq)]
 struct Model {
     ballot: Option<Ballot>,
@@ -44,7 +44,7 @@ impl Model {
         self.last().map_or(0, |last| last.index + 1)
     }
 
-    /// Something that the log may be told to write now, as it is told by Raft.
+    /// Returns a random change that Raft may ask the log to write now.
     fn change(&mut self, random: &mut fastrand::Rng) -> Vec<LogChange> {
         let term = self.ballot.map_or(0, |ballot| ballot.term);
         let floor = self.committed.or(self.purged).map_or(0, |at| at.index + 1);
@@ -98,12 +98,12 @@ fn open(
     Ok((file, model))
 }
 
-/// One log: it lives until a crash, again and again. Says how many crashes hit a write.
+/// Runs one log, which lives until a crash, again and again. Returns how many crashes hit a write.
 fn live(seed: u64) -> usize {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut log, mut commit_marker) = (FaultyDisk::default(), FaultyDisk::default());
     LogFile::create(log.clone(), LogState::new(NodeId(1), DiskId(77))).unwrap();
-    // What is acknowledged, and what was being written when it crashed.
+    // Writes that were acknowledged, and writes that were in progress at the crash.
     let (mut acknowledged, mut attempted) = (Model::new(), Model::new());
     let mut hits = 0;
     for crash in 0..CRASHES {

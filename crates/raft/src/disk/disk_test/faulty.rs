@@ -1,4 +1,4 @@
-//! A disk in memory that knows what was forced and what was not, and fails when it is told to.
+//! A disk in memory that knows which writes were forced, and that fails on demand.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,7 +8,7 @@ use redb::StorageBackend;
 use crate::disk::commit_marker::{CommitMarker, Note, newest, place_of};
 use crate::disk::fault::DiskError;
 
-/// What a disk writes whole or not at all.
+/// Unit that a disk writes completely or not at all.
 const SECTOR_BYTES: usize = 512;
 
 /// The power of a machine: all disks and folders that share it stop at the same step.
@@ -17,7 +17,7 @@ pub(super) struct Power(Arc<Mutex<Supply>>);
 
 #[derive(Debug, Default)]
 struct Supply {
-    /// How many more steps there is power for; `None` for ever.
+    /// Number of further steps until the power fails; `None` for never.
     left: Option<usize>,
     steps: usize,
 }
@@ -49,7 +49,7 @@ impl Power {
 /// ENOSPC of Linux.
 const NO_SPACE: i32 = 28;
 
-/// What happens to a write or a force.
+/// Outcome of a write or a force.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Fault {
     /// Nothing.
@@ -65,9 +65,9 @@ pub(super) enum Fault {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is on the disk for sure.
+    /// Contents that survive a power failure.
     forced: Vec<u8>,
-    /// What the process sees.
+    /// Contents that the process sees.
     seen: Vec<u8>,
     pending: Vec<Write>,
     fault: Fault,
@@ -91,7 +91,7 @@ impl FaultyDisk {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// The same on a machine with this power.
+    /// Returns this disk on a machine with this power.
     pub(super) fn powered(self, power: &Power) -> Self {
         self.lock().power = power.clone();
         self
@@ -122,13 +122,13 @@ impl FaultyDisk {
         self.lock().seen.clone()
     }
 
-    /// What was forced, and nothing else.
+    /// Returns the forced contents, and nothing else.
     pub(super) fn forced(&self) -> Vec<u8> {
         self.lock().forced.clone()
     }
 
-    /// What may be found after the power has failed: what was forced, and of all later writes some,
-    /// in any order, some of them torn between sectors.
+    /// Returns the contents that may be found after a power failure: all that was forced, and some
+    /// of the later writes, in any order, some of them torn between sectors.
     pub(super) fn after_crash(&self, random: &mut fastrand::Rng) -> Vec<u8> {
         let state = self.lock();
         let mut bytes = state.forced.clone();
@@ -196,7 +196,7 @@ impl State {
     fn force(&mut self) -> io::Result<()> {
         self.step()?;
         if self.fault == Fault::ForceOnce {
-            // What could not be forced is forgotten, and the next force says that all is well.
+            // Writes that could not be forced are lost, and the next force succeeds.
             self.fault = Fault::None;
             self.pending.clear();
             return Err(io::Error::other("an I/O error"));

@@ -1,7 +1,7 @@
 //! Files in memory that know which of their bytes and names were forced.
 //!
-//! As POSIX has it: forcing a file says nothing of its name, and forcing a folder nothing of what
-//! its files hold.
+//! They follow POSIX: forcing a file does not force its name, and forcing a folder does not force
+//! the contents of its files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -20,11 +20,11 @@ pub(super) struct FaultyFiles {
 
 #[derive(Debug, Default)]
 struct Names {
-    /// What the process sees.
+    /// Tree that the process sees.
     seen: Tree,
-    /// What is on the disk for sure.
+    /// Tree that survives a power failure.
     forced: Tree,
-    /// What was done to names and is not forced, in order.
+    /// Changes of names that are not forced, in order.
     pending: Vec<Change>,
 }
 
@@ -51,9 +51,9 @@ impl FaultyFiles {
         files
     }
 
-    /// What may be found after the power has failed, on a machine with this power: names that were
-    /// forced, and of the later changes the first ones, or some; and of each file what
-    /// [`FaultyDisk::after_crash`] says.
+    /// Returns the files that may be found after a power failure on a machine with this power: the
+    /// names that were forced, and the first or some of the later changes. The contents of each
+    /// file are those that [`FaultyDisk::after_crash`] returns.
     pub(super) fn after_crash(&self, power: &Power, random: &mut fastrand::Rng) -> Self {
         let names = self.lock();
         let mut tree = names.forced.clone();
@@ -126,7 +126,7 @@ fn apply(tree: &mut Tree, change: &Change) {
 }
 
 impl Change {
-    /// Whether it is about a name in this folder.
+    /// Returns true if the change is about a name in this folder.
     fn is_in(&self, folder: &Path) -> bool {
         match self {
             Self::Folder(path) | Self::File(path, _) | Self::Remove(path) => {

@@ -1,8 +1,8 @@
-//! A node without a network: its disks, its log and machine put together as they are at a start,
-//! and what Raft has them do.
+//! A node without a network: its disks, log and state machine, put together as they are at a start,
+//! and the calls that Raft makes to them.
 //!
-//! What each entry holds and in which term it was made is a function of its index, so what has to
-//! be there is known without being kept.
+//! The contents and the term of each entry are a function of its index, so the expected log is
+//! known without being stored.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ use crate::state_machine::{Applied, Applier};
 const FOLDER: &str = "/snapshots";
 /// Entries of one term, so that terms change within a script.
 const TERM_ENTRIES: u64 = 16;
-/// What Raft asks for in one script.
+/// Number of calls by Raft in one script.
 const ORDERS: usize = 14;
 
 fn value(index: u64) -> u64 {
@@ -51,7 +51,7 @@ fn register(count: u64) -> Register {
     register
 }
 
-/// What keeps its contents when the power fails.
+/// The disks of a node, which keep their contents when the power fails.
 pub(super) struct Disks {
     pub(super) power: Power,
     pub(super) disk: DiskId,
@@ -76,7 +76,7 @@ impl Disks {
         }
     }
 
-    /// What may be found after the power has failed; it is back.
+    /// Returns the disks as they may be found after a power failure, once the power is back.
     pub(super) fn after_crash(&self, random: &mut fastrand::Rng) -> Self {
         let power = Power::default();
         let mut left = |disk: &FaultyDisk| FaultyDisk::of(disk.after_crash(random)).powered(&power);
@@ -132,7 +132,7 @@ impl Node {
         let snapshots = folder.snapshots;
         let (file, entries) = (folder.file, folder.entries);
         let log = LogStore::start(file, entries, snapshots.clone(), move || {
-            // An error means that nobody waits for the end.
+            // An error means that no task waits for the end.
             let _ = end.send(());
         })?;
         let applied = Applied::new(Register::default(), watch::Sender::new(0));
@@ -143,8 +143,8 @@ impl Node {
         Ok(node)
     }
 
-    /// What openraft does before it takes part: the snapshot, what was committed, and away with a
-    /// log that ends before the snapshot does.
+    /// Does what openraft does before it takes part: loads the snapshot, applies the committed
+    /// entries, and removes a log that ends before the snapshot does.
     async fn recover(&mut self) -> std::io::Result<()> {
         if let Some(snapshot) = self.applier.get_current_snapshot().await? {
             self.applier.install_snapshot(&snapshot.meta, snapshot.snapshot).await?;
@@ -162,7 +162,7 @@ impl Node {
         self.log.close();
         drop(self.log);
         drop(self.applier);
-        // An error says that it has ended, too.
+        // An error also means that it has ended.
         drop(self.ended.await);
     }
 
@@ -194,7 +194,7 @@ impl Node {
     }
 }
 
-/// What Raft asks of a node, and what was acknowledged to it.
+/// Calls that Raft makes to a node, and the calls that the node acknowledged.
 pub(super) struct Script {
     random: fastrand::Rng,
     term: u64,
@@ -312,7 +312,7 @@ impl Script {
         node.log.purge(id(last)).await
     }
 
-    /// What is not committed is taken back.
+    /// Removes the entries that are not committed.
     async fn truncate(&mut self, node: &mut Node) -> std::io::Result<()> {
         if self.acknowledged > self.committed {
             self.acknowledged = self.committed;
@@ -330,8 +330,8 @@ impl Script {
         Ok(())
     }
 
-    /// Whether a node that was started has all that it must have and nothing else. From then on what
-    /// it has is what it must have.
+    /// Checks that a node that was started has everything that it must have, and nothing else. From
+    /// then on its contents are the expected ones.
     pub(super) fn check(&mut self, node: &Node, disks: &Disks) -> Result<(), String> {
         let snapshot = node.newest();
         if snapshot < self.snapshot || snapshot > self.snapshot_attempted {
@@ -350,7 +350,8 @@ impl Script {
         Ok(())
     }
 
-    /// Whether the state and the log behind it are right; says where they end.
+    /// Checks that the state and the log behind it are right, and returns the index at which they
+    /// end.
     pub(super) fn check_state(&self, node: &Node) -> Result<u64, String> {
         let applied = node.applied();
         let is_right = node.applier.applied.look(|found, _| *found == register(applied));

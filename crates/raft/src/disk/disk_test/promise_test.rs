@@ -1,4 +1,5 @@
-//! What is acknowledged to Raft is on disk by then: found again though the power fails at once.
+//! Promises about durability: everything acknowledged to Raft is on disk by then, and is found
+//! again even if the power fails at once.
 
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ fn start(path: &TempDir) -> (FaultyDisk, LogStore) {
     (disk, LogStore::start(file, entries, snapshots, || {}).unwrap())
 }
 
-/// What is found of the log when only that survived which was forced.
+/// Returns the part of the log that is found when only forced writes survived.
 fn found(disk: &FaultyDisk) -> (LogState, Vec<Point>) {
     let forced = FaultyDisk::of(disk.forced());
     let (file, entries) = LogFile::open(forced, Box::new(FaultyDisk::default())).unwrap();

@@ -14,7 +14,7 @@ use crate::disk::commit_marker::{CommitMarker, Note};
 use crate::disk::fault::DiskError;
 use crate::disk::system::{self, Files, Output, SystemFiles};
 
-/// How much longer each force takes, by the node's folder.
+/// Additional time that each force takes, by the node's folder.
 static DELAYS: Mutex<BTreeMap<PathBuf, Delay>> = Mutex::new(BTreeMap::new());
 
 /// Makes the disk below a node's folder slow from now on, or fast again. Says how often it was
@@ -36,7 +36,7 @@ impl Delay {
         DELAYS.lock().unwrap().entry(folder.to_owned()).or_default().clone()
     }
 
-    /// As the disk does: whoever asked for it stands still.
+    /// Blocks the calling thread, as the disk does.
     fn pass(&self) {
         let ms = self.ms.load(Ordering::Relaxed);
         if ms > 0 {
