@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 /// Bytes of prompt in a block until the node sets them: the default of the hasher.
 const BLOCK_BYTES_DEFAULT: u32 = 256;
-/// Most regions with hot blocks that a look-up tells apart, more than any cluster has. Regions
+/// Most regions with hot blocks that a look-up distinguishes, more than any cluster has. Regions
 /// beyond it count as cold.
 const HOT_REGIONS_MAX: usize = 64;
 

@@ -48,7 +48,7 @@ pub struct Destination {
 }
 
 /// A request for another region. Headers are as for a replica of this region. The path is the
-/// client's, and so is the body but for the model's name.
+/// client's, and so is the body, except for the model's name.
 #[derive(Debug)]
 pub struct Forwarded {
     /// The request itself.

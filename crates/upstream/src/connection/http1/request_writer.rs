@@ -21,7 +21,7 @@ const SLICES_MAX: usize = 64;
 /// Room for a head without unusual fields, bytes.
 const HEAD_BYTES: usize = 768;
 
-/// A request on its way.
+/// A request that is being sent.
 #[derive(Debug, Default)]
 pub(super) struct RequestWriter {
     /// Head, in memory that all requests of the connection use.
