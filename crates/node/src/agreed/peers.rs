@@ -18,8 +18,8 @@ use crate::agreed::AgreedParts;
 const PERIOD: Duration = Duration::from_millis(500);
 /// Maximum age of a state that counts as the current one.
 const FRESH: Duration = Duration::from_secs(5);
-/// Time for which a removed node stays connected, to learn of its removal. It has no vote
-/// meanwhile.
+/// Time for which a removed node stays connected, to learn of its removal. It has no vote during
+/// that time.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Longest such time if the removed node leads, or if the voters have no majority without it: a
 /// removed node itself stays as long.
@@ -163,7 +163,7 @@ fn peers(
             found.insert(member.name.clone(), (member.region.clone(), peer.address.clone()));
         }
     }
-    // A record replaces an address that was only heard of.
+    // A record replaces an address that is known only from other nodes' messages.
     for (_, node) in state.records().nodes.iter() {
         let spec = &node.spec;
         found.insert(spec.name.clone(), (spec.region.clone(), spec.address.clone()));

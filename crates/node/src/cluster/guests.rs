@@ -52,9 +52,9 @@ pub(super) struct Guests {
     pub(super) region: RegionName,
     pub(super) knowledge: Arc<KnowledgeHandle>,
     pub(super) residency_refusals: ResidencyRefusals,
-    /// Homes that nodes tell each other.
+    /// Homes that nodes send each other.
     pub(super) homes: KnownHomes,
-    /// What this node tells others about itself.
+    /// Facts about this node for the others.
     pub(super) feedback: Arc<Feedback>,
     pub(super) keeper: KeeperHandle,
 }
@@ -200,7 +200,7 @@ fn request(head: ForwardHead, body: ForwardBody) -> Request<LinkBody> {
 fn answer(served: Result<Response<LinkBody>, GuestError>) -> Response<LinkBody> {
     match served {
         Ok(mut response) => {
-            // With these headers of a replica's own, the request would be served once more
+            // With these headers from a replica, the request would be served a second time
             // elsewhere.
             response.headers_mut().remove(&NOT_SERVED);
             response.headers_mut().remove(&NOT_ABLE);

@@ -62,7 +62,7 @@ const CONTROL_IDLE_MS_MAX: u32 = 60_000;
 /// The cluster could not be joined.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// A name can't stand in a certificate.
+    /// A name is not valid in a certificate.
     #[error(transparent)]
     Name(#[from] NameError),
     /// Certificates or the UDP port can't be used.

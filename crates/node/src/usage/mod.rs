@@ -1,4 +1,4 @@
-//! What clients used: counted on this node, and asked of all nodes together.
+//! Usage of clients: counted on this node, and asked of all nodes together.
 
 mod agreed;
 mod asking;
@@ -48,7 +48,7 @@ pub(crate) struct Usage {
     sources: Mutex<Sources>,
 }
 
-/// What config and cluster say of budgets and prices.
+/// Budgets and prices of config and cluster.
 #[derive(Debug, Default)]
 struct Sources {
     config: Bills,
