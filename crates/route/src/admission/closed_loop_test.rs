@@ -1,4 +1,4 @@
-//! Closed loop of clients that are refused and come back when they are told to.
+//! Closed loop of clients that are refused and come back after the time in `Retry-After`.
 
 use super::test_clients::{CAPACITY, Crowd, Expected, Report, Scenario, Source, run};
 
