@@ -13,7 +13,7 @@ pub struct Decision {
     pub spill: Option<SpillPlan>,
 }
 
-/// What a comparison of regions came to.
+/// Result of a comparison of regions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ComparedCosts {
     /// Cost here in milliseconds; `None` if no replica here could serve the request.

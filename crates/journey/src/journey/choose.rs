@@ -170,7 +170,7 @@ impl Journey {
         if is_none_left && self.may_wait_for_start(sight, now) {
             return self.wait_for_start(sight, now);
         }
-        // A failure that was seen tells the client more than that no replica is left.
+        // A failure that was seen says more to the client than that no replica is left.
         if self.has_failed {
             return self.end(Ending::LastFailure);
         }
