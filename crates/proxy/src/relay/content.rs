@@ -50,7 +50,7 @@ impl Content {
         if plan.flavour == Flavour::Grpc {
             return Self::Call { has_status: false };
         }
-        // What was read before is neither events nor encoded.
+        // A reply of which a part was read before the relay is neither events nor encoded.
         if let Some(reader) = plan.reader.take() {
             return Self::document(reader, true, head, plan);
         }

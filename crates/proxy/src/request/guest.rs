@@ -114,13 +114,13 @@ fn is_outside_residency(
     !allows(&grant.residency) || !route.is_none_or(|route| allows(&route.spec.residency))
 }
 
-/// Returns the load that this region announces to others, so that they need not ask in vain.
+/// Returns the load that this region announces to others, so that they don't ask without success.
 #[must_use]
 pub fn shed_state_of(gateway: &Gateway, model: &ModelName) -> ShedState {
     let regions = gateway.regions();
     let view = gateway.view();
     let of = (route_of(&view, "", model), model);
-    // Their pace changes faster than others hear of it.
+    // The pace of the replicas is left out: it changes faster than reports reach other regions.
     shed_state(&own_region(gateway, &regions, &view, of, (FIRST_CLASS, false)), &regions.terms)
 }
 

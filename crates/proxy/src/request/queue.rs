@@ -1,4 +1,4 @@
-//! A request's acts in this node's queue: recognized, in, called, or turned away.
+//! A request's acts in this node's queue: recognized, in, called, or shed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Dispatch<'_> {
         self.interim.queued_request.is_some()
     }
 
-    /// Finds out what the same request is recognized by when it comes again.
+    /// Computes the hash by which a retry of the same request is recognized.
     pub(super) fn recognize(&mut self) {
         if self.interim.fingerprint.is_some() {
             return;
@@ -145,7 +145,7 @@ impl Dispatch<'_> {
     }
 }
 
-/// Returns the client that an address stands for, where no credential names one: each IPv4 address
+/// Returns the client that an address identifies, where no credential names one: each IPv4 address
 /// is a client, and each /64 network of IPv6.
 pub(super) fn whose(client: IpAddr) -> [u8; 9] {
     let mut whose = [0; 9];

@@ -1,4 +1,4 @@
-//! Headers and cookies that tell a client which arm, model, replica or region was chosen for it.
+//! Headers and cookies that show a client which arm, model, replica or region was chosen for it.
 
 use std::time::Duration;
 
