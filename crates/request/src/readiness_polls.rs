@@ -123,7 +123,7 @@ mod tests {
         }
         let now = start + Duration::from_secs(30);
         assert_eq!(observed.notice(now), Duration::from_secs(21));
-        // Strangers that look once push nobody out who polls.
+        // Strangers that look once do not displace an address that polls.
         for stranger in 10..200 {
             observed.note(address(stranger), now);
             observed.note(address(2), now);

@@ -65,7 +65,7 @@ impl Surroundings<'_> {
         }
     }
 
-    /// Returns true if a replica of this region may have loaded the model meanwhile, for this client.
+    /// Returns true if a replica of this region may have loaded the model since, for this client.
     fn may_appear(self, error: &GatewayError, wanted: Wanted<'_>) -> bool {
         error.kind == ErrorKind::ModelNotFound
             && self.gateway.model_lookups().is_open()
