@@ -88,7 +88,7 @@ impl<'j> Abridged<'j> {
         self.cuts.iter().map(text).collect()
     }
 
-    /// Returns a value of the abridged JSON as it stands in the JSON.
+    /// Returns a value of the abridged JSON as it is in the JSON.
     pub(super) fn whole(&self, value: &str) -> Option<&'j str> {
         let at = value.as_ptr().addr().checked_sub(self.text.as_ptr().addr())?;
         self.json.get(self.offset(at)..self.offset(at + value.len()))

@@ -249,8 +249,8 @@ pub(super) fn is_space(byte: u8) -> bool {
 }
 
 /// Types of parts of a message whose tokens don't follow from the bytes of the body: a file may be
-/// elsewhere, and even one in the body may have far more tokens than bytes, e.g. a large image of one
-/// colour. With quotes, as they stand in the body.
+/// elsewhere, and even one in the body may have far more tokens than bytes, e.g. a large image of
+/// one colour. With quotes, as in the body.
 const MEDIA: [&[u8]; 16] = [
     b"\"audio\"",
     b"\"audio_url\"",
