@@ -79,7 +79,7 @@ mod tests {
         assert!(!is_brief(&log, 0));
         log.note(&replica, s(100));
         assert!(is_brief(&log, 114));
-        // A relapse in the same burst does not begin it anew.
+        // A relapse in the same burst does not restart it.
         log.note(&replica, s(110));
         assert!(is_brief(&log, 114));
         assert!(!is_brief(&log, 115));

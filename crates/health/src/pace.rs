@@ -116,7 +116,7 @@ fn milliseconds(worked: Worked) -> f32 {
 }
 
 fn steps(worked: Worked) -> f32 {
-    // A missing or wrong count stands for one step.
+    // A missing or wrong count counts as one step.
     if worked.steps.is_finite() { worked.steps.max(1.0) } else { 1.0 }
 }
 

@@ -26,10 +26,10 @@ const BINS_MAX: usize = 120;
 /// Minutes that are kept for comparison: an hour.
 const MINUTES_MAX: usize = 60;
 const BINS_PER_MINUTE: u64 = 60 / BIN.as_secs();
-/// Causes that a bin tells apart; further ones are counted as [`RequestCause::Other`].
+/// Causes that a bin distinguishes; further ones are counted as [`RequestCause::Other`].
 const CAUSES_MAX: usize = 16;
-/// Clients, and clients over their limits, that a bin tells apart; further ones are not counted. A
-/// client with most of the requests is among the first ones of nearly every bin.
+/// Clients, and clients over their limits, that a bin distinguishes; further ones are not counted.
+/// A client with most of the requests is among the first ones of nearly every bin.
 const CLIENTS_MAX: usize = 16;
 /// Refusals per second from which on a client is named: fewer are what limits are for.
 const LIMITED_PER_S: f64 = 1.0;

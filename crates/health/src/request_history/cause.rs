@@ -30,7 +30,7 @@ pub enum FailurePlace {
     Node,
 }
 
-/// A client, as far as requests tell clients apart.
+/// A client, by the key and tenant of its requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientName {
     /// Id of its key; `None` if it has none.

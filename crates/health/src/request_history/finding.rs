@@ -29,7 +29,7 @@ pub enum RequestTrouble {
 /// A finding about the requests of the last half minute, or of the last minutes of a quiet node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestFinding {
-    /// What is wrong.
+    /// Kind of trouble.
     pub trouble: RequestTrouble,
     /// Share of the requests of which that is so, 0 to 1.
     pub share: f64,
