@@ -127,7 +127,7 @@ impl FrontDoor {
         &self.draining
     }
 
-    /// Stops accepting, lets requests finish, and tells HTTP/2 clients to go elsewhere.
+    /// Stops accepting, lets requests finish, and asks HTTP/2 clients to go elsewhere.
     pub fn start_draining(&self) {
         // The flag first, since the tasks that the signal wakes read it.
         self.is_draining.store(true, Ordering::Relaxed);
