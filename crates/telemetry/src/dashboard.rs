@@ -10,7 +10,7 @@ const COLUMNS: usize = 24;
 /// Width and height of a panel in that grid.
 const PANEL: [usize; 2] = [8, 7];
 
-/// What an engineer on call looks at first: title, unit and query.
+/// Panels that an engineer on call looks at first: title, unit and query.
 const FIRST: [(&str, &str, &str); 9] = [
     ("Requests", "reqps", "sum by (instance) (rate(spillway_requests_total[1m]))"),
     (

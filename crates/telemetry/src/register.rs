@@ -16,8 +16,8 @@ pub(crate) fn metric<M: Metric + Clone + Default>(registry: &mut Registry, spec:
     metric
 }
 
-/// Returns a family whose counters with these labels stand at 0. One that appears with its first
-/// event has no increase that an alert could see.
+/// Returns a family whose counters with these labels start at 0. A counter that appears with its
+/// first event has no increase that an alert could see.
 pub(crate) fn from_zero<const N: usize>(
     family: Family<Labels, Counter>,
     label: &'static str,
