@@ -335,7 +335,7 @@ mod tests {
         let second = store(folder.path(), 62);
         let path = folder.path().join("usage/2026-11-27");
         let aside = folder.path().join("aside");
-        // What is not there can't be read.
+        // A file that is not there can't be read.
         std::fs::rename(&path, &aside).unwrap();
         second.record(&outcome("a"), COST, noon("2026-11-27"));
         std::fs::rename(&aside, &path).unwrap();
