@@ -165,7 +165,7 @@ impl Sending {
                     }
                 }
             };
-            // What is there is sent, whether it became a whole message or not.
+            // The spans gathered so far are sent, whether they fill a message or not.
             drop(tokio::time::timeout(GATHERING, gathering).await);
             self.send(batch).await;
         }
@@ -186,7 +186,8 @@ impl Sending {
             }
             Err(error) => {
                 self.counts.lost.fetch_add(count, Ordering::Relaxed);
-                // The first of a row alone is told: the figures tell how many were lost.
+                // Only the first failure in a row is logged: the counts show how many spans were
+                // lost.
                 if !std::mem::replace(&mut self.is_failing, true) {
                     tracing::warn!(error, "the collector takes no traces");
                 }
