@@ -120,7 +120,8 @@ pub fn shed_state_of(gateway: &Gateway, model: &ModelName) -> ShedState {
     let regions = gateway.regions();
     let view = gateway.view();
     let of = (route_of(&view, "", model), model);
-    // The pace of the replicas is left out: it changes faster than reports reach other regions.
+    // Computed as for own clients, since the pace of guests changes faster than reports reach
+    // others.
     shed_state(&own_region(gateway, &regions, &view, of, (FIRST_CLASS, false)), &regions.terms)
 }
 
