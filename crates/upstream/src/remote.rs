@@ -23,8 +23,8 @@ pub trait Remote: Send + Sync + Debug {
     /// connection: without one the call fails at once.
     fn forward(&self, to: &Destination, request: Forwarded) -> Forwarding;
 
-    /// Asks the other nodes once who stores a response of this tenant. The result is `None` if none
-    /// of them knows it, none answers in time, or the tenant has asked too often.
+    /// Asks the other nodes once for the replica that stores a response of this tenant. The result
+    /// is `None` if none of them knows it, none answers in time, or the tenant has asked too often.
     fn find_response(&self, id: &str, tenant: Option<&TenantName>) -> FindingResponse;
 
     /// Returns true while the node can be expected to answer: a control connection leads there.

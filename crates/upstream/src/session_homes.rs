@@ -31,7 +31,7 @@ pub struct SessionKey {
 pub struct SessionHome {
     /// Identity of the region; `None` for the own one.
     pub region: Option<u64>,
-    /// Identity of the replica; `None` for one of another region that has not told it yet.
+    /// Identity of the replica; `None` for one of another region that has not reported it yet.
     pub replica: Option<u64>,
     /// Number of homes that the session has had, this one included.
     pub version: u32,

@@ -23,13 +23,13 @@ const IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
 pub enum Home {
     /// A replica of the own region.
     Replica(ReplicaName),
-    /// A replica of another region, or one of the own region that another node has told of.
+    /// A replica of another region, or one of the own region that another node has reported.
     Elsewhere {
         /// The region.
         region: RegionName,
         /// Node of the region that has the replica; other nodes of the region may have it too.
         node: Option<NodeName>,
-        /// The replica; `None` until its region has told.
+        /// The replica; `None` until its region has reported it.
         replica: Option<ReplicaName>,
     },
 }
@@ -161,9 +161,9 @@ struct ResponseTable(FairTable<Owner, Arc<str>, KeptResponse>);
 #[derive(Debug)]
 struct KeptResponse {
     response: StoredResponse,
-    /// True if nodes have told of responses of several tenants by this id. A replica that gave the
-    /// id out twice may have replaced either response, so neither tenant gets the other's: the id
-    /// leads nowhere, at all nodes alike.
+    /// True if nodes have reported responses of several tenants by this id. A replica that gave the
+    /// id out twice may have replaced either response, so neither tenant gets the other's: no node
+    /// finds a response by the id.
     is_contested: bool,
 }
 

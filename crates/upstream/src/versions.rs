@@ -97,7 +97,7 @@ impl VersionMembers {
         for version in versions {
             let members = self.0.entry((model.clone(), version.clone())).or_default();
             members.serving.add(entrant, Some(model));
-            // This replica can't mistake the version, even if it is not told.
+            // This replica can't mistake the version, even if the request does not name it.
             if versions.len() == 1 {
                 let alone = members.alone.get_or_insert_default();
                 alone.add(entrant, Some(model));

@@ -46,7 +46,7 @@ pub fn now() -> Instant {
     }
 }
 
-/// Reads the clock, for what measures a part of a wake-up. [`now`] returns this time from here on.
+/// Reads the clock, to measure a part of a wake-up. [`now`] returns this time from here on.
 #[must_use]
 pub fn anew() -> Instant {
     let at = Instant::now();
