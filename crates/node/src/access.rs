@@ -54,7 +54,7 @@ impl KeyBook {
         self.change(|sources| sources.config = config);
     }
 
-    /// Returns the index of the state whose keys requests are let in by.
+    /// Returns the index of the state whose keys requests are admitted by.
     pub(crate) fn taken(&self) -> watch::Receiver<u64> {
         self.taken.subscribe()
     }

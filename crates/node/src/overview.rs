@@ -200,7 +200,7 @@ impl OverviewSource {
     fn own_region(&self, regions: &Regions) -> RegionOverview {
         let gateway = &self.feedback.gateway;
         let view = gateway.view();
-        // An overflow replica is no part of what the region has.
+        // An overflow replica does not count among the region's replicas.
         let replicas = || (0..).zip(view.replicas()).filter(|(_, replica)| !replica.is_overflow());
         let up = replicas().filter(|(index, _)| {
             view.standing(ReplicaSlot(*index)).admission == spillway_types::Admission::Open

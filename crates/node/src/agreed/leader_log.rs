@@ -1,5 +1,5 @@
-//! Logs who leads, whether a majority of voters answers, and whether the disk does: on every node,
-//! since any may be asked.
+//! Logs changes of the leader, and whether a majority of voters and the disk answer: on every node,
+//! since an operator may look at any.
 
 use std::sync::Weak;
 use std::time::Duration;

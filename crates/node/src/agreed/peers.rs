@@ -68,7 +68,8 @@ impl Peers {
         self.link.set_revoked(revoked.map(ToString::to_string).collect());
         let status = self.control_plane.status();
         let is_fresh = status.age.is_some_and(|age| age < FRESH);
-        // A current state has all members itself; what others said of them may be out of date.
+        // A current state has all members itself; other nodes' information on them may be out of
+        // date.
         if is_fresh {
             self.control_plane.forget_met();
         }

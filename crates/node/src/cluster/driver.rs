@@ -71,7 +71,7 @@ pub(super) struct Driver {
     pulse: Pulse,
     /// Speeds of regions.
     speeds: Speeds,
-    /// Time at which the others were last told the speeds of this region.
+    /// Time at which this region's speeds were last sent to the others.
     told_speeds: Option<Instant>,
     /// State of regions and sibling nodes: whether they take clients.
     steering: SteeringGossip,

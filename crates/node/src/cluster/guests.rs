@@ -91,7 +91,7 @@ impl Handler for Guests {
             let (terms, coming) = decision?;
             let serving: Serving = Box::pin(async move {
                 let serving = serve_guest(worker, request(head, body), terms, coming);
-                // Boxed by itself: this future is most of what a guest takes.
+                // Boxed by itself: this future is the largest part of a guest's memory.
                 let served = Box::pin(serving).await;
                 Ok(answer(served).map(boxed))
             });
@@ -104,8 +104,8 @@ impl Handler for Guests {
 type Decided = (GuestTerms, Option<PendingGuest>);
 
 impl Guests {
-    /// Answers a question of the node itself, to which no terms of guests apply; `None` for what a
-    /// client asks. A client may name any path, but its requests name the client.
+    /// Answers a question of the node itself, to which no terms of guests apply; `None` for a
+    /// client's request. A client may name any path, but its requests name the client.
     fn node_question(&self, head: &ForwardHead) -> Option<Serving> {
         if head.client.is_some() {
             return None;

@@ -91,7 +91,7 @@ pub(crate) struct ClusterParts<'a> {
     /// Terms of regions.
     pub(crate) region_facts: Arc<SharedRegionFacts>,
     pub(crate) spill: SpillConfig,
-    /// The name server, if there is one; told the state of regions.
+    /// The name server, if there is one. It receives the state of regions.
     pub(crate) dns: Option<Arc<Served>>,
     /// Name and region of this node.
     pub(crate) me: (&'a str, &'a str),

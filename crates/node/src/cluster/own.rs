@@ -14,7 +14,7 @@ use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, Shed
 use spillway_upstream::regions::OwnModel;
 use spillway_upstream::view::View;
 
-/// Lowest trust of a reading that is still told to others: below it the reading is too old.
+/// Lowest trust of a reading that is still sent to others: below it the reading is too old.
 const TRUST_MIN: f32 = 0.5;
 
 /// Load of the own region at one moment.

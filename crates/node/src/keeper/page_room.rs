@@ -1,4 +1,4 @@
-//! Memory of the pages of models of all replicas together, and of what follows from their names.
+//! Memory of the pages of models of all replicas together, and of the records made of their names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ pub(super) struct PageRoom {
 }
 
 impl PageRoom {
-    /// Takes a page in, in place of an earlier one of its replica. Returns as much of the page as there
-    /// is room for; what is left out makes it incomplete, so it denies no model.
+    /// Takes a page in, in place of an earlier one of its replica. Returns as much of the page as
+    /// there is room for. A page with models left out is incomplete, so it denies no model.
     pub(super) fn replace(
         &mut self,
         before: Option<&ModelsPage>,

@@ -1,4 +1,4 @@
-//! Budgets of tenants: what they spent at all nodes, and who is refused for it.
+//! Budgets of tenants: their spending at all nodes, and the tenants that are refused for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

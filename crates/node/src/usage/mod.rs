@@ -217,7 +217,7 @@ pub(crate) async fn keep(feedback: Arc<Feedback>, stop: CancellationToken) {
     let mut interval = tokio::time::interval(PACE);
     while stop.run_until_cancelled(interval.tick()).await.is_some() {
         let feedback = Arc::clone(&feedback);
-        // A task that panics has told so itself.
+        // A panic of the task has been logged already.
         drop(tokio::task::spawn_blocking(move || feedback.usage.save(SystemTime::now())).await);
     }
 }

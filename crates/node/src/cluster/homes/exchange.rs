@@ -36,7 +36,7 @@ const ASKED_MAX: usize = 3;
 /// Longest time after its start for which a node takes an unknown id for one that it has not
 /// received yet.
 const LEARNING_MAX: Duration = Duration::from_secs(5);
-/// Time between two writes of what is known.
+/// Time between two writes of the known homes.
 const SAVE_PERIOD: Duration = Duration::from_secs(30);
 /// Time limit of the last write.
 const SAVE_LIMIT: Duration = Duration::from_secs(2);
@@ -250,7 +250,7 @@ impl Exchange {
         }
         let is_new =
             |peer: &&PeerStatus| peer.is_connected() && !self.asked.contains(peer.identity.node());
-        // The region's own nodes know most of what is asked here.
+        // The region's own nodes know most of the homes that are asked for here.
         let is_far = |peer: &&PeerStatus| *peer.identity.region() != self.known.region;
         let Some(peer) = peers.iter().filter(is_new).min_by_key(is_far) else { return };
         let node = peer.identity.node().clone();

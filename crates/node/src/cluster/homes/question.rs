@@ -29,7 +29,7 @@ const BURST: u64 = 40;
 /// Parts of the limit. Tenants that share one share its questions.
 const PARTS: usize = 64;
 
-/// Limit on questions, so that a client who asks for random ids does not make all nodes work.
+/// Limit on questions, so that a client that asks for random ids does not make all nodes work.
 #[derive(Debug)]
 pub(crate) struct ResponseQuestions {
     started: Instant,
