@@ -36,9 +36,10 @@ pub const BUSY_AFTER_SHED: Duration = Duration::from_secs(1);
 /// Queue of one route and model, with its service rate and its promises to refused clients.
 ///
 /// A refused request books the next free place in a schedule: behind the requests that wait and the
-/// earlier promises. A client that comes back when told stands before all other requests of its
-/// tenant in its class, and is not refused because of the queue's length. So returning clients are
-/// spread over time and find a place. New requests see promised places as taken.
+/// earlier promises. A client that comes back at the promised time is served before all other
+/// requests of its tenant in its class, and is not refused because of the queue's length. So
+/// returning clients are spread over time and find a place. New requests see promised places as
+/// taken.
 ///
 /// Keep it while [`Admission::is_idle`] is false, even if nothing waits. Calls cost `O(log n)` plus
 /// a look at each tenant that waits in the class, unless their documentation says otherwise.

@@ -137,10 +137,7 @@ impl ConcurrencyLimit {
         (!self.is_found()).then_some(self.guests_unbegun_max as u32)
     }
 
-    /// Updates the limit by what was seen since the last call, and returns it.
-    ///
-    /// Call it several times a second. A call within 50 ms of the last one changes nothing: keep
-    /// its counts for the next call.
+    /// Updates the limit by the observations since the last call, and returns it.
     pub fn update(&mut self, seen: &LoadSample, now: Instant) -> u32 {
         let since = self.updated_at.map(|then| now.saturating_duration_since(then));
         if since.is_some_and(|since| since < UPDATE_MIN) {

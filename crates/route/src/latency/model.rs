@@ -17,8 +17,8 @@ const QUEUED: usize = 4;
 const WRITTEN: usize = 5;
 /// Part of a reply's weight that each later reply leaves: about the last hundred count.
 const KEEP_PER_REPLY: f64 = 0.99;
-/// Half-life of what was learned, in milliseconds without replies (a day): hardware changes now and
-/// then.
+/// Half-life of the learned values, in milliseconds without replies (a day): hardware changes now
+/// and then.
 const HALVING_MS: f64 = 86_400_000.0;
 /// Half-life of the trust, in milliseconds without replies. So a replica that was slow is soon
 /// taken for an average one, gets a request, and shows its speed.
@@ -85,7 +85,7 @@ pub struct LatencyModel {
     /// Coefficients that fit best.
     #[serde(skip)]
     terms: [f64; TERMS],
-    /// Logarithm of the part that is left of what was learned first.
+    /// Logarithm of the part that is left of the values learned first.
     #[serde(skip)]
     faded: f64,
 }

@@ -87,7 +87,7 @@ pub struct WaitEntry<T> {
     /// Identifies the request when it comes back; see
     /// [`Asker::fingerprint`](crate::Asker::fingerprint).
     pub fingerprint: u64,
-    /// True if the request was refused before and told to come now.
+    /// True if the request was refused before and promised a place for now.
     pub is_promised: bool,
 }
 
