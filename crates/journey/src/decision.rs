@@ -21,7 +21,7 @@ pub struct ComparedCosts {
     /// The cheapest other region that could take it, by its index among them, and its cost; `None`
     /// if none could.
     pub best: Option<(usize, f32)>,
-    /// Reason for what was decided.
+    /// Reason for the decision.
     pub reason: SpillReason,
 }
 

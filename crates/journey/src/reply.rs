@@ -51,7 +51,7 @@ pub struct Reply {
     look_at: Instant,
     /// Moment before which the stream is not moved.
     move_at: Instant,
-    /// Moment from which on no connection led to the node that serves the reply.
+    /// Time since which there has been no connection to the node that serves the reply.
     disconnected_at: Option<Instant>,
 }
 
@@ -199,7 +199,7 @@ impl Reply {
         ReplyAction::Proceed
     }
 
-    /// Takes an input that may change who serves the reply, or end it.
+    /// Takes an input that may change the place that serves the reply, or end it.
     fn turn(&mut self, event: ReplyEvent, now: Instant) -> ReplyAction {
         match (self.state, event) {
             (ReplyState::Over(_), _) => ReplyAction::Proceed,

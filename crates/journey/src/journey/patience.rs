@@ -41,7 +41,7 @@ impl Journey {
         }
         let mut pause = REVIEW.min(until - now);
         if let Some(busy_until) = self.busy_until {
-            // A request that is let in again should not have to wait for the next look.
+            // A request that is admitted again should not have to wait for the next look.
             pause = pause.min(busy_until.saturating_duration_since(now) + REST_SLACK);
         }
         let terms = WaitTerms {

@@ -196,10 +196,10 @@ impl Journey {
         if is_by_request(sight.permission()) { own } else { outside_residency(own) }
     }
 
-    /// Adds the reading of the prompt here, and its cost to what runs here. At the chosen replica:
-    /// with its wait, if the region has room and so no other wait. Without one: at the replica that
-    /// has most of it cached. Nothing where the policy does not read caches, as for other regions
-    /// then.
+    /// Adds the reading of the prompt here, and its cost to the requests that run here. At the
+    /// chosen replica: with its wait, if the region has room and so no other wait. Without one: at
+    /// the replica that has most of it cached. Nothing where the policy does not read caches, as
+    /// for other regions then.
     fn add_own_reading<S: Sight>(
         &self,
         own: &mut OwnRegion,
