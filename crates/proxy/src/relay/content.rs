@@ -38,7 +38,7 @@ pub(super) struct Document {
     reader: Box<WholeReader>,
     /// True if all of it was read before it passes, in one piece.
     is_read: bool,
-    /// API by which the end of the answer is judged; `None` for what is no answer.
+    /// API by which the end of the answer is judged; `None` if the reply is no answer.
     judge: Option<ReplyApi>,
     /// True if the engine is known to give a reason for the end of each answer.
     is_known_engine: bool,

@@ -330,8 +330,8 @@ impl Dispatch<'_> {
 }
 
 impl Explanation {
-    /// Names the rest that all replicas asked for as what a request waits for, whatever was thought of
-    /// other regions beside that.
+    /// Names the pause that all replicas asked for as the reason of a wait, whatever the result for
+    /// other regions.
     fn rest(&mut self, planned: Result<Attempt, PlanError>, busy_until: Option<Instant>) {
         let until = busy_until.filter(|_| planned == Err(PlanError::AllResting));
         let Some(until) = until else { return };

@@ -207,8 +207,8 @@ fn dispatched(asked: Asked, (mut reply, reader): JudgedReply) -> Dispatched {
     }
 }
 
-/// Notes a reply without success. The client does not get it: it speaks of the operator's account, or
-/// of what another engine than the client's lacks.
+/// Notes a reply without success. The client does not get it: it is about the operator's account,
+/// or about features that the hosted API lacks.
 fn refused(asked: &mut Asked, reply: &Response<UpstreamBody>) {
     let (replica, status) = (&asked.replica.spec().name, reply.status().as_u16());
     tracing::warn!(%replica, status, "a hosted API refused a request");

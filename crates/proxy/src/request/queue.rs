@@ -61,7 +61,7 @@ impl Dispatch<'_> {
     /// from it.
     pub(super) fn began(&self, journey: &Journey) {
         let queues = &self.worker.gateway.waiting;
-        // Nobody waits who could learn from it.
+        // No waiting request could learn from it.
         if !queues.is_busy() && journey.waits_since().is_none() {
             return;
         }
@@ -129,7 +129,7 @@ impl Dispatch<'_> {
         self.interim.fingerprint = Some(hasher.hash_request(&fields, pieces));
     }
 
-    /// Goes by what is known now: it may have changed while the request waited.
+    /// Updates regions and view, which may have changed while the request waited.
     fn look_again(&mut self, journey: &mut Journey) {
         let gateway = &self.worker.gateway;
         self.regions = gateway.regions();

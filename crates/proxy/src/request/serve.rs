@@ -137,7 +137,7 @@ pub(crate) fn note_large_head(worker: Arc<Worker>, client: Arc<ConnectionFacts>)
     record.refused_with(error.message);
 }
 
-/// Returns OpenTelemetry's name of what is asked for; `None` if it has none.
+/// Returns OpenTelemetry's name of the operation; `None` if it has none.
 fn operation(endpoint: Endpoint<'_>, protocol: Protocol) -> Option<&'static str> {
     // Messages have no endpoint of their own: they are recognized by their protocol.
     endpoint.operation().or_else(|| (protocol == Protocol::Anthropic).then_some("chat"))
@@ -355,8 +355,8 @@ impl Exchange {
         }
     }
 
-    /// Authenticates the request like [`Self::admit`]. A key that is unknown here is waited for a moment.
-    /// Notes who asks if the node is ready.
+    /// Authenticates the request like [`Self::admit`]. A key that is unknown here is waited for a
+    /// moment. Notes the clients that ask if the node is ready.
     async fn admitted(
         &self,
         head: &Parts,
