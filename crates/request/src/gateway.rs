@@ -337,7 +337,7 @@ impl Gateway {
         self.responses.not_kept()
     }
 
-    /// Returns the limits on what clients may ask for. There are none until they are set there.
+    /// Returns the limits on clients' requests. There are none until they are set there.
     #[must_use]
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
@@ -361,7 +361,7 @@ impl Gateway {
         &self.control_age
     }
 
-    /// Returns the observation of who asks whether the node is ready.
+    /// Returns the observation of the clients that ask whether the node is ready.
     #[must_use]
     pub fn readiness_polls(&self) -> &ReadinessPolls {
         &self.readiness_polls

@@ -1,5 +1,5 @@
-//! Observation of who asks whether the node is ready: by it a node that ends knows how long load
-//! balancers take to notice.
+//! Observation of the clients that ask whether the node is ready. By it, a node that ends knows how
+//! long load balancers take to notice.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -95,7 +95,8 @@ impl Surroundings<'_> {
         (wait_ms > 0).then(|| self.started + asked.map_or(wait, |asked| asked.min(wait)))
     }
 
-    /// Waits until a view has the model, or all replicas have told their models, or the time is over.
+    /// Waits until a view has the model, or all replicas have reported their models, or the time is
+    /// over.
     async fn await_start(
         self,
         mut error: GatewayError,
