@@ -273,7 +273,8 @@ const MEDIA: [&[u8]; 16] = [
 const MEDIA_BYTES_MAX: usize = 16;
 
 /// Returns true if a string, with its quotes, is the type of such a part. A text of just that word
-/// passes for one too, which does no harm: what depends on it is a bound for what replicas report.
+/// passes for one too, which does no harm: it only affects a bound for the figures that replicas
+/// report.
 fn is_media(string: &[u8]) -> bool {
     string.len() <= MEDIA_BYTES_MAX && MEDIA.contains(&string)
 }
