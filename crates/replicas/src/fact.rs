@@ -22,7 +22,7 @@ pub struct Fact {
     pub at: Instant,
     /// Content of the observation.
     pub kind: FactKind,
-    /// Room of what the content takes, until the fact is dropped.
+    /// Room that the content takes, until the fact is dropped.
     pub hold: FactHold,
 }
 

@@ -43,7 +43,7 @@ pub struct KvSource {
 pub enum KvNews {
     /// Events, in the order in which the engine published them.
     Events(Vec<KvEvent>),
-    /// Events were or may have been missed: all that the earlier ones told is out of date.
+    /// Events were or may have been missed: everything from earlier ones is out of date.
     Missed(&'static str),
 }
 
