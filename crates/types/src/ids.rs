@@ -37,7 +37,7 @@ name! {
     ArmName
 }
 name! {
-    /// The owner of requests, who is also charged for them.
+    /// The owner of requests, which is also charged for them.
     TenantName
 }
 
