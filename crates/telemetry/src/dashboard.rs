@@ -1,5 +1,5 @@
-//! Grafana dashboard, made from the catalog: a row of what to look at first, then a folded row for
-//! each group with a panel for each metric.
+//! Grafana dashboard, made from the catalog: a row of panels to look at first, then a folded row
+//! for each group with a panel for each metric.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Writer of lines to a file or a standard stream, on a thread of its own: who has a line to write never
-//! waits for a disk or a reader.
+//! Writer of lines to a file or a standard stream, on a thread of its own: a task that writes a
+//! line never waits for a disk or a reader.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};

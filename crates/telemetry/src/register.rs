@@ -35,7 +35,8 @@ pub(crate) fn raise(counter: &Counter, total: u64) {
     counter.inc_by(total.saturating_sub(counter.get()));
 }
 
-/// Raises the counters of a family, told apart by one label, to totals that are counted elsewhere.
+/// Raises the counters of a family, distinguished by one label, to totals that are counted
+/// elsewhere.
 pub(crate) fn raise_each<'a>(
     family: &Family<Labels, Counter>,
     label: &'static str,
