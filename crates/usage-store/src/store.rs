@@ -16,12 +16,12 @@ use crate::spending::SavedSpending;
 
 /// Name of the folder in the data folder.
 const FOLDER: &str = "usage";
-/// Name of the file with what nodes told of their spending.
+/// Name of the file of the nodes' reports about their spending.
 const SPENDING: &str = "spending";
 /// Days that are kept where there is no folder.
 const DAYS_IN_MEMORY: usize = 7;
 
-/// Place and length of what is kept.
+/// Folder of the usage, and the days that are kept.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// The data folder; `None` keeps usage in memory alone.
@@ -113,7 +113,7 @@ impl UsageStore {
         let Some(folder) = &self.config.folder else { return };
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = make(folder) {
-            // Logged at the start; what is counted stays in memory.
+            // Logged at the start; the counted usage stays in memory.
             return self.set_fault(Some(format!("{}: {error}", folder.display())));
         }
         self.complete();
