@@ -112,7 +112,7 @@ fn name(outcome: &Outcome) -> String {
     }
 }
 
-/// Returns the status of the request's span. By the conventions, what a client did wrong is no error
+/// Returns the status of the request's span. By the conventions, an error of a client is no error
 /// of its server.
 fn status(outcome: &Outcome) -> Status {
     let is_whole = matches!(outcome.end, End::Complete | End::Answered);
