@@ -59,7 +59,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Occurrences of which the log has a line now and then.
 #[derive(Debug, Default)]
 struct Occurrences {
-    /// Those since the last line.
+    /// Occurrences since the last line.
     times: AtomicU64,
     /// Milliseconds after the door's start at which the next line may be written.
     quiet_ms: AtomicU64,

@@ -24,7 +24,7 @@ pub struct EjectionLog(BTreeMap<ReplicaName, VecDeque<Duration>>);
 /// Ejections of a replica in the last ten minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecentEjections {
-    /// Their number.
+    /// Number of ejections.
     pub number: u32,
     /// True if the replica works for a while and fails again.
     pub flaps: bool,

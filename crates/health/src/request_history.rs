@@ -58,13 +58,13 @@ pub struct RequestHistory {
 pub struct HistoryPoint {
     /// Requests that ended, per second.
     pub requests_per_s: f64,
-    /// Those of them that failed after they were admitted.
+    /// Requests among these that failed after they were admitted.
     pub failed_per_s: f64,
-    /// Those of them that the node refused: for lack of room, or for a limit of the client.
+    /// Requests among these that the node refused: for lack of room, or for a limit of the client.
     pub refused_per_s: f64,
-    /// Those of them that another region served.
+    /// Requests among these that another region served.
     pub forwarded_per_s: f64,
-    /// Those of them that another region forwarded here.
+    /// Requests among these that another region forwarded here.
     pub received_per_s: f64,
     /// Generated tokens per second.
     pub tokens_per_s: f64,
@@ -81,7 +81,7 @@ pub enum CountedRequests {
     /// All that ended on the node.
     #[default]
     All,
-    /// Those of the node's own clients. The sum over all nodes has each request once.
+    /// Requests of the node's own clients. The sum over all nodes has each request once.
     OfClients,
 }
 

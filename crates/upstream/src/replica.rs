@@ -109,7 +109,7 @@ pub struct ReplicaServer {
     streams: [Arc<StreamPlaces>; 2],
     /// Times that the server sent bytes which no request had asked for.
     unasked: AtomicU64,
-    /// Those of them that were reported.
+    /// Number of these times that were reported.
     unasked_reported: AtomicU64,
 }
 

@@ -206,7 +206,7 @@ impl Watch<'_> {
     }
 }
 
-/// How far closing a connection has come.
+/// Progress of closing a connection.
 #[derive(Default)]
 struct Closing {
     has_begun: bool,

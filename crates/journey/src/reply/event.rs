@@ -76,7 +76,7 @@ pub struct SourceSight {
 pub enum SourceState {
     /// Nothing speaks against it.
     Well,
-    /// It is being drained, and the stream can be continued by a place that has room.
+    /// The place is being drained, and the stream can be continued by a place that has room.
     Leaving,
     /// The replica is down, and no request has had a byte from it since.
     Down,
