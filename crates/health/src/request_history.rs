@@ -78,7 +78,7 @@ pub struct HistoryPoint {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CountedRequests {
-    /// All that ended on the node.
+    /// All requests that ended on the node.
     #[default]
     All,
     /// Requests of the node's own clients. The sum over all nodes has each request once.

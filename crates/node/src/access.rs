@@ -54,7 +54,7 @@ impl KeyBook {
         self.change(|sources| sources.config = config);
     }
 
-    /// Returns the index of the state whose keys requests are admitted by.
+    /// Returns the index of the state whose keys admit requests.
     pub(crate) fn taken(&self) -> watch::Receiver<u64> {
         self.taken.subscribe()
     }

@@ -139,7 +139,7 @@ fn known_model(
     grant: &Grant,
     encoded: &str,
 ) -> Result<String, GatewayError> {
-    // A badly encoded name names no model, as the empty name.
+    // A badly encoded name names no model, like the empty name.
     let name = decode_name(encoded).unwrap_or_default();
     if !grant.may_ask_for(view.names(), &name) || !view.is_asked_for(&name) {
         return Err(unknown_model(gateway, view, grant, &name));

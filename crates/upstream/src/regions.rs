@@ -84,7 +84,8 @@ pub struct OwnModel {
 pub struct OtherRegion {
     /// Name of the region.
     pub name: RegionName,
-    /// True if this node receives the region's reports, even if the region does not receive ours.
+    /// True if this node receives the region's reports, even if the region does not receive this
+    /// one's.
     pub is_heard: bool,
     /// True if the two regions receive each other's reports, and a connection leads there.
     pub is_reachable: bool,

@@ -197,9 +197,9 @@ impl Sessions {
         self.homes.some(count, wake::now())
     }
 
-    /// Returns true if a session continues at `place` though it belonged elsewhere. If
-    /// `serves_others` is true, the cookie has places for other models only, and the session
-    /// belongs nowhere yet.
+    /// Returns true if a session continues at `place` though it belonged elsewhere. `serves_others`
+    /// returns whether a place serves other models only. A cookie with only such places belongs
+    /// nowhere yet.
     pub fn moves(
         &self,
         session: &Session,

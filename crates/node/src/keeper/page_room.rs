@@ -9,7 +9,7 @@ use spillway_types::{ModelName, ModelsPage, ServedModel};
 const ROOM_BYTES: usize = 8 << 20;
 /// Bytes that each page may have whatever the others have: some models of its own, or many known ones.
 const OWN_BYTES: usize = 16 << 10;
-/// Bytes that a name counts that no other page has: where the config leaves the models open, it is
+/// Bytes counted for a name that no other page has: where the config leaves the models open, it is
 /// kept in views, verdicts and metrics.
 const NAME_BYTES: usize = 3 << 10;
 

@@ -114,7 +114,8 @@ fn is_outside_residency(
     !allows(&grant.residency) || !route.is_none_or(|route| allows(&route.spec.residency))
 }
 
-/// Returns the load that this region announces to others, so that they don't ask without success.
+/// Returns the load that this region announces to others, so that they don't forward requests that
+/// it would refuse.
 #[must_use]
 pub fn shed_state_of(gateway: &Gateway, model: &ModelName) -> ShedState {
     let regions = gateway.regions();
