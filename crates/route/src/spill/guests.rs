@@ -79,8 +79,8 @@ impl OwnRegion {
     }
 }
 
-/// Returns the state that this node reports to other regions, so that they don't ask without
-/// success.
+/// Returns the state that this node reports to other regions, so that they don't forward requests
+/// that it would refuse.
 #[must_use]
 pub fn shed_state(own: &OwnRegion, terms: &SpillTerms) -> ShedState {
     // First: a region without a queue has places like any other.
