@@ -33,7 +33,7 @@ pub enum NoRoom {
 }
 
 impl BodyReservation {
-    /// Returns an empty reservation for a body of `holder`; `None` for a sender that stands for
+    /// Returns an empty reservation for a body of `holder`; `None` for a sender that represents
     /// many clients.
     pub fn new(door: &Arc<FrontDoor>, holder: Option<BodyHolder>) -> Self {
         Self { door: Arc::clone(door), bytes: 0, holder }

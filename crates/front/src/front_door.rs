@@ -59,7 +59,7 @@ const LINE_INTERVAL: Duration = Duration::from_secs(10);
 /// Occurrences of which the log has a line now and then.
 #[derive(Debug, Default)]
 struct Occurrences {
-    /// Those since the last line.
+    /// Occurrences since the last line.
     times: AtomicU64,
     /// Milliseconds after the door's start at which the next line may be written.
     quiet_ms: AtomicU64,
@@ -127,7 +127,7 @@ impl FrontDoor {
         &self.draining
     }
 
-    /// Stops accepting, lets requests finish, and tells HTTP/2 clients to go elsewhere.
+    /// Stops accepting, lets requests finish, and asks HTTP/2 clients to go elsewhere.
     pub fn start_draining(&self) {
         // The flag first, since the tasks that the signal wakes read it.
         self.is_draining.store(true, Ordering::Relaxed);

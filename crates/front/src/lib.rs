@@ -1,6 +1,6 @@
 //! The front door: listeners, client connections, authentication, and memory of request bodies.
 //!
-//! Requests go on to what implements [`client::Serve`]; nothing here knows replicas.
+//! Requests are passed to the implementation of [`client::Serve`]; nothing here knows replicas.
 
 pub mod access;
 pub mod body_budget;

@@ -23,8 +23,8 @@ impl Default for AnnouncementConfig {
 }
 
 /// State machine that announces or withdraws a node's address by the node's answers. At first it
-/// decides nothing: an earlier process may have told routers something, and that stays until enough
-/// answers speak for or against it.
+/// decides nothing: an earlier process may have announced or withdrawn the address, and that stays
+/// until enough answers speak for or against it.
 ///
 /// A node damps the figures that it measures itself. This machine covers cases that the node can't
 /// know: lost answers, and a process that hangs, dies or is started again and again.

@@ -82,7 +82,7 @@ impl Condition {
         verdict(self.votes_that_count(now, evidence.votes), evidence.others)
     }
 
-    /// Returns true if this node's own signals speak against the replica. The node tells this to
+    /// Returns true if this node's own signals speak against the replica. The node reports this to
     /// the other nodes. Their votes are not counted here, or two nodes could confirm each other for
     /// ever.
     pub(crate) fn is_against(&self, now: Instant, votes: Votes) -> bool {

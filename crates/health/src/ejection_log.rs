@@ -24,7 +24,7 @@ pub struct EjectionLog(BTreeMap<ReplicaName, VecDeque<Duration>>);
 /// Ejections of a replica in the last ten minutes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecentEjections {
-    /// Their number.
+    /// Number of ejections.
     pub number: u32,
     /// True if the replica works for a while and fails again.
     pub flaps: bool,
@@ -79,7 +79,7 @@ mod tests {
         assert!(!is_brief(&log, 0));
         log.note(&replica, s(100));
         assert!(is_brief(&log, 114));
-        // A relapse in the same burst does not begin it anew.
+        // A relapse in the same burst does not restart it.
         log.note(&replica, s(110));
         assert!(is_brief(&log, 114));
         assert!(!is_brief(&log, 115));

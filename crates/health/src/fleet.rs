@@ -305,7 +305,7 @@ impl Fleet {
         }
     }
 
-    /// Queues the actions that tell of changes between two published states.
+    /// Queues the actions that report changes between two published states.
     fn tell(&mut self, name: &ReplicaName, before: &Shown, after: &Shown, why: &'static str) {
         if before.state != after.state {
             let (from, to) = (before.state, after.state);

@@ -1,4 +1,4 @@
-//! Tests of what a fleet makes of slow, silent and wedged replicas, and of those that never answered.
+//! Tests of a fleet with slow, silent and wedged replicas, and with replicas that never answered.
 
 use spillway_types::{Admission, DownCause, RAMP_FULL, SignKind, TokenCounts, Worked, WorkedPart};
 
@@ -24,7 +24,7 @@ fn one_whose_tokens_come_far_slower_than_those_of_its_peers_is_ejected_and_fails
     assert_eq!(test.changes("c"), [(MemberState::Ejected, "slow_outlier")]);
     let reason = test.report_of("c").reason;
     assert_eq!(reason.as_deref(), Some("several times slower than its peers"));
-    // While it is out, what is usual among so few is not known.
+    // While it is out, the usual value among so few is not known.
     test.wait(3_000);
     let reason = test.report_of("c").reason;
     assert_eq!(reason.as_deref(), Some("several times slower than its peers"));

@@ -123,8 +123,8 @@ impl Live {
 /// Order of an operator or of the platform about a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The replica gets no new requests and finishes those it has; [`crate::Action::Drained`] tells
-    /// when that is done.
+    /// The replica gets no new requests and finishes those it has; [`crate::Action::Drained`]
+    /// reports when that is done.
     Drain {
         /// Time after which the replica counts as drained even with requests left.
         limit: Duration,
@@ -145,7 +145,7 @@ pub enum DrainReason {
 }
 
 impl DrainReason {
-    /// Returns the reason as it stands in [`crate::Action::Changed`].
+    /// Returns the reason in the form that [`crate::Action::Changed`] carries.
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::Operator => "drain_ordered",

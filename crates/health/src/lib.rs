@@ -3,7 +3,7 @@
 //!
 //! The crate does no I/O: [`Fleet`] is fed with signs of traffic ([`spillway_types::Sign`]),
 //! results of checks, load reports, orders, and time. After each input the caller drains
-//! [`Fleet::poll_action`] and, when [`Fleet::version`] has changed, reads the standings anew. The
+//! [`Fleet::poll_action`] and, when [`Fleet::version`] has changed, reads the standings again. The
 //! same inputs and seed give the same outputs.
 //!
 //! A replica is one `Member`: small state machines for life, condition, circuit breakers,

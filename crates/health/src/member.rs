@@ -113,7 +113,7 @@ pub(crate) struct FleetShared<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) standing: Standing,
-    /// What is known of the replica if it is down.
+    /// Cause, if the replica is down.
     pub(crate) down: Option<DownCause>,
     pub(crate) state: MemberState,
 }
@@ -298,7 +298,7 @@ impl Member {
     }
 
     /// Counts a time without requests as a good answer. A trial needs requests to pass, and while
-    /// all are idle a policy that goes by load may send none to a replica with a small share.
+    /// all are idle a policy that uses load may send none to a replica with a small share.
     fn count_idleness(&mut self, now: Instant) {
         if self.live.in_flight > 0 || self.admission() != Admission::Open {
             self.idle_since = None;

@@ -116,7 +116,7 @@ fn milliseconds(worked: Worked) -> f32 {
 }
 
 fn steps(worked: Worked) -> f32 {
-    // A missing or wrong count stands for one step.
+    // A missing or wrong count counts as one step.
     if worked.steps.is_finite() { worked.steps.max(1.0) } else { 1.0 }
 }
 
@@ -148,11 +148,12 @@ pub(crate) struct SlowAfter(BTreeMap<Like, f32>);
 /// Judgement of a measure by the limits of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pacing {
-    /// It proves that the replica is not slow, or there is no limit for it.
+    /// The measure proves that the replica is not slow, or there is no limit for it.
     Good,
-    /// It proves nothing: it measures no speed, or the tokens that follow are still to be judged.
+    /// The measure proves nothing: it measures no speed, or the tokens that follow are still to be
+    /// judged.
     Unproved,
-    /// It is slow.
+    /// The measure is slow.
     Slow,
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Length of one half of the window. A reading covers one to two halves.
 const HALF: Duration = Duration::from_secs(5);
 
-/// Shortest time that is told apart; shorter ones count as this.
+/// Shortest time that is distinguished; shorter ones count as this.
 const MS_MIN: f64 = 0.1;
 
 /// Growth of the buckets: each is wider than the one before by this factor. A percentile is the

@@ -12,7 +12,7 @@ use crate::circuit_breaker::{CircuitBreaker, Counts};
 pub struct RegionTally {
     /// Requests that the region answered, "busy" included.
     pub goods: u64,
-    /// Requests that failed on the way, or that the region could not serve for another reason than
+    /// Requests that failed in transit, or that the region could not serve for another reason than
     /// load.
     pub faults: u64,
 }

@@ -183,8 +183,8 @@ fn sum(parts: &[LoadPart]) -> ModelLoad {
     let running: f32 = parts.iter().map(|part| part.running).sum();
     // A single replica of unknown capacity makes the sum unknown.
     let capacity = all(|part| part.capacity);
-    // What waits at one replica keeps nothing from the places that others have left, and the next
-    // request goes there: a region is as full as all its replicas together.
+    // Requests that wait at one replica take nothing from the places that others have left, and the
+    // next request goes there: a region is as full as all its replicas together.
     let spare = capacity.map_or(0.0, |capacity| (capacity - running).max(0.0));
     let placed = queued.min(spare);
     let (queued, running) = (queued - placed, running + placed);

@@ -60,7 +60,7 @@ pub struct MemberReport {
     pub verdict: Verdict,
     /// Votes of this node, one for each kind of signal.
     pub votes: Votes,
-    /// True if these votes speak against the replica. This node tells that to the region's other
+    /// True if these votes speak against the replica. This node reports that to the region's other
     /// nodes, so their votes are not counted here.
     pub is_against: bool,
     /// True if the replica should be ejected, but enough of its pool are.

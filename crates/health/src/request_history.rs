@@ -26,10 +26,10 @@ const BINS_MAX: usize = 120;
 /// Minutes that are kept for comparison: an hour.
 const MINUTES_MAX: usize = 60;
 const BINS_PER_MINUTE: u64 = 60 / BIN.as_secs();
-/// Causes that a bin tells apart; further ones are counted as [`RequestCause::Other`].
+/// Causes that a bin distinguishes; further ones are counted as [`RequestCause::Other`].
 const CAUSES_MAX: usize = 16;
-/// Clients, and clients over their limits, that a bin tells apart; further ones are not counted. A
-/// client with most of the requests is among the first ones of nearly every bin.
+/// Clients, and clients over their limits, that a bin distinguishes; further ones are not counted.
+/// A client with most of the requests is among the first ones of nearly every bin.
 const CLIENTS_MAX: usize = 16;
 /// Refusals per second from which on a client is named: fewer are what limits are for.
 const LIMITED_PER_S: f64 = 1.0;
@@ -58,13 +58,13 @@ pub struct RequestHistory {
 pub struct HistoryPoint {
     /// Requests that ended, per second.
     pub requests_per_s: f64,
-    /// Those of them that failed after they were admitted.
+    /// Requests among these that failed after they were admitted.
     pub failed_per_s: f64,
-    /// Those of them that the node refused: for lack of room, or for a limit of the client.
+    /// Requests among these that the node refused: for lack of room, or for a limit of the client.
     pub refused_per_s: f64,
-    /// Those of them that another region served.
+    /// Requests among these that another region served.
     pub forwarded_per_s: f64,
-    /// Those of them that another region forwarded here.
+    /// Requests among these that another region forwarded here.
     pub received_per_s: f64,
     /// Generated tokens per second.
     pub tokens_per_s: f64,
@@ -78,10 +78,10 @@ pub struct HistoryPoint {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CountedRequests {
-    /// All that ended on the node.
+    /// All requests that ended on the node.
     #[default]
     All,
-    /// Those of the node's own clients. The sum over all nodes has each request once.
+    /// Requests of the node's own clients. The sum over all nodes has each request once.
     OfClients,
 }
 

@@ -81,7 +81,7 @@ impl PoolNeed {
             StandbyState::Less { since } if needs_less(load, config) => {
                 StandbyState::Less { since }
             }
-            // A need that changes its direction starts anew.
+            // A need that changes its direction starts from the beginning.
             _ if needs_more(load, config) => StandbyState::More { since: now },
             _ if needs_less(load, config) => StandbyState::Less { since: now },
             _ => StandbyState::Enough,

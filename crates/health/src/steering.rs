@@ -10,8 +10,8 @@ use crate::time::later;
 /// Lower threshold of the hysteresis, in thousandths of `shed_permille`: the node is well again
 /// below it. Between the two thresholds nothing changes.
 const WELL_PERMILLE: u64 = 250;
-/// Requests within the window below which no share is computed: one request turned away at night is
-/// no overload.
+/// Requests within the window below which no share is computed: one request rejected at night is no
+/// overload.
 const REQUESTS_MIN: u64 = 10;
 /// Steps in which the window is counted.
 const STEPS: u32 = 10;
@@ -21,7 +21,7 @@ const HALF_LIFE: Duration = Duration::from_secs(120);
 /// Thresholds at which clients are sent away and sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SteeringConfig {
-    /// Share of requests turned away for lack of room, in thousandths, that counts as overload.
+    /// Share of requests rejected for lack of room, in thousandths, that counts as overload.
     pub shed_permille: u16,
     /// Time over which requests are counted.
     pub window: Duration,
@@ -54,7 +54,7 @@ impl Default for SteeringConfig {
 pub struct SteeringFacts {
     /// True if the node can serve at all: it has replicas or other regions, and its limits.
     pub is_ready: bool,
-    /// True if the node was told to stop.
+    /// True if the node was asked to stop.
     pub is_leaving: bool,
     /// True if an operator wants no clients here.
     pub is_ordered_away: bool,
@@ -74,7 +74,7 @@ pub struct SteeringFacts {
 pub struct SteeringTally {
     /// Requests that were replied to.
     pub served: u64,
-    /// Requests turned away for lack of room.
+    /// Requests rejected for lack of room.
     pub shed: u64,
 }
 
@@ -189,8 +189,8 @@ impl SteeringMachine {
         self.flaps * 0.5_f64.powf(passed.as_secs_f64() / HALF_LIFE.as_secs_f64())
     }
 
-    /// Returns the share of the window's requests that were turned away, in thousandths; `None`
-    /// after too few requests.
+    /// Returns the share of the window's requests that were rejected, in thousandths; `None` after
+    /// too few requests.
     fn shed_share(&mut self, now: Instant, tally: SteeringTally) -> Option<u64> {
         let step = self.config.window / STEPS;
         if self.window.back().is_none_or(|(at, _)| now >= later(*at, step)) {

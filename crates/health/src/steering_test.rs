@@ -20,7 +20,7 @@ struct Test {
     machine: SteeringMachine,
     now: Instant,
     facts: SteeringFacts,
-    /// Requests each tenth of a second: served, and turned away.
+    /// Requests each tenth of a second: served, and rejected.
     load: (u64, u64),
 }
 

@@ -8,7 +8,7 @@ const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// Trust below which a reading counts as unknown.
 const TRUST_MIN: f32 = 0.01;
 
-/// Returns the moment `duration` after `now`; at most ten years after, which stands for "never".
+/// Returns the moment `duration` after `now`; at most ten years after, which means "never".
 pub(crate) fn later(now: Instant, duration: Duration) -> Instant {
     now.checked_add(duration.min(LONGEST)).unwrap_or(now)
 }

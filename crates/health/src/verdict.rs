@@ -75,7 +75,7 @@ pub struct PeerReports {
 /// that it alone sees, by leaving the replica out for itself.
 ///
 /// Quiet nodes may see the replica well or not at all. They count as seeing it well if this node
-/// has no vote against the replica, so that it would go by other nodes' votes alone. They don't
+/// has no vote against the replica, so that it would follow other nodes' votes alone. They don't
 /// count if this node itself has a vote against the replica.
 #[must_use]
 pub fn verdict(own: Votes, others: PeerReports) -> Verdict {
@@ -137,7 +137,7 @@ impl Vote {
 }
 
 impl Votes {
-    /// Makes the votes of a node that tells only its result: `bad_signals` is the number of
+    /// Makes the votes of a node that reports only its result: `bad_signals` is the number of
     /// independent signals against the replica, 0 if nothing speaks against it.
     #[must_use]
     pub fn told(bad_signals: u8) -> Self {

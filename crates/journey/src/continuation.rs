@@ -3,8 +3,8 @@
 //! A [`ContinuedStream`] lives as long as the stream. Each try to continue the stream is a
 //! [`Journey`](crate::Journey) of its own, without the places that broke it off. The driver calls
 //! [`ContinuedStream::next`], carries out the step, and reports its result by
-//! [`ContinuedStream::on`]. What the machine reads comes in through [`StreamSight`], which changes
-//! nothing.
+//! [`ContinuedStream::on`]. The machine reads its surroundings through [`StreamSight`], which
+//! changes nothing.
 
 mod places;
 
@@ -48,8 +48,8 @@ pub struct ContinuedStream {
     count: u32,
     /// Engines that died while they worked on the request.
     deaths: u8,
-    /// Replicas that broke the stream off, in order. A new view numbers replicas anew, so that they
-    /// are kept by name.
+    /// Replicas that broke the stream off, in order. A new view numbers replicas differently, so
+    /// they are kept by name.
     broken: Vec<ReplicaName>,
     /// Regions that broke the stream off.
     lost: Vec<RegionName>,
@@ -63,7 +63,7 @@ enum StreamState {
     /// A retry is being taken from the budget. The search goes on if there is one left.
     // Retrying => (Trying | Pausing | Over)
     Retrying { retry: StreamRetry, search: PlaceSearch },
-    /// The request is sent once more, to continue the stream.
+    /// The request is sent again, to continue the stream.
     // Trying => (Streaming | Retrying | Pausing | Over)
     Trying(PlaceSearch),
     /// The next round of tries is about to come.

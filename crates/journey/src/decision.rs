@@ -13,7 +13,7 @@ pub struct Decision {
     pub spill: Option<SpillPlan>,
 }
 
-/// What a comparison of regions came to.
+/// Result of a comparison of regions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ComparedCosts {
     /// Cost here in milliseconds; `None` if no replica here could serve the request.
@@ -21,7 +21,7 @@ pub struct ComparedCosts {
     /// The cheapest other region that could take it, by its index among them, and its cost; `None`
     /// if none could.
     pub best: Option<(usize, f32)>,
-    /// Reason for what was decided.
+    /// Reason for the decision.
     pub reason: SpillReason,
 }
 

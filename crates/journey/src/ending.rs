@@ -23,7 +23,7 @@ pub enum Ending {
     OnlyRegionGone,
     /// This region may not serve the request.
     OutsideResidency(ResidencyDenial),
-    /// The request is shed. The queue says when to come again.
+    /// The request is shed. The queue knows when the client should retry.
     Shed {
         /// Reason for shedding.
         reason: ShedReason,
@@ -32,11 +32,11 @@ pub enum Ending {
         /// Moment before which no place comes free, if one is known.
         not_before: Option<Instant>,
     },
-    /// The queue has shed the request, and has said when to come again.
+    /// The queue has shed the request, and has returned when the client should retry.
     SentAway {
         /// Reason for shedding.
         reason: ShedReason,
-        /// Time after which to come again.
+        /// Time after which the client should retry.
         retry_after: Duration,
     },
     /// The one replica that can answer had no place for too long.
@@ -65,10 +65,10 @@ pub struct RefusedRequest {
     pub retry_at: Option<Instant>,
 }
 
-/// Source of the time after which a client is told to come again.
+/// Source of the time after which a client is asked to retry.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RetryTime {
-    /// The client is told no time, or that of a replica's reply.
+    /// The client gets no time, or that of a replica's reply.
     Untold,
     /// The journey knows the time.
     After(Duration),
@@ -143,8 +143,8 @@ impl Ending {
 }
 
 impl RetryTime {
-    /// Returns the time that the client is told: `promised` by the queue, but not before a place
-    /// comes free.
+    /// Returns the time that the client gets: `promised` by the queue, but not before a place comes
+    /// free.
     #[must_use]
     pub fn at_least(promised: Duration, not_before: Option<Instant>, now: Instant) -> Duration {
         let busy = not_before.map(|at| at.saturating_duration_since(now));

@@ -77,7 +77,7 @@ pub enum Event {
     SentAway {
         /// Reason for shedding.
         reason: ShedReason,
-        /// Time after which to come again.
+        /// Time after which the client should retry.
         retry_after: Duration,
     },
     /// The queue has no room for the request.
@@ -86,7 +86,7 @@ pub enum Event {
     Paused,
     /// The request names another model now, or there was none to name.
     StoodIn {
-        /// True if another model stands in.
+        /// True if the request names a stand-in model now.
         is_renamed: bool,
     },
 }

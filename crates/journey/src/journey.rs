@@ -65,8 +65,8 @@ pub struct Journey {
     busy_until: Option<Instant>,
     /// Reason for which the first model could not be asked any more.
     refusal: Option<PlanError>,
-    /// Leading blocks of the prompt at the replica that holds most; `None` if the policy does not go
-    /// by caches.
+    /// Leading blocks of the prompt at the replica that holds most; `None` if the policy does not
+    /// use caches.
     cached_longest: Option<u32>,
     /// Observations since they were last taken.
     notes: Notes,
@@ -173,15 +173,16 @@ impl Journey {
         self
     }
 
-    /// Returns the number of engines that died while they worked on the request. After a death it is
-    /// to be sent on new connections: a kept one that breaks could not be told from another death.
+    /// Returns the number of engines that died while they worked on the request. After a death the
+    /// request has to be sent on new connections: the break of a kept one could not be
+    /// distinguished from another death.
     #[must_use]
     pub fn deaths(&self) -> u8 {
         self.deaths
     }
 
-    /// Notes that the request was promised a place when it was shed earlier, and came when it was
-    /// told to. Call it before the first [`Journey::next`].
+    /// Notes that the request was promised a place when it was shed earlier, and came at the time
+    /// promised. Call it before the first [`Journey::next`].
     pub fn redeem_promise(&mut self) {
         self.standing.claim = Claim::Promise;
         self.standing.came_as_told = true;
@@ -462,8 +463,8 @@ impl Journey {
         self.has_held_reply |= otherwise == Ending::Reply;
     }
 
-    /// Turns to the model that stands in. Numbers, kept connections and claims of the model before
-    /// are dropped.
+    /// Changes to the stand-in model. Numbers, kept connections and claims of the model before are
+    /// dropped.
     fn change_model(&mut self) {
         self.ticket = None;
         self.retry_on_new_connection = None;

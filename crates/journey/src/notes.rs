@@ -9,7 +9,7 @@ pub struct Notes {
     pub compared: Option<ComparedCosts>,
     /// Comparisons of regions by a policy that reads caches.
     pub cache_comparisons: u32,
-    /// Those of [`Notes::cache_comparisons`] whose result would be another one if nothing of the
+    /// Number of [`Notes::cache_comparisons`] whose result would be another one if nothing of the
     /// prompt were cached in other regions.
     pub cache_changes: u32,
     /// Regions that were chosen, and then not asked, because they may not serve the request.

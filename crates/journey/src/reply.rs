@@ -27,13 +27,13 @@ const REGION_SILENCE: Duration = Duration::from_secs(1);
 /// Pause between two tries to move a stream away from a source that is being drained.
 const MOVE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Reply of one request on its way to the client.
+/// Reply of one request while it is relayed to the client.
 ///
 /// The driver reads the source, reports what comes by [`Reply::on`], and carries out the one action
 /// that is returned. While no piece comes, it calls [`Reply::on_time`] at [`Reply::wake_at`]. A
-/// place that fails is replaced where the stream can be continued; otherwise the reply ends with an
-/// error that the client can tell from a whole answer. After the end every input is ignored, so that
-/// a reply ends once.
+/// place that fails is replaced where the stream can be continued. Otherwise the reply ends with an
+/// error that the client can distinguish from a whole answer. After the end every input is ignored,
+/// so that a reply ends once.
 #[derive(Clone, Debug)]
 pub struct Reply {
     rules: ReplyRules,
@@ -51,7 +51,7 @@ pub struct Reply {
     look_at: Instant,
     /// Moment before which the stream is not moved.
     move_at: Instant,
-    /// Moment from which on no connection led to the node that serves the reply.
+    /// Time since which there has been no connection to the node that serves the reply.
     disconnected_at: Option<Instant>,
 }
 
@@ -199,7 +199,7 @@ impl Reply {
         ReplyAction::Proceed
     }
 
-    /// Takes an input that may change who serves the reply, or end it.
+    /// Takes an input that may change the place that serves the reply, or end it.
     fn turn(&mut self, event: ReplyEvent, now: Instant) -> ReplyAction {
         match (self.state, event) {
             (ReplyState::Over(_), _) => ReplyAction::Proceed,
@@ -305,7 +305,7 @@ impl Reply {
         match event {
             ReplyEvent::Continued(source) => self.served_by(source, progress, now),
             ReplyEvent::NotContinued(_) => {
-                // The source was not read meanwhile, so that time is no silence.
+                // The source was not read during that time, so the time is no silence.
                 let unread = now.saturating_duration_since(since);
                 self.heard_at += unread;
                 self.asked_at += unread;
@@ -333,7 +333,7 @@ impl Reply {
             ReplyEvent::NotContinued(StreamEnd::Complete) => {
                 self.over(ReplyEnd::Whole, ReplyAction::Complete)
             }
-            // What the last engine reported would hide that the request may be the cause.
+            // The last engine's error would hide that the request may be the cause.
             ReplyEvent::NotContinued(StreamEnd::Deaths) => {
                 let fault = ReplyFault::GivenUp;
                 self.over(ReplyEnd::Failed(fault), ReplyAction::Break(fault))

@@ -98,10 +98,10 @@ impl Room {
     /// Returns the requests of this node that a replica may have in flight, as far as this request
     /// is concerned, of whose prompt so many leading blocks are cached there.
     ///
-    /// Half of the prompt is worth a wait in the replica. If the next free place were taken instead,
-    /// wherever it is, a queue here would spread each prompt over all replicas: they would serve
-    /// less, so that the queue never ends. What is in flight in all stays within the learned limits,
-    /// since a region without a free place lets its requests wait.
+    /// Half of the prompt is worth a wait in the replica. If the next free place were taken
+    /// instead, wherever it is, a queue here would spread each prompt over all replicas: they would
+    /// serve less, so that the queue never ends. The total in flight stays within the learned
+    /// limits, since a region without a free place lets its requests wait.
     #[must_use]
     pub fn places_with(
         &self,
@@ -120,7 +120,8 @@ impl Room {
         if self.is_guest {
             places = places.min(replica.places_for_guests());
         }
-        // What has read half of the prompt with the adapter is worth more than the adapter alone.
+        // A replica that has read half of the prompt with the adapter is worth more than one that
+        // has only the adapter.
         if let Some(AdapterRoom { adapter, in_flight_max }) = self.adapter.filter(|_| !is_cached) {
             places = if replica.has_loaded(adapter) { places.min(in_flight_max) } else { 0 };
         }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Rules of the route that the request takes now. They change when another model stands in and
-/// when the configuration is reloaded.
+/// Rules of the route that the request takes now. They change when the request changes to a
+/// stand-in model and when the configuration is reloaded.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteRules {
     /// True if the route's policy reads the replicas' prefix caches.

@@ -66,7 +66,7 @@ pub trait RequestSight {
     /// Returns the one replica that can answer, e.g. since it stores the response asked for.
     fn pinned(&self) -> Option<ReplicaSlot>;
 
-    /// Returns true if another model may stand in for the one that the request names now.
+    /// Returns true if there is a stand-in for the model that the request names now.
     fn has_stand_in(&self) -> bool;
 
     /// Returns true if another model is to be asked before the one that the client asked for, whose

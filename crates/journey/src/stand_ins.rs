@@ -1,4 +1,4 @@
-//! Fallback order: models that may stand in for the one that a client asked for.
+//! Fallback order: stand-ins for the model that a client asked for.
 
 use std::collections::VecDeque;
 
@@ -67,7 +67,7 @@ impl<M> StandIns<M> {
         self.position == FallbackPosition::Passed
     }
 
-    /// Returns true if another model may stand in for the one that the request names now.
+    /// Returns true if there is a stand-in for the model that the request names now.
     #[must_use]
     pub fn is_any_left(&self) -> bool {
         !self.agenda.is_empty()

@@ -22,7 +22,7 @@ pub enum Claim {
     /// No claim: the request is a newcomer.
     // Newcomer => (Promise | Turn)
     Newcomer,
-    /// The request was shed earlier, and came back when it was told to.
+    /// The request was shed earlier, and came back at the time promised.
     // Promise => (Turn | Newcomer)
     Promise,
     /// The request's turn came, and it found no place. It waits on as due at this moment.
@@ -37,7 +37,7 @@ pub(crate) struct Standing {
     pub(crate) claim: Claim,
     /// Moment at which the request first began to wait; `None` if it never did.
     pub(crate) since: Option<Instant>,
-    /// True if the request came back when it was told to, whatever became of its claim.
+    /// True if the request came back at the time promised, whatever became of its claim.
     pub(crate) came_as_told: bool,
 }
 
@@ -70,8 +70,8 @@ impl Default for Standing {
 }
 
 impl Standing {
-    /// Gives up the place and claim in one model's queue, since another model stands in. The time
-    /// waited stays, and those behind still wait if the request was called.
+    /// Gives up the place and claim in one model's queue, since the request changes to a stand-in.
+    /// The time waited stays, and those behind still wait if the request was called.
     pub(crate) fn leave_model(&mut self) {
         if self.position == Position::Queued {
             self.position = Position::Outside;

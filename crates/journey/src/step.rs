@@ -44,7 +44,7 @@ pub enum Step {
     Wait(WaitTerms),
     /// Pause for this long; a pause of zero lets others go first.
     Pause(Duration),
-    /// Change the request to the next model that may stand in.
+    /// Change the request to its next stand-in model.
     StandIn,
     /// Nothing more: answer the client.
     End(Ending),
@@ -71,9 +71,9 @@ pub struct WaitTerms {
     pub begin_by: Option<Instant>,
     /// Moment at which its turn was due, if it had one: it keeps that place.
     pub turn_by: Option<Instant>,
-    /// Longest wait for a call before the decision is made anew.
+    /// Longest wait for a call before the decision is made again.
     pub pause: Duration,
-    /// True if the turn has just come in vain, and the request of a tenant that is not
-    /// [`is_kept_away`](crate::is_kept_away) may find a place: its turn comes next.
+    /// True if the turn has just come and found no place for this request, while the request of a
+    /// tenant that is not [`is_kept_away`](crate::is_kept_away) may find one: its turn comes next.
     pub passes_turn_on: bool,
 }

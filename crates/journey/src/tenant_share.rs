@@ -120,8 +120,8 @@ pub(crate) fn rivals<S: TenantSight>(sight: &S, ahead: u32, position: Position) 
     ahead.min(rivals.saturating_sub(u32::from(position == Position::Queued)))
 }
 
-/// Returns true if a turn in vain is of use to another tenant: the free places are kept from this
-/// one.
+/// Returns true if a turn without a place is of use to another tenant: the free places are kept
+/// from this one.
 pub(crate) fn passes_turn_on<S: TenantSight>(sight: &S) -> bool {
     kept_from(sight).is_some() || sight.tenant().is_some_and(|key| rests_everywhere(sight, key))
 }

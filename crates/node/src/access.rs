@@ -12,7 +12,7 @@ use spillway_request::gateway::Gateway;
 use spillway_types::TenantName;
 use tokio::sync::watch;
 
-/// Age of this node's knowledge up to which a leader counts as heard of.
+/// Age of this node's knowledge up to which it counts as connected to a leader.
 const IN_CONTACT: Duration = Duration::from_secs(3);
 
 /// Period of checking whether this node follows its cluster, without a new entry in the log.
@@ -54,13 +54,13 @@ impl KeyBook {
         self.change(|sources| sources.config = config);
     }
 
-    /// Returns the index of the state whose keys requests are let in by.
+    /// Returns the index of the state whose keys admit requests.
     pub(crate) fn taken(&self) -> watch::Receiver<u64> {
         self.taken.subscribe()
     }
 
-    /// Lets requests wait a moment for keys that other nodes have made, while this node hears of
-    /// them: it knows of entries that it has not carried out, or its knowledge is fresh.
+    /// Lets requests wait a moment for keys that other nodes have made, as long as this node can
+    /// learn of them: it knows of entries that it has not applied, or its knowledge is fresh.
     pub(crate) fn await_news(&self, control_plane: &Arc<ControlPlane>) {
         let control_plane = Arc::downgrade(control_plane);
         self.gateway.authenticator.news.hope(move || {
@@ -123,7 +123,8 @@ impl KeyBook {
         }
     }
 
-    /// Lets no key of the cluster in as long as this node can't follow the cluster, though it hears it.
+    /// Rejects all keys of the cluster as long as this node can't follow the cluster, even though
+    /// it receives the cluster's messages.
     fn take_doubt(&self, is_misled: bool) {
         let was = {
             let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);

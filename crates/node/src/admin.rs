@@ -74,7 +74,8 @@ impl Admin {
         }
         // Checks need no token, but the host that they name has to be right.
         if is_check(&path) {
-            // The node's own program, as an image's check of itself, takes nobody out of service.
+            // A check by the node's own program, as an image's health check, takes no client out of
+            // service.
             let agent = request.headers().get(header::USER_AGENT);
             if matches!(&*path, "/readyz" | "/steering") && agent.is_none_or(|it| it != OWN_AGENT) {
                 self.feedback.gateway.readiness_polls().note(client, Instant::now());
@@ -255,7 +256,7 @@ fn head_of<B>(request: &Request<B>) -> http::request::Parts {
     head
 }
 
-/// Reads a JSON body; an empty one stands for `{}`.
+/// Reads a JSON body; an empty one counts as `{}`.
 ///
 /// # Errors
 /// Returns a message if the body is too long, too slow or not valid.

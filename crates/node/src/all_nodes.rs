@@ -1,4 +1,4 @@
-//! What all nodes know together: histories, replicas and requests, asked over the links.
+//! Common knowledge of all nodes: histories, replicas and requests, asked for over the links.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -125,7 +125,7 @@ impl AllNodes for OverviewSource {
                 HistoryScope::Region(None) => HistoryScope::Region(Some(self.region())),
                 scope => scope,
             };
-            // Held while asking: who comes meanwhile waits for this answer.
+            // Held while asking: requests that arrive during that time wait for this answer.
             let mut last = self.last.histories.lock().await;
             last.retain(|_, (at, _)| at.elapsed() < SHARED_FOR);
             if let Some((_, history)) = last.get(&scope) {

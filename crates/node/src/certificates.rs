@@ -1,4 +1,4 @@
-//! The certificates that this node uses, for operators who watch expiry dates.
+//! The certificates that this node uses, for operators that watch expiry dates.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -35,7 +35,7 @@ impl Explain for Explainer {
     }
 }
 
-/// Returns the error as the client itself would be told it.
+/// Returns the error as the client itself would get it.
 fn of_error(error: &GatewayError) -> ExplainError {
     let remedy = match error.kind {
         ErrorKind::ModelNotFound => "name a model or an alias that GET /v1/models lists",

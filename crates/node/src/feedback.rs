@@ -58,7 +58,7 @@ pub(crate) struct Feedback {
     pub(crate) requests: RequestLog,
     /// Spans of requests, for a collector.
     pub(crate) traces: Traces,
-    /// What clients used, by day.
+    /// Usage of clients, by day.
     pub(crate) usage: Usage,
     /// Number of facts about replicas that did not fit into the keeper's queue.
     facts_dropped: AtomicU64,
@@ -118,7 +118,7 @@ impl Feedback {
         self.cluster.get()?.link()
     }
 
-    /// Returns what this node tells other nodes about itself.
+    /// Returns the facts about this node that other nodes get.
     pub(crate) fn node_facts(&self) -> NodeFacts {
         let progress = self.control_plane.get().map(WatchedControlPlane::progress);
         let (applied_index, log_fault) = progress.unwrap_or_default();
@@ -170,7 +170,7 @@ impl Feedback {
         self.discoveries.load().iter().map(|it| it.overview(now)).collect()
     }
 
-    /// Empties the queues until told to stop, and once more then.
+    /// Empties the queues periodically until `stop` is cancelled, and a last time then.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut interval = tokio::time::interval(INTERVAL);
         loop {
@@ -367,7 +367,7 @@ impl Feedback {
 
 impl Requests for Feedback {
     fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry<'static>> {
-        // Who has just read a reply may ask for it.
+        // A client that has just read a reply may ask for its entry.
         self.collect();
         self.requests.recent(filter, limit)
     }

@@ -21,18 +21,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::feedback::Feedback;
 
-/// Period of the judgement: other nodes hear of a problem, and of its end, so much later at most. Whoever
-/// asks this node is answered by a judgement of the moment.
+/// Period of the judgement: other nodes learn of a problem, and of its end, at most this much
+/// later. Requests to this node are answered by a judgement of the moment.
 const PERIOD: Duration = Duration::from_secs(10);
-/// Problems that other nodes are told, and characters of each: a few, since they ask every second
-/// while an operator looks.
+/// Problems that are reported to other nodes, and characters of each: few, since other nodes ask
+/// every second while an operator looks.
 const REPORTED_MAX: usize = 3;
 const TITLE_CHARS_MAX: usize = 200;
 /// Days before the end of a certificate at which the log says so, beside its end itself.
 const NOTICE_DAYS: [i64; 4] = [0, 1, 7, 30];
 const DAY_MS: i64 = 86_400_000;
 
-/// What is known of the node's health.
+/// Last judgement of the node's health.
 #[derive(Debug)]
 pub(crate) struct NodeHealth {
     started: Instant,
@@ -120,7 +120,7 @@ impl NodeHealth {
             .collect()
     }
 
-    /// Returns the problems that other nodes are told: those of this node itself.
+    /// Returns the problems that are reported to other nodes: those of this node itself.
     pub(crate) fn reported(&self) -> Vec<NodeProblem> {
         let judged = self.judged.load();
         let own = judged.problems.iter().filter(|it| it.urgency < Urgency::Info && is_own(it.kind));

@@ -1,7 +1,7 @@
 //! Memory that this process may use: that of the machine, or what its control groups allow.
 //!
-//! Files in, a limit out. Limits stand in the process's own group and in each group above it; the least
-//! one holds. Version 1 and version 2 of control groups can be mounted at the same time.
+//! Files in, a limit out. The process's own group and each group above it can have limits; the
+//! smallest one applies. Version 1 and version 2 of control groups can be mounted at the same time.
 
 use std::path::{Path, PathBuf};
 

@@ -135,7 +135,7 @@ pub struct Node {
     agreed: Option<Agreed>,
     /// This node's part in dividing limits.
     division: Option<Division>,
-    /// Time for which the node serves on after it was told to stop; `None` if it is measured.
+    /// Time for which the node serves on after the signal to stop; `None` if it is measured.
     drain_notice: Option<Duration>,
     drain: Duration,
     /// Orders for the audit trail, which are written before the node ends.

@@ -1,4 +1,4 @@
-//! What this node knows of itself, of other nodes and of regions, for operators.
+//! Overview of this node, other nodes and regions, for operators.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -200,19 +200,19 @@ impl OverviewSource {
     fn own_region(&self, regions: &Regions) -> RegionOverview {
         let gateway = &self.feedback.gateway;
         let view = gateway.view();
-        // An overflow replica is no part of what the region has.
+        // An overflow replica does not count among the region's replicas.
         let replicas = || (0..).zip(view.replicas()).filter(|(_, replica)| !replica.is_overflow());
         let up = replicas().filter(|(index, _)| {
             view.standing(ReplicaSlot(*index)).admission == spillway_types::Admission::Open
         });
-        // The same figure as other regions are told; a node without other nodes measures none.
+        // Same figure as other regions receive. A node without other nodes measures none.
         let places = match &regions.own_whole {
             Some(whole) => places_of(whole),
             None => known_total(replicas().map(|(_, replica)| places(replica))),
         };
         let in_flight = replicas()
             .map(|(_, replica)| f64::from(replica.in_flight().saturating_add(replica.elsewhere())));
-        // With other nodes in the region, gossip tells what waits at all of them.
+        // With other nodes in the region, gossip reports the waiting requests of all of them.
         let told = total(regions.own.values().map(|model| model.load.queued.into()));
         let here = gateway.waiting() as f64;
         RegionOverview {
@@ -313,7 +313,7 @@ fn listener((address, listener): &(SocketAddr, Arc<Listener>)) -> ListenerOvervi
     }
 }
 
-/// Counts replicas by what they do for clients. `is_brief` tells whether a replica was ejected a
+/// Counts replicas by what they do for clients. `is_brief` returns whether a replica was ejected a
 /// moment ago.
 fn tally(members: &[MemberReport], is_brief: impl Fn(&ReplicaName) -> bool) -> ReplicaTally {
     let mut tally = ReplicaTally::default();

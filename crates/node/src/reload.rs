@@ -264,7 +264,7 @@ fn log(diagnostics: &ConfigErrors) {
 }
 
 /// Returns the index in `after` of each of `before`, if both hold the same addresses in any order.
-/// Listeners that share an address, as all with port 0 do, are told apart by their order.
+/// Listeners that share an address, as all with port 0 do, are distinguished by their order.
 fn places(before: &[SocketAddr], after: &[SocketAddr]) -> Option<Vec<usize>> {
     let mut is_taken = vec![false; after.len()];
     let place = |address: &SocketAddr| {

@@ -95,7 +95,7 @@ impl RequestLog {
 
     /// Takes in a request that ended.
     pub(crate) fn add(&self, mut outcome: Outcome, now: (Instant, SystemTime)) {
-        // What grows with the prompt or the reply is not worth its memory.
+        // Fields that grow with the prompt or the reply are not worth their memory.
         outcome.prefix = Default::default();
         outcome.gaps = None;
         let ended_ms = ended_ms(&outcome, now);

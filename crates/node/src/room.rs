@@ -27,9 +27,9 @@ impl Room {
         Self { folder, looks: Arc::new(Semaphore::new(1)), last: Arc::default() }
     }
 
-    /// Returns the room in the data folder; `None` if there is no folder, or if its file system does
-    /// not tell. While another look is under way, and after one that takes too long, it is what was
-    /// told last.
+    /// Returns the room in the data folder; `None` if there is no folder, or if its file system
+    /// does not report it. While another look is under way, and after a look that takes too long,
+    /// this is the last known room.
     pub(crate) async fn look(&self) -> Option<DataRoom> {
         if let (Some(folder), Ok(turn)) =
             (self.folder.clone(), Arc::clone(&self.looks).try_acquire_owned())
@@ -49,7 +49,7 @@ fn told(folder: &Path) -> Option<DataRoom> {
     let told = rustix::fs::statvfs(folder).ok()?;
     Some(DataRoom {
         folder: folder.display().to_string(),
-        // What the superuser alone may use is no room for the node.
+        // Room that only the superuser may use is no room for the node.
         free_bytes: told.f_bavail.saturating_mul(told.f_frsize),
         total_bytes: told.f_blocks.saturating_mul(told.f_frsize),
     })

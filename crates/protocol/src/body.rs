@@ -256,8 +256,8 @@ pub struct Facts<'b> {
     pub(crate) include_usage_value: Option<Range<usize>>,
 }
 
-/// Reads the facts of a request body, in time linear in its length. Uses memory of at most that length
-/// meanwhile, mostly 2 KiB, and one byte per level of nesting.
+/// Reads the facts of a request body, in time linear in its length. While it reads, it uses memory
+/// of at most that length, mostly 2 KiB, and one byte per level of nesting.
 ///
 /// # Errors
 /// Returns [`BodyError`] if the body is no JSON object in UTF-8, or if engines would read it
@@ -419,7 +419,7 @@ fn stream_options(
         return Ok(StreamOptions::default());
     };
     let span = Some(source.span(raw));
-    // Null means the same as an absent field. What is no object is up to the engine.
+    // Null means the same as an absent field. The engine decides about a value that is no object.
     if !raw.starts_with('{') {
         return Ok(StreamOptions { span, ..StreamOptions::default() });
     }

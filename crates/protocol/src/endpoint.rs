@@ -40,7 +40,7 @@ pub enum Endpoint<'p> {
     Embeddings,
     /// Paths `/rerank`, `/v1/rerank` and `/v2/rerank`.
     Rerank,
-    /// Path `/v1/responses/{id}`, also with `/cancel` or `/input_items`.
+    /// Path `/v1/responses/{id}`, with or without `/cancel` or `/input_items`.
     ResponseById {
         /// Id of the response, made of letters, digits, `_`, `-` and `.`.
         id: &'p str,
@@ -76,7 +76,7 @@ pub enum Endpoint<'p> {
     /// Path `/readyz`, also `/health` and `/ping`, the names of model servers: readiness of this
     /// process.
     Readyz,
-    /// Path `/steering`: tells if new clients should be sent to this node.
+    /// Path `/steering`: reports whether new clients should be sent to this node.
     Steering,
     /// Method called over gRPC; found by the content type, not by [`Endpoint::classify`].
     Grpc(GrpcMethod),

@@ -117,7 +117,7 @@ impl EngineFields {
     /// Returns the fields that seem to be in the text of a request, which cannot be parsed.
     pub(crate) fn seen_in(text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text);
-        // An escape may hide any name, so the first one stands for it.
+        // An escape may hide any name, so the first one represents it.
         if text.contains("\\u00") {
             return Self::at(0);
         }

@@ -19,12 +19,12 @@ pub use kind::{ErrorKind, error_reference};
 use crate::Protocol;
 use crate::echo::bounded;
 
-/// Header with [`ErrorKind::code`], which tells the gateway's errors from a replica's, in any form
-/// of body.
+/// Header with [`ErrorKind::code`], which distinguishes the gateway's errors from a replica's, in
+/// any form of body.
 pub static CODE_HEADER: HeaderName = HeaderName::from_static("x-spillway-code");
 
 /// Header with the reason why a request was shed, [`GatewayError::shed`]. The code is the kind of
-/// error; the reason tells operators what to do about it.
+/// error; the reason shows operators what to do about it.
 pub static SHED_REASON: HeaderName = HeaderName::from_static("x-spillway-shed-reason");
 
 /// Default Retry-After under load: long enough to spread clients that would all return at once,
@@ -102,7 +102,8 @@ impl ErrorKind {
         }
     }
 
-    /// Returns the `type` of an OpenAI error object, which tells if client or server is to blame.
+    /// Returns the `type` of an OpenAI error object, which shows whether client or server is to
+    /// blame.
     #[must_use]
     pub fn openai_type(self) -> &'static str {
         match self {

@@ -41,8 +41,8 @@ pub struct Form<'b> {
 
 impl Form<'_> {
     /// Returns the form for servers. `body` must be the one that this form was read from. It stays
-    /// as it is, but for a content type of the part `model`, which is removed: by it, some servers
-    /// would take the name for a file, for JSON, or for text in another charset.
+    /// as it is, except that a content type of the part `model` is removed: because of it, some
+    /// servers would take the name for a file, for JSON, or for text in another charset.
     #[must_use]
     pub fn for_servers(&self, body: &Bytes) -> Segments {
         let head = self.typed_head.clone();

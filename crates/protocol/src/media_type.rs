@@ -32,7 +32,7 @@ pub(crate) fn ends_type(rest: &[u8]) -> bool {
 /// is. `identity` is no coding (RFC 9110, section 12.5.3).
 #[must_use]
 pub fn is_encoded(headers: &HeaderMap) -> bool {
-    // Most bodies have none, which a look at the map tells sooner than its iterator.
+    // Most bodies have none, which a look at the map shows sooner than its iterator.
     if !headers.contains_key(header::CONTENT_ENCODING) {
         return false;
     }

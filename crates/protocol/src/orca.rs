@@ -19,8 +19,8 @@ const HEADER_BYTES_MAX: usize = 8 << 10;
 /// protocol buffer in base64, has a header of its own and is not read.
 ///
 /// `cpu_utilization` and `mem_utilization` are of the host, and `rps_fractional` and `eps` are
-/// rates: they tell nothing about a GPU's load and are left out. Returns `None` if nothing useful
-/// is left.
+/// rates: they say nothing about a GPU's load and are left out. Returns `None` if nothing useful is
+/// left.
 #[must_use]
 pub fn parse_orca(header: &str) -> Option<LoadReport> {
     if header.len() > HEADER_BYTES_MAX {
@@ -53,7 +53,7 @@ fn last_part(key: &str) -> &str {
 #[derive(Debug, Default)]
 struct OrcaReading {
     report: LoadReport,
-    /// Value that stands in for the GPU's use if that is not reported.
+    /// Value that replaces the GPU's use if that is not reported.
     application: Option<f32>,
 }
 

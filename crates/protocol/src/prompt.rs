@@ -154,7 +154,7 @@ fn has_elements<F>(writer: &Writer<'_, F>, json: &Range<usize>) -> bool {
     Walk::into(writer.body, json, writer.known).peek().is_some()
 }
 
-/// Writes messages, or a text that stands for one message.
+/// Writes messages, or a text that counts as one message.
 fn conversation<F: FnMut(PromptPiece<'_>)>(
     writer: &mut Writer<'_, F>,
     json: Range<usize>,

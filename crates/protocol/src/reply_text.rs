@@ -1,10 +1,10 @@
 //! Replies as the client's next prompt repeats them.
 //!
 //! An engine also caches what it generated, and the next turn of a chat sends it again. A
-//! [`ReplyReader`] follows a reply, as events or in one piece, and passes on its first choice in the
-//! form in which [`read_prompt`](crate::read_prompt) will see it: behind the prompt, this is the
-//! beginning of the next one. What cannot be read or will not be repeated so, such as reasoning,
-//! gives no turn; never an error.
+//! [`ReplyReader`] follows a reply, as events or in one piece, and passes on its first choice in
+//! the form in which [`read_prompt`](crate::read_prompt) will see it: behind the prompt, this is
+//! the beginning of the next one. A part that cannot be read or will not be repeated like this,
+//! such as reasoning, gives no turn, and never an error.
 
 mod choices;
 mod likeness;
@@ -249,7 +249,7 @@ impl ReplyReader {
     }
 }
 
-/// Fields of an event that tell of the turn, in any API. Null counts as absent.
+/// Fields of an event about the turn, in any API. Null counts as absent.
 #[derive(Debug, Deserialize)]
 struct ReplyEvent<'e> {
     #[serde(borrow, default)]
@@ -266,7 +266,7 @@ struct ReplyEvent<'e> {
     error: Option<&'e RawValue>,
 }
 
-/// Fields of a reply in one piece that tell of the turn, in any API.
+/// Fields of a reply in one piece about the turn, in any API.
 #[derive(Debug, Deserialize)]
 struct WholeReply<'b> {
     #[serde(borrow, default)]

@@ -118,7 +118,7 @@ pub fn replace_model(body: &Bytes, facts: &Facts<'_>, model: &str) -> Segments {
     rewrite(body, facts, Some(model), false)
 }
 
-/// Changes to a body on its way to a replica.
+/// Changes to a body that is sent to a replica.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Changes<'a> {
     /// New name of the model; `None` keeps the client's.

@@ -14,7 +14,7 @@ const EVEN: u64 = 0x5555_5555_5555_5555;
 pub(crate) struct Window([u8x16; 4]);
 
 impl Window {
-    /// Takes the first bytes of `json`; spaces stand behind its end.
+    /// Takes the first bytes of `json`, filled up with spaces behind its end.
     #[inline]
     pub(crate) fn new(json: &[u8]) -> Self {
         match json.first_chunk() {
@@ -109,7 +109,7 @@ impl Escapes {
         let backslashes = backslashes & !before;
         let first_ones = backslashes & !(backslashes << 1);
         // Adding the first bit of a run clears the whole run, so runs from even and odd places are
-        // told apart.
+        // handled separately.
         let odd_runs = backslashes & backslashes.wrapping_add(first_ones & EVEN);
         let even_runs = backslashes & !odd_runs;
         let escaping = (even_runs & EVEN) | (odd_runs & !EVEN);

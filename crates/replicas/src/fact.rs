@@ -22,7 +22,7 @@ pub struct Fact {
     pub at: Instant,
     /// Content of the observation.
     pub kind: FactKind,
-    /// Room of what the content takes, until the fact is dropped.
+    /// Room that the content takes, until the fact is dropped.
     pub hold: FactHold,
 }
 
@@ -67,7 +67,7 @@ pub enum FactKind {
         report: LoadReport,
         /// Figures of the caches that the page reports.
         cache: CacheReport,
-        /// Adapters that the page names; `None` if it tells nothing of them.
+        /// Adapters that the page names; `None` if it does not mention adapters.
         adapters: Option<AdapterReport>,
         /// Time that the scrape took: the numbers are no older than this.
         took: Duration,
@@ -79,8 +79,7 @@ pub enum FactKind {
         /// Reason of the failure.
         failure: RequestError,
     },
-    /// Server software that the replica's pages show; `None` if they do not tell. Sent after each
-    /// look.
+    /// Server software that the replica's pages show; `None` if they don't. Sent after each look.
     Engine(Option<Engine>),
     /// Models on the replica's page; `None` if it answered and has no page that can be read. Sent
     /// after each reading.

@@ -1,8 +1,8 @@
-//! Memory of what is read from replicas outside of clients' requests, of all replicas together.
+//! Memory of reads from replicas outside of clients' requests, of all replicas together.
 //!
-//! The room belongs to the process, as `limits.memory_bytes_max` does. A read may take half of what the
-//! others leave, so any number of replicas that send long pages slowly leave room for short ones. To
-//! wait for room instead would let them delay the checks of all others.
+//! The room belongs to the process, as `limits.memory_bytes_max` does. A read may take half of what
+//! the others leave, so any number of replicas that send long pages slowly leave room for short
+//! ones. To wait for room instead would let them delay the checks of all others.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -7,7 +7,7 @@ use spillway_protocol::{CompletionApi, Unfit, UsageTelling};
 pub struct ContinuationTerms {
     /// API of the request.
     pub api: CompletionApi,
-    /// Way in which the client is told its usage.
+    /// Way in which the client gets its usage.
     pub telling: UsageTelling,
     /// Error if the body asks for something that no other replica could continue.
     pub fit: Result<(), Unfit>,

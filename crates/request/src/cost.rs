@@ -40,7 +40,7 @@ enum OutputLimit {
     Converted(u32),
     /// The usual length: the request sets no bound.
     Usual,
-    /// No bound is known beforehand; the text tells the client why and what to do.
+    /// No bound is known before the reply. The text explains to the client why, and what to do.
     Unknown(&'static str),
 }
 

@@ -33,8 +33,8 @@ pub struct Fallback {
 /// Place in a request at which another model is named.
 #[derive(Debug)]
 pub enum Renaming {
-    /// The JSON body. Facts read from it are not kept, because few requests need a fallback: the
-    /// body is read once more then.
+    /// The JSON body. Facts read from it are not kept, because few requests need a fallback: those
+    /// read the body again.
     Body {
         /// Body as the client sent it.
         original: Bytes,
@@ -89,7 +89,7 @@ impl Prepared {
         self.target.fallback.as_ref().is_some_and(|fallback| fallback.stand_ins.starts_elsewhere())
     }
 
-    /// Returns true if another model may stand in for the one that the request names now.
+    /// Returns true if there is a stand-in for the model that the request names now.
     pub fn has_stand_in(&self) -> bool {
         self.target.fallback.as_ref().is_some_and(|fallback| fallback.stand_ins.is_any_left())
     }
@@ -196,8 +196,8 @@ impl Prepared {
     }
 }
 
-/// Returns the route by which a model stands in: the request's own if it knows the model, else the
-/// route that would serve a request for that model.
+/// Returns the route of a stand-in model: the request's own if it knows the model, else the route
+/// that would serve a request for that model.
 fn route_for<'v>(view: &'v View, own: &'v Arc<Route>, model: &ModelName) -> Option<&'v Arc<Route>> {
     // A path prefix binds a request to its route, whatever the model.
     if own.group(Some(model)).is_some() || own.spec.path_prefix.is_some() {

@@ -81,7 +81,7 @@ pub struct Gateway {
     pub responses: StoredResponses,
     /// Regions that served conversations before.
     pub conversations: Conversations,
-    /// Homes of responses, sessions and conversations to tell the other nodes.
+    /// Homes of responses, sessions and conversations that have to be sent to the other nodes.
     pub home_outbox: HomeOutbox,
     /// Checks the keys and tokens of clients.
     pub authenticator: Authenticator,
@@ -108,7 +108,7 @@ pub struct Gateway {
     decisions: AtomicU64,
     /// Steering of clients as [`Steering::code`].
     steering: AtomicU8,
-    /// True while this node can't follow the cluster that it hears.
+    /// True while this node receives the cluster's messages but can't follow them.
     is_misled: AtomicBool,
 }
 
@@ -279,7 +279,7 @@ impl Gateway {
         self.locations.load_full()
     }
 
-    /// Locates clients by these networks from now on. Waiting requests are checked anew.
+    /// Locates clients by these networks from now on. Waiting requests are checked again.
     pub fn replace_locations(&self, locations: Locations) {
         self.locations.store(Arc::new(locations));
     }
@@ -337,7 +337,7 @@ impl Gateway {
         self.responses.not_kept()
     }
 
-    /// Returns the limits on what clients may ask for. There are none until they are set there.
+    /// Returns the limits on clients' requests. There are none until they are set there.
     #[must_use]
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
@@ -361,7 +361,7 @@ impl Gateway {
         &self.control_age
     }
 
-    /// Returns the observation of who asks whether the node is ready.
+    /// Returns the observation of the clients that ask whether the node is ready.
     #[must_use]
     pub fn readiness_polls(&self) -> &ReadinessPolls {
         &self.readiness_polls
@@ -411,14 +411,14 @@ impl Gateway {
         !self.is_leaving() && is_sure && !view.serves_nothing()
     }
 
-    /// Returns true while this node can't follow the cluster that it hears: what it knows of keys may
-    /// be wrong for good.
+    /// Returns true while this node receives the cluster's messages but can't follow them: its
+    /// knowledge of keys may be wrong for good.
     #[must_use]
     pub fn is_misled(&self) -> bool {
         self.is_misled.load(Ordering::Relaxed)
     }
 
-    /// Sets whether this node can't follow the cluster that it hears.
+    /// Sets whether this node receives the cluster's messages but can't follow them.
     pub fn set_misled(&self, is_misled: bool) {
         self.is_misled.store(is_misled, Ordering::Relaxed);
     }
@@ -435,7 +435,7 @@ impl Gateway {
         self.counters.requests.load(Ordering::Relaxed)
     }
 
-    /// Stops accepting, lets requests finish, and tells HTTP/2 clients to go elsewhere.
+    /// Stops accepting, lets requests finish, and asks HTTP/2 clients to go elsewhere.
     pub fn start_draining(&self) {
         self.announce_leaving();
         self.door.start_draining();
@@ -497,7 +497,7 @@ pub struct Counters {
     pub engines_died: AtomicU64,
     /// Requests of clients that were replied to.
     pub served: AtomicU64,
-    /// Requests of clients that were turned away for lack of room.
+    /// Requests of clients that were rejected for lack of room.
     pub without_room: AtomicU64,
     /// Requests by country of the client.
     pub countries: CountryCounts,

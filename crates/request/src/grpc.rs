@@ -123,7 +123,7 @@ impl Surroundings<'_> {
         check_parameters(&buffered.bytes, route.spec.engine_fields)?;
         let cost = Cost::of_unread(self.head, Some(buffered.bytes.len() as u64));
         let version = new_version(named, &target);
-        // A message that has the right names already goes as it came.
+        // A message that has the right names already is passed on unchanged.
         let segments = if named.model == model.as_str() && version.is_none() {
             Segments::from(buffered.bytes)
         } else {

@@ -1,4 +1,4 @@
-//! Headers of requests and replies on their way through the gateway.
+//! Headers of requests and replies that pass through the gateway.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(86_400);
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// Header by which a proxy tells the host that the client asked for.
+/// Header in which a proxy reports the host that the client asked for.
 pub static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// Headers that end at each hop, besides those that `Connection` names.
 static HOP_BY_HOP: [HeaderName; 6] = [
@@ -251,7 +251,7 @@ fn remove_what_ends_here(headers: &mut HeaderMap, forward_authorization: bool) {
         remove_keys_of_ours(headers);
     }
     if speaks_grpc(headers) {
-        // TE is the only header of one hop that is set anew: gRPC servers insist on it.
+        // TE is the only header of one hop that is set again: gRPC servers insist on it.
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
 }
@@ -276,8 +276,8 @@ pub fn clean_trailers(trailers: &mut HeaderMap) {
 }
 
 /// Removes headers that steer requests in model servers and their routers, unless the field that a
-/// header stands for is `allowed`. A session header is kept behind a path prefix, since its meaning
-/// to that server is unknown.
+/// header sets is `allowed`. A session header is kept behind a path prefix, since its meaning to
+/// that server is unknown.
 pub fn remove_engine_headers(headers: &mut HeaderMap, allowed: EngineFields, is_built_in: bool) {
     let steers = |name: &str| {
         let field = match name {
@@ -289,7 +289,7 @@ pub fn remove_engine_headers(headers: &mut HeaderMap, allowed: EngineFields, is_
     remove_all(headers, |name| in_each_spelling(name, steers));
 }
 
-/// Returns the request field that a header stands for; `None` for other headers.
+/// Returns the request field that a header sets; `None` for other headers.
 fn engine_header(name: &str) -> Option<&'static str> {
     if !name.starts_with("x-") {
         return None;

@@ -140,7 +140,7 @@ pub async fn refuse_announced(
     let Err(error) = refuse_oversize(body.size_hint().lower(), bytes_max) else {
         return Ok(body);
     };
-    // A client that waits for 100 Continue sends nothing, and reading would tell it to send.
+    // A client that waits for 100 Continue sends nothing, and reading would make it send.
     if !headers.contains_key(header::EXPECT) {
         discard(body).await;
     }

@@ -1,7 +1,7 @@
 //! Requests as they come in: read, checked, and prepared for replicas; and the state they share.
 //!
-//! A [`prepared::Prepared`] request knows its route, its prompt and its body. What happens to it next
-//! is decided by `spillway-journey` and carried out by `spillway-proxy`.
+//! A [`prepared::Prepared`] request knows its route, its prompt and its body. `spillway-journey`
+//! decides what happens to it next, and `spillway-proxy` carries that out.
 
 pub mod affinity;
 pub mod asked_timeout;

@@ -65,9 +65,9 @@ pub fn local_answer(
     Some(Ok(LocalAnswer { response, is_health }))
 }
 
-/// Returns the error for a model that is unknown, or that the client may not ask for: no answer tells
-/// the two apart. A node that has just started does not know all models of other nodes yet: it asks
-/// the client to retry.
+/// Returns the error for a model that is unknown, or that the client may not ask for: no answer
+/// distinguishes the two. A node that has just started does not know all models of other nodes yet:
+/// it asks the client to retry.
 pub fn unknown_model(gateway: &Gateway, view: &View, grant: &Grant, name: &str) -> GatewayError {
     // The request's view may be older than the news that all models are known; then the present
     // view has the model.
@@ -139,7 +139,7 @@ fn known_model(
     grant: &Grant,
     encoded: &str,
 ) -> Result<String, GatewayError> {
-    // A badly encoded name is nobody's, as the empty name is.
+    // A badly encoded name names no model, like the empty name.
     let name = decode_name(encoded).unwrap_or_default();
     if !grant.may_ask_for(view.names(), &name) || !view.is_asked_for(&name) {
         return Err(unknown_model(gateway, view, grant, &name));

@@ -1,8 +1,8 @@
 //! Readings of the replicas' models on demand, for requests whose model is unknown.
 //!
-//! Such a request leaves a note and waits for a view that has its model. The keeper has the replicas
-//! asked, once for all requests that wait. Notes have a rate, so that clients who ask for random names
-//! cost replicas no more than a reading now and then.
+//! Such a request leaves a note and waits for a view that has its model. The keeper has the
+//! replicas asked, once for all requests that wait. Notes have a rate, so that clients that ask for
+//! random names cost replicas no more than a reading now and then.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;

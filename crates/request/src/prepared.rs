@@ -30,7 +30,7 @@ pub struct Prepared {
     pub inquiry: Inquiry,
     /// True if the client's address belongs to a single client.
     pub is_one_client: bool,
-    /// Body for replicas, as the client sent it but for the model's name.
+    /// Body for replicas, as the client sent it except for the model's name.
     pub body: RequestBody,
     /// Draft of the bodies for replicas that are asked for usage, or that keep the cache entries of
     /// an isolated tenant apart. `None` if all replicas get `body`.
@@ -53,7 +53,7 @@ pub struct Prepared {
     pub stored_for: Option<ModelName>,
     /// Facts for continuing the stream; `None` if it is not to be continued.
     pub continuing: Option<ContinuationTerms>,
-    /// Hasher of the reply; `None` if no policy goes by caches, or if the reply is not repeated.
+    /// Hasher of the reply; `None` if no policy uses caches, or if the reply is not repeated.
     pub reply_hasher: Option<Box<ReplyHasher>>,
     /// Time that the client took to send its body.
     pub body_wait: Duration,
@@ -125,7 +125,7 @@ impl Prepared {
         overflow.names.get(self.inquiry.model.as_ref()?).map(String::as_str)
     }
 
-    /// Returns true if replies of the replica must not tell cached tokens: some tenant's prompts
+    /// Returns true if replies of the replica must not report cached tokens: some tenant's prompts
     /// are isolated, and the replica does not keep this request's cache entries apart.
     pub fn hides_cache(&self, authenticator: &Authenticator, replica: &Replica) -> bool {
         let is_isolated = self.inquiry.is_isolated;
@@ -135,7 +135,7 @@ impl Prepared {
         is_hidden && !is_apart && self.flavour != Flavour::Grpc
     }
 
-    /// Returns true if replies from this place must not tell cached tokens; false for another
+    /// Returns true if replies from this place must not report cached tokens; false for another
     /// region, which hides them itself.
     pub fn hides_cache_at(&self, authenticator: &Authenticator, place: Option<&Place>) -> bool {
         let replica = place.and_then(Place::replica);
@@ -144,7 +144,7 @@ impl Prepared {
 }
 
 /// Returns a body that names another model and asks for this usage; `None` if it can't be read. Few
-/// requests need it, so the body is gathered and read once more.
+/// requests need it, so the body is gathered and read again.
 fn renamed(body: &Segments, name: &str, usage: UsageWish) -> Option<OutboundBody> {
     let mut gathered = BytesMut::with_capacity(body.len());
     body.iter().for_each(|piece| gathered.extend_from_slice(piece));

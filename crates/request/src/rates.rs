@@ -1,4 +1,4 @@
-//! Headers that tell a client the state of its rate limits, in OpenAI's form.
+//! Headers that report the state of its rate limits to a client, in OpenAI's form.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Observation of who asks whether the node is ready: by it a node that ends knows how long load
-//! balancers take to notice.
+//! Observation of the clients that ask whether the node is ready. By it, a node that ends knows how
+//! long load balancers take to notice.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -123,7 +123,7 @@ mod tests {
         }
         let now = start + Duration::from_secs(30);
         assert_eq!(observed.notice(now), Duration::from_secs(21));
-        // Strangers that look once push nobody out who polls.
+        // Strangers that look once do not displace an address that polls.
         for stranger in 10..200 {
             observed.note(address(stranger), now);
             observed.note(address(2), now);

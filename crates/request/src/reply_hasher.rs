@@ -20,7 +20,7 @@ pub struct ReplyHasher {
 
 impl ReplyHasher {
     /// Creates the hasher of the reply that goes on from the end of the prompt of `body`. `None` if
-    /// there is none, or if the route's policy does not go by caches.
+    /// there is none, or if the route's policy does not use caches.
     pub(crate) fn of(
         end: Option<PromptEnd>,
         policy: Policy,

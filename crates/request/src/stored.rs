@@ -20,7 +20,7 @@ use spillway_upstream::view::Route;
 use spillway_upstream::wake;
 use spillway_upstream::wire_body::WireBody;
 
-/// Time after which a client comes again while this node still hears what others know.
+/// Time after which a client should retry while this node still receives what the other nodes know.
 const LEARNING_RETRY: Duration = Duration::from_secs(1);
 
 /// Location of a stored response.
@@ -106,7 +106,7 @@ impl Surroundings<'_> {
         let found = match known.filter(|stored| self.can_locate(stored)) {
             Some(stored) => Some(stored),
             // Boxed, since few requests need its room. A response of another tenant is looked for
-            // like an unknown one: no client can tell them apart by the time.
+            // like an unknown one: no client can distinguish them by the time.
             None => Box::pin(self.ask_for_response(id)).await,
         };
         let Some(stored) = found else {
@@ -184,7 +184,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// A 404 would have the client begin anew.
+/// A 404 would make the client start over.
 fn still_learning(id: &str) -> GatewayError {
     let message = format!(
         "this node has just started, and still hears from others where the response with id {:?} may be",

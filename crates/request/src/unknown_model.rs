@@ -65,7 +65,7 @@ impl Surroundings<'_> {
         }
     }
 
-    /// Returns true if a replica of this region may have loaded the model meanwhile, for this client.
+    /// Returns true if a replica of this region may have loaded the model since, for this client.
     fn may_appear(self, error: &GatewayError, wanted: Wanted<'_>) -> bool {
         error.kind == ErrorKind::ModelNotFound
             && self.gateway.model_lookups().is_open()
@@ -95,7 +95,8 @@ impl Surroundings<'_> {
         (wait_ms > 0).then(|| self.started + asked.map_or(wait, |asked| asked.min(wait)))
     }
 
-    /// Waits until a view has the model, or all replicas have told their models, or the time is over.
+    /// Waits until a view has the model, or all replicas have reported their models, or the time is
+    /// over.
     async fn await_start(
         self,
         mut error: GatewayError,

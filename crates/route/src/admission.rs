@@ -36,9 +36,10 @@ pub const BUSY_AFTER_SHED: Duration = Duration::from_secs(1);
 /// Queue of one route and model, with its service rate and its promises to refused clients.
 ///
 /// A refused request books the next free place in a schedule: behind the requests that wait and the
-/// earlier promises. A client that comes back when told stands before all other requests of its
-/// tenant in its class, and is not refused because of the queue's length. So returning clients are
-/// spread over time and find a place. New requests see promised places as taken.
+/// earlier promises. A client that comes back at the promised time is served before all other
+/// requests of its tenant in its class, and is not refused because of the queue's length. So
+/// returning clients are spread over time and find a place. New requests see promised places as
+/// taken.
 ///
 /// Keep it while [`Admission::is_idle`] is false, even if nothing waits. Calls cost `O(log n)` plus
 /// a look at each tenant that waits in the class, unless their documentation says otherwise.
@@ -201,14 +202,14 @@ impl<T> Admission<T> {
             .expect(is_unknown.then(|| rate_per_s(self.foresight.tokens(asker))).flatten());
     }
 
-    /// Returns the seconds after which a client should come again if no replica is in reach.
+    /// Returns the seconds after which a client should retry if no replica is in reach.
     pub fn turn_away(&mut self, now: Instant, rng: &mut fastrand::Rng) -> u32 {
         self.outage.turn_away(now, rng)
     }
 
-    /// Returns when a client whose request is refused should come again. Books a place if the rate
-    /// is known and one comes free within the longest time that clients are told. The wait that
-    /// [`spill()`](crate::spill()) predicted counts while no rate is known.
+    /// Returns when a client whose request is refused should retry. Books a place if the rate is
+    /// known and a place comes free within the longest time that clients may be asked to wait.
+    /// While no rate is known, the wait that [`spill()`](crate::spill()) predicted counts.
     #[must_use]
     pub fn shed(
         &mut self,
@@ -219,7 +220,7 @@ impl<T> Admission<T> {
     ) -> RetryAfter {
         // First: places of clients that did not come can be promised again.
         self.promises.expire(now);
-        // A refusal proves that all places are taken, also where no request may wait.
+        // A refusal proves that all places are taken, even where no request may wait.
         self.count_busy(now, true);
         let show = self.promises.show_share().max(SHOW_SHARE_MIN);
         let before = self.served_before(asker, show);
@@ -233,7 +234,7 @@ impl<T> Admission<T> {
             return RetryAfter::unpromised(f32::INFINITY, rng);
         }
         let spare_s = self.spare_s(now);
-        // No client is told to wait longer than a minute, so there is no moment to book.
+        // No client is asked to wait longer than a minute. Beyond that there is no moment to book.
         let Some(seconds) = retry_after::promised_s(wait_s, spare_s, rng) else {
             return RetryAfter::unpromised(wait_s * 1_000.0, rng);
         };
@@ -286,7 +287,7 @@ impl<T> Admission<T> {
     }
 
     /// Returns the backlog before a request, and true if it takes all places of the queue. A new
-    /// request stands behind all waiting requests and all promised places, unless so little waits
+    /// request waits behind all waiting requests and all promised places, unless so little waits
     /// that replicas could run dry before the promised requests come: it may fill the gap then.
     fn before(&self, asker: &Asker, now: Instant) -> (Before, bool) {
         let here = self.served_before(asker, 0.0);
@@ -305,8 +306,8 @@ impl<T> Admission<T> {
 
     /// Returns the seconds until the turn of a request behind this backlog; `None` if no rate is
     /// known. The longer of two times counts: the whole backlog at the rate of all requests, and
-    /// the tenant's own backlog at the rate that other tenants leave. The backlog alone tells
-    /// nothing of requests still to come, and past rates alone tell nothing of the backlog.
+    /// the tenant's own backlog at the rate that other tenants leave. The backlog alone does not
+    /// include requests still to come, and past rates alone do not include the backlog.
     fn wait_s(&self, asker: &Asker, before: Before, now: Instant) -> Option<f32> {
         let Some(all) = self.drain.rate_per_s(now).filter(|&rate| rate > 0.0) else {
             return self.foresight.wait_s(before.all);
@@ -381,7 +382,7 @@ const CERTAIN_SHARE: f32 = 0.7;
 const SPARE_S: f32 = 0.25;
 
 /// Part of the room for promised requests, and of the longest wait, for clients that come too early
-/// because no client is told to wait longer than a minute.
+/// because no client is asked to wait longer than a minute.
 const EARLY_SHARE: f32 = 0.5;
 
 /// Longest time in seconds by which such a client may be early: its second wait must be short.

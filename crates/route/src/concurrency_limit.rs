@@ -130,17 +130,14 @@ impl ConcurrencyLimit {
     /// guests; `None` once the limit is found, which bounds guests well enough.
     ///
     /// A guess can be many times what the replica works on at once. A flood of guests would fill it
-    /// within one round trip, and own clients would wait behind them in the replica. What waits there
-    /// has no first token yet, so guests come as fast as those before them begin.
+    /// within one round trip, and own clients would wait behind them in the replica. Requests that
+    /// wait there have no first token yet, so guests come as fast as those before them begin.
     #[must_use]
     pub fn guests_unbegun_max(&self) -> Option<u32> {
         (!self.is_found()).then_some(self.guests_unbegun_max as u32)
     }
 
-    /// Updates the limit by what was seen since the last call, and returns it.
-    ///
-    /// Call it several times a second. A call within 50 ms of the last one changes nothing: keep
-    /// its counts for the next call.
+    /// Updates the limit by the observations since the last call, and returns it.
     pub fn update(&mut self, seen: &LoadSample, now: Instant) -> u32 {
         let since = self.updated_at.map(|then| now.saturating_duration_since(then));
         if since.is_some_and(|since| since < UPDATE_MIN) {
@@ -170,7 +167,7 @@ impl ConcurrencyLimit {
     }
 
     /// Paces guests as TCP's slow start does: each reply that begins makes room for one more. After
-    /// a pause it begins anew, since the replica may have other work then.
+    /// a pause it starts again from the beginning, since the replica may have other work then.
     fn pace_guests(&mut self, seen: &LoadSample) {
         let start = GUESTS_UNBEGUN_START;
         let more = if seen.guest_lack == Some(GuestLack::Pace) {
@@ -251,7 +248,7 @@ impl ConcurrencyLimit {
         let is_late = self.trial.look(seen, now);
         let first_token = seen.first_token.filter(|time| time.is_finite() && *time > 0.0);
         // Replies to requests sent before the limit changed, or while more were in flight than it
-        // allows, tell of the old limit.
+        // allows, show the effect of the old limit.
         let is_draining = is_late || seen.in_flight > self.limit();
         let first_token = first_token.filter(|_| !is_draining);
         let slower = first_token.map(|time| self.baseline.slower(time, now));
@@ -290,7 +287,7 @@ impl ConcurrencyLimit {
         }
         // Lowered from the present load: the loss of an unused part would not be felt.
         let there = self.limit.min(seen.in_flight as f32);
-        // First step of a trial: keep the limit to return to if it is in vain.
+        // First step of a trial: keep the limit to return to if the trial fails.
         if !self.trial.is_lowering() {
             self.before_trial = self.limit;
         }
@@ -367,7 +364,7 @@ const RATE_OVER: Duration = Duration::from_secs(1);
 /// that wait is no queue.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Least own part of a replica's load that counts: other requests tell little of its pace.
+/// Least own part of a replica's load that counts: other requests show little of its pace.
 const OWN_MIN: f32 = 0.1;
 
 /// Weight of the newest report in the smoothed queue.

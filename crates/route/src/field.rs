@@ -110,7 +110,7 @@ impl<'a> Field<'a> {
     }
 
     /// Calls `visit` with the index of each candidate that has so many leading blocks cached, until
-    /// it breaks; see [`Loads::visit_cached`]. The candidates have to stand in the order of their
+    /// it breaks; see [`Loads::visit_cached`]. The candidates have to be in the order of their
     /// slots.
     pub(crate) fn visit_cached(
         &self,
@@ -125,7 +125,7 @@ impl<'a> Field<'a> {
 
     /// Returns the index of a slot's candidate, of candidates in the order of their slots.
     fn index_of(&self, slot: ReplicaSlot) -> Option<usize> {
-        // In a view of one large group, candidates mostly stand at their slots.
+        // In a view of one large group, the index of most candidates is their slot.
         let is_there = self.candidates.get(slot.index()).is_some_and(|one| one.slot == slot);
         if is_there {
             return Some(slot.index());
@@ -188,7 +188,8 @@ impl<'a> Field<'a> {
 
     /// Draws `N` times as [`Field::draw_of_all`] does, so that one candidate may come up twice.
     ///
-    /// One pass, since loads change meanwhile: totals of an earlier pass may no longer hold.
+    /// It makes one pass, since loads change all the time: totals of an earlier pass may no longer
+    /// hold.
     pub(crate) fn draws_of_all<const N: usize>(
         &self,
         rng: &mut fastrand::Rng,

@@ -32,7 +32,7 @@ pub fn plan(
     tried: &[ReplicaSlot],
     mut moment: Moment<'_>,
 ) -> Plan {
-    // First: a reply that nobody waits for would cost a place of somebody else.
+    // First: a reply that no client waits for would cost another request's place.
     if inquiry.deadline.has_passed(moment.now) {
         return Plan::Refuse(PlanError::DeadlinePassed);
     }

@@ -160,7 +160,7 @@ policies! {
 }
 
 impl Policy {
-    /// Returns true if the policy goes by what replicas have in their caches.
+    /// Returns true if the policy uses the contents of replicas' caches.
     #[must_use]
     pub fn reads_caches(self) -> bool {
         matches!(self, Self::PredictedLatency | Self::PrefixAware)

@@ -27,10 +27,11 @@ impl Reports {
         sums.finish()
     }
 
-    /// Returns the present work at a replica with `known` requests in flight: the reported work, plus the known change of requests
-    /// in flight since, in proportion to the mean work per known request.
+    /// Returns the present work at a replica with `known` requests in flight: the reported work,
+    /// plus the known change of requests in flight since, in proportion to the mean work per known
+    /// request.
     ///
-    /// In proportion, because gateways that don't tell each other of their requests saw the same
+    /// In proportion, because gateways that don't send each other their requests saw the same
     /// report and send to the same replicas: if all have four times as much in flight as is known
     /// here, four requests went where one is known. If only its own requests count, eight gateways
     /// with reports every 100 ms all run to the replica that was free, and their p99 in the tests'

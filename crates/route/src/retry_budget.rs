@@ -114,7 +114,7 @@ impl RetryBudget {
         let hand = self.config.hand();
         self.earned.update(Ordering::Relaxed, Ordering::Relaxed, |earned| {
             let faded = scale(earned, kept_ns, WINDOW_NS).saturating_add(fresh);
-            // What is in hand does not fade; once it was used, it has to be earned again.
+            // The credit in hand does not fade; once it was used, it has to be earned again.
             faded.max(hand.min(earned.saturating_add(credit)))
         });
     }

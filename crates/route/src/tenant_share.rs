@@ -79,7 +79,7 @@ impl TenantShare {
         let fair = places / count;
         Self {
             fair,
-            // Tokens beyond those that the places stand for are shared out as they are.
+            // Tokens beyond those that the places represent are shared out as they are.
             tokens_per_place: TOKENS_PER_PLACE.max(tokens / places),
             peaks: uses.map(|used| (used.requests_max as f32).min(fair)).sum(),
             // A tenant above its part keeps at least an equal part.
@@ -179,7 +179,7 @@ impl KeptShare {
     }
 
     /// Returns the places that a tenant above its part may use at the replica before those kept as
-    /// a whole. `u32::MAX` stands for no limit, of which no part can be kept.
+    /// a whole. `u32::MAX` means no limit, of which no part can be kept.
     #[must_use]
     pub fn left_of_part(&self, places: u32) -> u32 {
         match places {

@@ -35,7 +35,7 @@ const BUCKET: BucketConfig =
 pub(crate) struct Scenario {
     pub(crate) policy: Policy,
     pub(crate) tuning: Tuning,
-    /// Gateways that each see only their own requests; reports tell of the others'.
+    /// Gateways that each see only their own requests; reports include those of the others.
     pub(crate) gateways: usize,
     /// Mean service time of each replica, before and after the change.
     pub(crate) service_ms: [Vec<u64>; 2],

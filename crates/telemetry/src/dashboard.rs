@@ -1,5 +1,5 @@
-//! Grafana dashboard, made from the catalog: a row of what to look at first, then a folded row for
-//! each group with a panel for each metric.
+//! Grafana dashboard, made from the catalog: a row of panels to look at first, then a folded row
+//! for each group with a panel for each metric.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const COLUMNS: usize = 24;
 /// Width and height of a panel in that grid.
 const PANEL: [usize; 2] = [8, 7];
 
-/// What an engineer on call looks at first: title, unit and query.
+/// Panels that an engineer on call looks at first: title, unit and query.
 const FIRST: [(&str, &str, &str); 9] = [
     ("Requests", "reqps", "sum by (instance) (rate(spillway_requests_total[1m]))"),
     (

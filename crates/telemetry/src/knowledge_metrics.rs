@@ -33,7 +33,7 @@ pub struct LiveKnowledge {
     pub kv_events: u64,
     /// Times since start that KV events were or may have been missed.
     pub kv_events_missed: u64,
-    /// Replicas whose KV events are read, by what is known by them.
+    /// Replicas whose KV events are read, by the knowledge that they give.
     pub kv_replicas: Vec<(&'static str, u64)>,
     /// Blocks of engines that are known by KV events.
     pub kv_blocks: u64,

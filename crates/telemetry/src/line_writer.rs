@@ -1,5 +1,5 @@
-//! Writer of lines to a file or a standard stream, on a thread of its own: who has a line to write never
-//! waits for a disk or a reader.
+//! Writer of lines to a file or a standard stream, on a thread of its own: a task that writes a
+//! line never waits for a disk or a reader.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -31,7 +31,8 @@ const FILE_MODE: u32 = 0o640;
 /// Place that lines are written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinePlace {
-    /// A file, written at its end. A pipe that nobody reads yet is waited for; lines are lost until then.
+    /// A file, written at its end. A pipe without a reader is waited for; lines are lost until one
+    /// reads.
     File(PathBuf),
     /// Standard output.
     Stdout,
@@ -50,7 +51,7 @@ pub struct LineWriter {
 #[derive(Debug)]
 enum Item {
     Line(String),
-    /// All lines before are to be written, and this is to be told.
+    /// All lines before this are to be written, and then this sender is notified.
     Flush(SyncSender<()>),
 }
 
@@ -107,7 +108,7 @@ fn write_all(out: &mut Out, items: &Receiver<Item>, lost: &AtomicU64) {
         let mut taken = 0;
         let mut written = out.reopen_if_moved();
         let mut waiting = None;
-        // What has come meanwhile goes out in one piece.
+        // Items that arrived during the last write are written in one piece.
         for item in std::iter::once(first).chain(items.try_iter()) {
             match item {
                 Item::Line(line) => {
@@ -206,7 +207,7 @@ impl Out {
     }
 
     fn open(&mut self) -> io::Result<()> {
-        // A standard stream is opened once more: a write that hangs would hold its lock.
+        // A standard stream is opened a second time: a write that hangs would hold its lock.
         let file = match &self.place {
             LinePlace::Stdout => File::from(io::stdout().as_fd().try_clone_to_owned()?),
             LinePlace::Stderr => File::from(io::stderr().as_fd().try_clone_to_owned()?),
@@ -242,23 +243,25 @@ impl Out {
 
     /// Notes that lines were lost.
     fn failed(&mut self, error: &io::Error) {
-        // The first of a row alone is told: a full disk would fill the log, too. Of standard error
-        // nobody can be told.
+        // Only the first failure in a row is logged: a full disk would fill the log, too. A failure
+        // of standard error cannot be logged at all.
         if !self.is_failing && self.place != LinePlace::Stderr {
             tracing::error!(%error, "requests can't be written to the access log");
         }
         (self.is_failing, self.is_torn) = (true, true);
-        // What the buffer still holds counts as lost. A pipe is opened anew, for its next reader.
+        // Lines that the buffer still holds count as lost. A pipe is opened again, for its next
+        // reader.
         let writer = self.writer.take().map(|writer| writer.into_parts().0);
         self.writer = writer
             .filter(|_| !self.is_pipe())
             .map(|file| BufWriter::with_capacity(BUFFER_BYTES, file));
     }
 
-    /// Opens the file anew if another one, or none, has its name now.
+    /// Opens the file again if another one, or none, has its name now.
     ///
     /// # Errors
-    /// Returns an error if that fails and nobody could read what is written on to the old one.
+    /// Returns an error if that fails and lines written to the old file could not be read by any
+    /// program.
     fn reopen_if_moved(&mut self) -> io::Result<()> {
         let (LinePlace::File(path), Some(known)) = (&self.place, self.file) else { return Ok(()) };
         let now = std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));

@@ -1,5 +1,5 @@
-//! Pace of what the consensus library logs: it reports a fault for each message that the fault
-//! concerns, which are a dozen lines a second for as long as it lasts.
+//! Rate limit of the consensus library's logs: the library reports a fault for each message that
+//! the fault concerns, which are a dozen lines a second for as long as it lasts.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +22,7 @@ type Place = (Option<&'static str>, Option<u32>);
 /// Layer that lets each place in the consensus library log three lines a minute.
 #[derive(Debug, Default)]
 pub(crate) struct LogPace {
-    // Locked by what that library logs alone. As many places as its code has.
+    // Locked only when that library logs. As many places as its code has.
     places: Mutex<BTreeMap<Place, (Instant, u32)>>,
 }
 

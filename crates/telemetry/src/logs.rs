@@ -58,7 +58,7 @@ static LOST: LazyLock<Arc<AtomicU64>> = LazyLock::new(Arc::default);
 /// Longest wait for the last lines.
 const LAST_LINES: Duration = Duration::from_millis(300);
 
-/// Returns the number of lines that were lost on their way to standard error: nobody read them, or they
+/// Returns the number of lines that standard error did not get: they were not read in time, or
 /// could not be written.
 #[must_use]
 pub fn lines_lost() -> u64 {
@@ -70,7 +70,7 @@ pub fn flush() {
     LOG.get().map(|log| log.flush(LAST_LINES));
 }
 
-/// One line on its way to standard error.
+/// One line for standard error.
 struct LogLine;
 
 impl io::Write for LogLine {

@@ -46,7 +46,7 @@ pub struct LiveRegionModel {
     pub sent: u64,
     /// Of these, requests refused there.
     pub refused: u64,
-    /// Of these, requests lost on the way or with the link.
+    /// Of these, requests lost in transit or with the link.
     pub broken: u64,
 }
 

@@ -16,8 +16,8 @@ pub(crate) fn metric<M: Metric + Clone + Default>(registry: &mut Registry, spec:
     metric
 }
 
-/// Returns a family whose counters with these labels stand at 0. One that appears with its first
-/// event has no increase that an alert could see.
+/// Returns a family whose counters with these labels start at 0. A counter that appears with its
+/// first event has no increase that an alert could see.
 pub(crate) fn from_zero<const N: usize>(
     family: Family<Labels, Counter>,
     label: &'static str,
@@ -35,7 +35,8 @@ pub(crate) fn raise(counter: &Counter, total: u64) {
     counter.inc_by(total.saturating_sub(counter.get()));
 }
 
-/// Raises the counters of a family, told apart by one label, to totals that are counted elsewhere.
+/// Raises the counters of a family, distinguished by one label, to totals that are counted
+/// elsewhere.
 pub(crate) fn raise_each<'a>(
     family: &Family<Labels, Counter>,
     label: &'static str,

@@ -13,7 +13,7 @@ use spillway_usage::{OTHER, UsageLines, Used};
 use crate::catalog;
 use crate::register::{Labels, metric, raise};
 
-/// Most tenants that metrics tell apart.
+/// Most tenants that metrics distinguish.
 const TENANTS_MAX: usize = 256;
 
 /// Share of a tenant's budget that is spent.

@@ -31,7 +31,7 @@ use tonic::transport::Endpoint;
 use crate::collector_names::CollectorNames;
 use crate::spans::Origin;
 
-/// Most spans that wait to be sent: a second of 2,000 requests that are all told.
+/// Most spans that wait to be sent: a second of 2,000 requests that are all exported.
 const WAITING_MAX: usize = 4_096;
 /// Most spans of one message, as the SDKs of OpenTelemetry have it.
 const BATCH_MAX: usize = 512;
@@ -39,10 +39,10 @@ const BATCH_MAX: usize = 512;
 const GATHERING: Duration = Duration::from_secs(1);
 /// Time for one message, retries included.
 const SENDING: Duration = Duration::from_secs(10);
-/// Time for what is left when the node ends.
+/// Time to send the rest when the node ends.
 const ENDING: Duration = Duration::from_secs(2);
 
-/// Sender of spans. When it is dropped, what waits is sent, for two seconds at most.
+/// Sender of spans. When it is dropped, it sends the waiting spans, for two seconds at most.
 #[derive(Debug)]
 pub struct Exporter {
     /// `None` once it is being dropped.
@@ -165,7 +165,7 @@ impl Sending {
                     }
                 }
             };
-            // What is there is sent, whether it became a whole message or not.
+            // The spans gathered so far are sent, whether they fill a message or not.
             drop(tokio::time::timeout(GATHERING, gathering).await);
             self.send(batch).await;
         }
@@ -186,7 +186,8 @@ impl Sending {
             }
             Err(error) => {
                 self.counts.lost.fetch_add(count, Ordering::Relaxed);
-                // The first of a row alone is told: the figures tell how many were lost.
+                // Only the first failure in a row is logged: the counts show how many spans were
+                // lost.
                 if !std::mem::replace(&mut self.is_failing, true) {
                     tracing::warn!(error, "the collector takes no traces");
                 }

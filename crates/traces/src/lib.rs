@@ -1,8 +1,8 @@
-//! What traces tell of requests, and its way to a collector by OTLP.
+//! Traces of requests, and their export to a collector by OTLP.
 //!
-//! A request that ended is an outcome. [`Sampler`] decides whether it is told and [`spans`] makes
-//! spans of it, both pure; [`Traces`] has a thread of its own that sends them. Who hands outcomes
-//! over never waits.
+//! A request that ended is an outcome. [`Sampler`] decides whether it is exported and [`spans`]
+//! makes spans of it, both pure; [`Traces`] has a thread of its own that sends them. Callers that
+//! hand outcomes over never wait.
 
 mod collector_names;
 mod exporter;

@@ -1,18 +1,18 @@
-//! Decision which requests are told to the collector.
+//! Decides which requests are exported to the collector.
 
 use std::time::{Duration, Instant};
 
 use spillway_types::{End, Outcome};
 
-/// Most requests a second that are told only since they failed or were slow. A flood of refusals
-/// would push out all else.
+/// Most requests a second that are exported only because they failed or were slow. A flood of
+/// refusals would push out all else.
 const UNUSUAL_PER_S: f64 = 50.0;
 
 /// Sampler of requests that ended.
 #[derive(Debug)]
 pub struct Sampler {
     slow: Option<Duration>,
-    /// Unusual requests that may be told now.
+    /// Unusual requests that may be exported now.
     allowance: f64,
     filled: Instant,
 }
@@ -24,8 +24,8 @@ impl Sampler {
         Self { slow, allowance: UNUSUAL_PER_S, filled: now }
     }
 
-    /// Returns true if a request is to be told: its trace is recorded, or it was slow, failed or
-    /// was turned away, as far as the allowance of those lasts.
+    /// Returns true if a request should be exported: its trace is recorded, or it was slow, failed
+    /// or was rejected, as far as the allowance for unusual requests lasts.
     pub fn keeps(&mut self, outcome: &Outcome, now: Instant) -> bool {
         let Some(ids) = outcome.trace else { return false };
         if ids.is_sampled {

@@ -9,7 +9,7 @@ use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use spillway_types::{Compared, End, FailedTry, Outcome, Prediction, TraceIds, TriedPlace};
 
-/// Node that tells of its requests.
+/// Node that exports its requests.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// Name of the node.
@@ -112,7 +112,7 @@ fn name(outcome: &Outcome) -> String {
     }
 }
 
-/// Returns the status of the request's span. By the conventions, what a client did wrong is no error
+/// Returns the status of the request's span. By the conventions, an error of a client is no error
 /// of its server.
 fn status(outcome: &Outcome) -> Status {
     let is_whole = matches!(outcome.end, End::Complete | End::Answered);
@@ -196,7 +196,7 @@ fn first_byte_event(at: Option<SystemTime>) -> SpanEvents {
     events
 }
 
-/// Returns an event for each place that was asked in vain.
+/// Returns an event for each place that was asked without success.
 fn failed_tries(outcome: &Outcome, start: SystemTime) -> SpanEvents {
     let event = |tried: &FailedTry| {
         let place = match &tried.place {
@@ -310,7 +310,7 @@ mod tests {
         assert_eq!((attempt.start_time, attempt.end_time), (at(96), at(99)));
         assert_eq!(attempt.events.first().map(|event| event.timestamp), Some(at(98)));
         assert_eq!(value(request, "gen_ai.usage.input_tokens"), Some(10.into()));
-        // Nothing was told to be cached, which is not the same as 0.
+        // No cached tokens were reported, which is not the same as 0.
         assert_eq!(value(request, "gen_ai.usage.cache_read.input_tokens"), None);
         assert_eq!(request.status, Status::Unset);
     }

@@ -62,7 +62,7 @@ impl Traces {
         }
     }
 
-    /// Takes in a request that ended. Returns true if it is told.
+    /// Takes in a request that ended. Returns true if it is exported.
     pub fn add(&self, outcome: &Outcome, now: (Instant, SystemTime)) -> bool {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(sent) = &mut *sent else { return false };

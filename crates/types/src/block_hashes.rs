@@ -1,8 +1,8 @@
-//! Hashes that stand for a prompt wherever the prompt itself must not be seen.
+//! Hashes that represent a prompt wherever the prompt itself must not be seen.
 
 use std::sync::Arc;
 
-/// Chained keyed hashes of a prompt's blocks: entry `i` stands for blocks `0..=i` together.
+/// Chained keyed hashes of a prompt's blocks: entry `i` represents blocks `0..=i` together.
 ///
 /// Cheap to clone: the index and the records of a request share it.
 ///

@@ -10,6 +10,6 @@ pub struct Compared {
     pub here_ms: Option<f32>,
     /// The cheapest other region that could take it; `None` if none could.
     pub best: Option<(RegionName, f32)>,
-    /// Reason for what was done, from a fixed list.
+    /// Reason for the decision, from a fixed list.
     pub reason: &'static str,
 }

@@ -1,4 +1,4 @@
-//! Places that a request asked in vain, and regions that it never asked.
+//! Places that a request asked without success, and regions that it never asked.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub struct LeftOutRegion {
 pub enum LeftOutReason {
     /// The residency rules of the request do not allow the region.
     OutsideResidency,
-    /// The region is silent, does not hear this one, or no connection leads there.
+    /// The region is silent, does not receive this region's reports, or no connection leads there.
     Unreachable,
     /// The region reports no replica of the model.
     NoModel,

@@ -1,4 +1,4 @@
-//! Names that people write in the config, and the dense numbers that stand for them inside a view.
+//! Names that people write in the config, and the dense numbers that replace them inside a view.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ name! {
     RouteName
 }
 name! {
-    /// A pool of replicas, whose members share their load and may stand in for each other.
+    /// A pool of replicas, whose members share their load and may replace each other.
     PoolName
 }
 name! {
@@ -37,7 +37,7 @@ name! {
     ArmName
 }
 name! {
-    /// The owner of requests, who is also charged for them.
+    /// The owner of requests, which is also charged for them.
     TenantName
 }
 

@@ -26,7 +26,7 @@ pub struct StoredBlocks {
     /// Tokens of each block.
     pub block_tokens: u32,
     /// Id of the request that stored them, as the request gave it; `None` if it gave none, or the
-    /// engine does not tell.
+    /// engine does not report it.
     pub session: Option<String>,
     /// Group of layers; `None` if the engine has one group.
     pub group: Option<u32>,

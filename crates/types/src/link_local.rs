@@ -14,7 +14,7 @@ const METADATA_V6: [Ipv6Addr; 3] = [
 
 /// Returns true for addresses that only the machine itself or its cloud answers: link-local ones,
 /// such as the metadata service at 169.254.169.254, and the metadata services of clouds. A node
-/// connects to no replica there, whoever names it.
+/// connects to no replica there, whatever the source of the address.
 #[must_use]
 pub fn is_link_local(address: IpAddr) -> bool {
     match address {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A report, scraped, pushed or sent along with a reply. A number that the server does not tell
+/// A report, scraped, pushed or sent along with a reply. A number that the server does not report
 /// is `None`, and `None` never means idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

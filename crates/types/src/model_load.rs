@@ -68,6 +68,6 @@ pub enum ShedState {
     Open,
     /// Requests of its own clients alone: the room left is reserved for them.
     Reserved,
-    /// No requests: the region turns away its own clients, too.
+    /// No requests: the region rejects even its own clients.
     Shedding,
 }

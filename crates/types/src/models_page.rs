@@ -23,8 +23,8 @@ pub struct ModelsPage {
 /// A model of a [`ModelsPage`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServedModel {
-    /// Owner of the model as the server tells it. Many servers put the name of their software here,
-    /// e.g. `vllm`.
+    /// Owner of the model, as the server reports it. Many servers put the name of their software
+    /// here, e.g. `vllm`.
     pub owned_by: Option<String>,
     /// The model behind the id, e.g. the path that it was loaded from.
     pub root: Option<String>,

@@ -1,4 +1,4 @@
-//! How names are declared.
+//! Declaration of names.
 
 /// Declares a name: an immutable shared string that is compared by its text.
 ///

@@ -43,7 +43,7 @@ pub struct Outcome {
     /// The other region that served the request, or was asked last and failed; `None` if this region
     /// did, or none was asked.
     pub region: Option<RegionName>,
-    /// Places that were asked in vain, in this order.
+    /// Places that were asked without success, in this order.
     pub tries: Vec<FailedTry>,
     /// Other regions that were not considered, of a request that failed or for which regions were
     /// compared.
@@ -166,7 +166,7 @@ impl Outcome {
     }
 
     /// Returns the reason for which the arm of the request's split failed, one of [`ARM_ERRORS`];
-    /// `None` if it did not. What clients do wrong, or undo, is no failure of an arm.
+    /// `None` if it did not. An error or a cancellation by the client is no failure of an arm.
     #[must_use]
     pub fn arm_error(&self) -> Option<&'static str> {
         match self.shed {
@@ -235,7 +235,7 @@ pub struct TraceIds {
     pub is_sampled: bool,
 }
 
-/// A request that was turned away for load or for a limit.
+/// A request that was rejected for load or for a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed {
     /// Reason of the refusal, from a fixed list.

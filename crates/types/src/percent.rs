@@ -74,7 +74,7 @@ impl fmt::Display for Percent {
 impl Serialize for Percent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.permille % 10 {
-            // A whole number stands as people write it: 40, not 40.0.
+            // A whole number is written as people write it: 40, not 40.0.
             0 => serializer.serialize_u16(self.permille / 10),
             _ => serializer.serialize_f64(f64::from(self.permille) / 10.0),
         }
@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Percent {
                 percent.try_into().map_err(E::custom)
             }
 
-            // TOML and JSON tell whole numbers from fractions, so both have to be taken.
+            // TOML and JSON distinguish whole numbers from fractions, so both have to be taken.
             fn visit_u64<E: de::Error>(self, percent: u64) -> Result<Percent, E> {
                 self.visit_f64(percent as f64)
             }

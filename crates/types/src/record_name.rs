@@ -11,8 +11,8 @@ pub fn is_record_name(text: &str) -> bool {
     (1..=RECORD_NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain)
 }
 
-/// Returns `text` as the name of a record: with hyphens in place of what a name can't have, and cut
-/// to 64 bytes, with `number` at its end, if it is longer.
+/// Returns `text` as the name of a record: with hyphens in place of characters that a name can't
+/// have, and cut to 64 bytes, with `number` at its end, if it is longer.
 #[must_use]
 pub fn to_record_name(text: &str, number: u32) -> String {
     let is_plain = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);

@@ -40,7 +40,7 @@ pub enum SignKind {
     Failed(SignFault),
     /// A reply that had begun well reached its end.
     Finished {
-        /// Tokens, where the reply told them.
+        /// Tokens, if the reply reported them.
         tokens: TokenCounts,
         /// Measure of the replica's speed by a reply in one piece, whose length is known now, or by
         /// the tokens of a stream behind its first one.

@@ -50,7 +50,7 @@ pub struct Signals {
     /// Work ahead of a new request, by the replica's own count.
     pub pending: Reading,
     /// Requests known to be in flight at the replica when `queued`, `running` and `pending` were
-    /// reported: this node's, and those told by the region's other nodes.
+    /// reported: this node's, and those reported by the region's other nodes.
     pub in_flight_at_report: u32,
     /// Tokens in the replica's token bucket as of the update.
     pub bucket_tokens: f32,

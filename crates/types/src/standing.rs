@@ -46,13 +46,14 @@ pub enum Admission {
     Draining,
 }
 
-/// What is known of a replica that is down.
+/// Known cause for which a replica is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DownCause {
-    /// It does not answer, and that is all. It may be busy: an event loop that is blocked for some
-    /// seconds goes on with all that it has, with the caches it had.
+    /// The replica does not answer, and that is all. It may be busy: an event loop that is blocked
+    /// for some seconds keeps its requests and caches, and goes on afterwards.
     Silence,
-    /// It refuses or breaks connections, or says that it fails. What it had is lost.
+    /// The replica refuses or breaks connections, or says that it fails. Its requests and caches
+    /// are lost.
     Failure,
 }
 

@@ -6,7 +6,7 @@ pub enum Steering {
     /// Send clients.
     #[default]
     Send,
-    /// Send clients although some are turned away: no other region does better.
+    /// Send clients although some are rejected: no other region does better.
     SendShedding,
     /// Send clients elsewhere.
     Away(AwayReason),
@@ -23,7 +23,7 @@ pub enum AwayReason {
     Starting,
     /// No replica can be used, neither here nor in a region that can be reached.
     NoUsableReplica,
-    /// Too many requests are turned away for lack of room.
+    /// Too many requests are rejected for lack of room.
     Shedding,
     /// A node of a newer version has a reason that this one does not know.
     Other,
@@ -45,7 +45,7 @@ impl Steering {
         }
     }
 
-    /// Returns the number that stands for the advice between nodes and in memory. No number ever
+    /// Returns the number that represents the advice between nodes and in memory. No number ever
     /// changes its meaning.
     #[must_use]
     pub fn code(self) -> u8 {
@@ -56,7 +56,7 @@ impl Steering {
         }
     }
 
-    /// Returns the advice that a number stands for. An unknown number is a reason of a newer
+    /// Returns the advice that a number represents. An unknown number is a reason of a newer
     /// version.
     #[must_use]
     pub fn of_code(code: u8) -> Self {

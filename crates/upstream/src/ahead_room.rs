@@ -32,7 +32,7 @@ impl AheadRoom {
         }
     }
 
-    /// Returns the bytes held now; a block counts whole, also if partly filled.
+    /// Returns the bytes held now. A partly filled block counts as a whole one.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::Relaxed)

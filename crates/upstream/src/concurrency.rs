@@ -21,7 +21,7 @@ pub struct ConcurrencyLimiter {
     part: AtomicU32,
     /// Requests without a begun reply at which no more guests come; `u32::MAX` if there is none.
     guests_unbegun_max: AtomicU32,
-    /// What refused guests lacked since the last take: a bit of each [`GuestLack`].
+    /// Resources that refused guests lacked since the last take: a bit of each [`GuestLack`].
     guest_lacks: AtomicU32,
     /// Requests of the region's other nodes at this replica.
     elsewhere: AtomicU32,
@@ -53,7 +53,7 @@ pub struct ConcurrencySeen {
     pub allowed: u32,
     /// Requests of this node whose reply has not begun, now.
     pub unbegun: u32,
-    /// What guests lacked that were refused; of several, the reserve.
+    /// Resource that refused guests lacked. If there were several, the reserve is reported.
     pub guest_lack: Option<GuestLack>,
     /// Replies that began.
     pub began: u32,

@@ -23,7 +23,7 @@ pub struct ControlAge {
 pub enum ControlState {
     /// This node belongs to no cluster, so there is no agreed state.
     Apart,
-    /// The state may be of any age: no quorum was heard since this node started.
+    /// The state may be of any age: no quorum has answered since this node started.
     Unknown,
     /// The state is no older than this.
     Aged(Duration),

@@ -1,5 +1,5 @@
-//! Regions that served conversations last, so that the next turn finds its cache again. Nodes tell
-//! each other, since the next turn may come to any of them.
+//! Regions that last served each conversation, so that the next turn finds its cache again. Nodes
+//! share them, since the next turn may reach any node.
 
 use std::time::Duration;
 
@@ -38,7 +38,8 @@ impl Conversations {
         }
     }
 
-    /// Notes that a region served the prompts with these last blocks, as another node tells.
+    /// Notes the region that served the prompts with these last blocks, as another node reported
+    /// it.
     pub fn hear(&self, blocks: &[u64], region: &RegionName) {
         blocks.iter().for_each(|block| self.0.insert(*block, region.clone()));
     }

@@ -1,10 +1,11 @@
-//! Rate limit of a peer's HTTP/2 control frames and header fields. Pure: bytes and times in, a verdict
-//! out.
+//! Rate limit of a peer's HTTP/2 control frames and header fields. Pure: bytes and times in, a
+//! verdict out.
 //!
-//! The HTTP library answers or applies PING, SETTINGS, WINDOW_UPDATE and the like before the
-//! gateway sees them, and they cost processor time without being part of any request. So do header
-//! blocks that the library refuses. So the frame headers are read as they pass. Payloads are skipped,
-//! but for the fields of a client's header blocks, which are counted, and a replica's settings.
+//! The HTTP library answers or applies PING, SETTINGS, WINDOW_UPDATE and similar frames before the
+//! gateway sees them. They cost processor time without being part of any request, and so do header
+//! blocks that the library refuses. So the frame headers are read as they pass. Payloads are
+//! skipped, except the fields of a client's header blocks, which are counted, and a replica's
+//! settings.
 
 use std::time::{Duration, Instant};
 

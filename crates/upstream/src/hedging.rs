@@ -7,8 +7,8 @@ use spillway_route::{RetryBudget, RetryBudgetConfig};
 
 /// Number of times to first byte from which on their percentile is used.
 const SEEN_MIN: u64 = 100;
-/// Shortest time before a second attempt, whatever the percentile: below it chance alone tells two
-/// replicas apart, and the second request costs more than it can gain.
+/// Shortest time before a second attempt, whatever the percentile: below it, only chance separates
+/// two replicas, and the second request costs more than it can gain.
 const AFTER_MIN: Duration = Duration::from_millis(5);
 /// Greatest relative step of the percentile by one time: it follows a change within some hundred
 /// requests, and a single time moves it little.

@@ -1,4 +1,4 @@
-//! Homes of stored responses, sessions and conversations that this node is to tell the other nodes.
+//! Homes of stored responses, sessions and conversations that this node has to send to other nodes.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crate::stored_responses::StoredResponse;
 /// other tasks hang drops any.
 const WAITING_MAX: usize = 8_192;
 
-/// Home that this node tells the other nodes.
+/// Home that this node sends to the other nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HomeNews {
     /// A response was stored, and its client may ask any node for it.
@@ -41,7 +41,7 @@ pub enum HomeNews {
     },
 }
 
-/// News that wait to be told. A short lock guards them, and a node without a cluster keeps none.
+/// News that wait to be sent. A short lock guards them, and a node without a cluster keeps none.
 #[derive(Debug, Default)]
 pub struct HomeOutbox {
     is_open: AtomicBool,
@@ -52,17 +52,17 @@ pub struct HomeOutbox {
 }
 
 impl HomeOutbox {
-    /// Begins to keep news, since there are other nodes to tell.
+    /// Begins to keep news, since there are other nodes to send them to.
     pub fn open(&self) {
         self.is_open.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true if there are other nodes to tell.
+    /// Returns true if there are other nodes to send news to.
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// Adds news, if there are other nodes to tell.
+    /// Adds news, if there are other nodes to send them to.
     pub fn push(&self, news: impl FnOnce() -> HomeNews) {
         if !self.is_open() {
             return;

@@ -1,7 +1,7 @@
 //! Counts the fields of compressed header blocks (RFC 7541) without decompressing them.
 //!
-//! One byte can stand for a field of 4 KiB, so neither the bytes on the wire nor the frames tell what
-//! a block costs: each field has to be looked up, kept and dropped again.
+//! One byte can encode a field of 4 KiB, so neither the bytes on the wire nor the frames show the
+//! cost of a block: each field has to be looked up, kept and dropped again.
 
 /// Reader of the header blocks of one connection.
 #[derive(Debug, Default)]

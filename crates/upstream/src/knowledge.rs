@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 /// Bytes of prompt in a block until the node sets them: the default of the hasher.
 const BLOCK_BYTES_DEFAULT: u32 = 256;
-/// Most regions with hot blocks that a look-up tells apart, more than any cluster has. Regions
+/// Most regions with hot blocks that a look-up distinguishes, more than any cluster has. Regions
 /// beyond it count as cold.
 const HOT_REGIONS_MAX: usize = 64;
 
@@ -31,7 +31,7 @@ pub struct Knowledge {
     /// Prefix index of this region and the bytes of prompt in a block.
     index: OnceLock<(IndexReader, u32)>,
     hot: ArcSwap<HotView>,
-    /// Index of what was forwarded to other regions.
+    /// Index of the prompts that were forwarded to other regions.
     forwards: OnceLock<IndexReader>,
     /// Number of each other region in that index.
     forward_holders: ArcSwap<BTreeMap<RegionName, Holder>>,
@@ -60,7 +60,8 @@ impl Knowledge {
         self.hot.store(hot);
     }
 
-    /// Sets the index of what was forwarded to other regions; only the first call has an effect.
+    /// Sets the index of the prompts that were forwarded to other regions; only the first call has
+    /// an effect.
     pub fn set_forwards(&self, index: IndexReader) {
         drop(self.forwards.set(index));
     }

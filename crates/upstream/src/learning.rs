@@ -44,7 +44,7 @@ pub enum Learning {
     ForwardReplied(Box<ForwardReplied>),
 }
 
-/// Whole reply of another region, as far as it tells about the caches there.
+/// Whole reply of another region, with what it shows about the caches there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardReplied {
     /// The region.
@@ -61,15 +61,15 @@ pub struct ForwardReplied {
     pub cached_tokens: Option<u64>,
 }
 
-/// First token of a stream, as far as it tells about speed.
+/// First token of a stream, with what it shows about speed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BegunStream {
     /// The replica, by [`spillway_route::Candidate::identity_of`].
     pub identity: u64,
     /// The model.
     pub model: ModelName,
-    /// Prediction of the route's policy. Its counts of tokens stand for those of the reply, which come
-    /// at its end.
+    /// Prediction of the route's policy. Its token counts are used until the end of the reply,
+    /// which brings the real ones.
     pub predicted: Prediction,
     /// Time from sending the request to the first byte of the reply's body.
     pub first_byte: Duration,
@@ -78,7 +78,7 @@ pub struct BegunStream {
     pub learned: OnceLock<LearnedReply>,
 }
 
-/// A replica's reply, as far as it tells about caches and speed.
+/// A replica's reply, with what it shows about caches and speed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replied {
     /// The replica, by [`spillway_route::Candidate::identity_of`].
@@ -109,7 +109,7 @@ pub struct Replied {
     pub is_stream: bool,
     /// The report on the first token; `None` if there was none.
     pub begun: Option<Arc<BegunStream>>,
-    /// End of the reply. An incomplete reply does not tell how long the rest would have taken.
+    /// End of the reply. An incomplete reply does not show how long the rest would have taken.
     pub end: End,
     /// True if the status was one of success.
     pub is_success: bool,
@@ -117,7 +117,7 @@ pub struct Replied {
     pub predicted: Option<Prediction>,
     /// Mean prompt tokens of all requests at the replica while the reply was generated.
     pub context_tokens: f32,
-    /// Prompt tokens that the replica read meanwhile for this node.
+    /// Prompt tokens that the replica read for this node during that time.
     pub read_tokens: u64,
     /// Requests of this node in flight at the replica when this one was sent, itself included.
     pub in_flight: u32,

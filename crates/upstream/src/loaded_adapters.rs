@@ -33,7 +33,7 @@ impl LoadedAdapters {
         }
     }
 
-    /// Forgets all adapters: the replica may have been started anew.
+    /// Forgets all adapters: the replica may have been restarted.
     pub fn forget(&self) {
         self.0.store(Default::default());
     }

@@ -48,7 +48,7 @@ pub struct AskedName<'a> {
     pub sources: Option<ArmSources<'a>>,
 }
 
-/// Model that a name stands for in one request.
+/// Model to which a name resolves in one request.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// Model that it means.

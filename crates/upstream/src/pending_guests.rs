@@ -1,4 +1,4 @@
-//! Guest requests that were accepted and have no place yet: their bodies are still on the way.
+//! Guest requests that were accepted and have no place yet: their bodies are still in transit.
 //! Without this count, all guests that arrive within a round trip would be promised the same free
 //! place.
 

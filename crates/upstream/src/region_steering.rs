@@ -9,7 +9,8 @@ use crate::regions::{OtherRegion, Regions};
 pub struct RegionSteering {
     /// Name of the region.
     pub name: RegionName,
-    /// True if the region is heard. The last steering of a silent region is worthless.
+    /// True if this node receives the region's reports. The last steering of a silent region is
+    /// worthless.
     pub is_heard: bool,
     /// Steering that the region announces, or this node's own for the own region.
     pub steering: Steering,

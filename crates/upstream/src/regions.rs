@@ -20,8 +20,8 @@ use crate::remote::RemoteError;
 use crate::route_group::RouteGroup;
 use crate::shared_region_circuit_breaker::SharedRegionCircuitBreaker;
 
-/// Immutable state of all regions. Built anew with every change, read by every request that may be
-/// forwarded.
+/// Immutable state of all regions. Every change builds a new one. Every request that may be
+/// forwarded reads it.
 #[derive(Debug)]
 pub struct Regions {
     /// Terms on which regions are compared.
@@ -36,11 +36,11 @@ pub struct Regions {
     pub own_terms: RegionTerms,
     /// Country of the own region, if it was configured.
     pub own_country: Option<Country>,
-    /// True once the models of other regions were heard, or waited for long enough. Before that an
-    /// unknown model may yet turn out to exist.
+    /// True once the models of other regions were received, or the wait for them has ended. Before
+    /// that, an unknown model may turn out to exist.
     pub knows_models: bool,
-    /// True once the countries of all regions were heard, or waited for long enough. Before that a
-    /// region may yet turn out to be allowed to serve a request.
+    /// True once the countries of all regions were received, or the wait for them has ended. Before
+    /// that, a region may turn out to be allowed to serve a request.
     pub knows_countries: bool,
     /// True if the own region is evacuated: its clients' requests go elsewhere while that is
     /// possible.
@@ -73,7 +73,7 @@ pub struct OwnModel {
     pub sent: u64,
     /// Requests of these that had ended.
     pub ended: u64,
-    /// Guests that are on their way to a place here.
+    /// Guests that were accepted and are about to take a place here.
     pub coming: PendingGuests,
     /// Nodes of the region that serve clients.
     pub nodes: u32,
@@ -84,9 +84,10 @@ pub struct OwnModel {
 pub struct OtherRegion {
     /// Name of the region.
     pub name: RegionName,
-    /// True if the region is heard, even if it does not hear this one.
+    /// True if this node receives the region's reports, even if the region does not receive this
+    /// one's.
     pub is_heard: bool,
-    /// True if the region is heard, hears this one, and a connection leads there.
+    /// True if the two regions receive each other's reports, and a connection leads there.
     pub is_reachable: bool,
     /// Steering of clients to the region, by its own word. A region that sends none takes clients.
     pub steering: Steering,
@@ -94,16 +95,16 @@ pub struct OtherRegion {
     pub rtt_ms: f32,
     /// Operator's terms for the region.
     pub terms: RegionTerms,
-    /// Country of the region, if it was told.
+    /// Country of the region, if the region has reported it.
     pub country: Option<Country>,
     /// Slow start of the region after it has come back: part of its share, in thousandths.
     pub ramp_permille: u16,
     /// Circuit breaker of the region, by how requests end there.
     pub breaker: Arc<SharedRegionCircuitBreaker>,
-    /// Age of its report at [`Regions::at`], with the time on the way, milliseconds.
+    /// Age of its report at [`Regions::at`], including its time in transit, in milliseconds.
     pub age_ms: f32,
-    /// Time from when the region was last heard to [`Regions::at`], milliseconds; `None` if it never
-    /// was.
+    /// Time from the region's last message to [`Regions::at`], in milliseconds; `None` if there was
+    /// none.
     pub heard_ms: Option<u32>,
     /// Reported load by model.
     pub models: BTreeMap<ModelName, OtherModel>,
@@ -240,7 +241,7 @@ impl Regions {
         residency.is_anywhere() || other.is_some_and(is_allowed)
     }
 
-    /// Returns true if that region is heard, hears this one, and a connection leads there.
+    /// Returns true if the two regions receive each other's reports, and a connection leads there.
     pub fn is_reachable(&self, region: &RegionName) -> bool {
         self.others.iter().any(|other| other.name == *region && other.is_reachable)
     }

@@ -23,8 +23,8 @@ pub trait Remote: Send + Sync + Debug {
     /// connection: without one the call fails at once.
     fn forward(&self, to: &Destination, request: Forwarded) -> Forwarding;
 
-    /// Asks the other nodes once who stores a response of this tenant. The result is `None` if none
-    /// of them knows it, none answers in time, or the tenant has asked too often.
+    /// Asks the other nodes once for the replica that stores a response of this tenant. The result
+    /// is `None` if none of them knows it, none answers in time, or the tenant has asked too often.
     fn find_response(&self, id: &str, tenant: Option<&TenantName>) -> FindingResponse;
 
     /// Returns true while the node can be expected to answer: a control connection leads there.
@@ -48,7 +48,7 @@ pub struct Destination {
 }
 
 /// A request for another region. Headers are as for a replica of this region. The path is the
-/// client's, and so is the body but for the model's name.
+/// client's, and so is the body, except for the model's name.
 #[derive(Debug)]
 pub struct Forwarded {
     /// The request itself.

@@ -109,7 +109,7 @@ pub struct ReplicaServer {
     streams: [Arc<StreamPlaces>; 2],
     /// Times that the server sent bytes which no request had asked for.
     unasked: AtomicU64,
-    /// Those of them that were reported.
+    /// Number of these times that were reported.
     unasked_reported: AtomicU64,
 }
 
@@ -315,7 +315,7 @@ impl Replica {
         if since_epoch_ms(wake::now()) < resting_ms {
             return 0;
         }
-        // Keeps a longer rest that was asked for meanwhile; the next call sees it.
+        // Keeps a longer rest that was asked for in between; the next call sees it.
         let order = Ordering::Relaxed;
         let _: Result<u64, u64> =
             self.server.resting_ms.compare_exchange(resting_ms, 0, order, order);
@@ -500,8 +500,8 @@ impl Replica {
         }
     }
 
-    /// Counts bytes that no request had asked for, and closes all idle connections: bytes like them may
-    /// be on their way on any of these, and would be taken for the reply to the next request.
+    /// Counts bytes that no request had asked for, and closes all idle connections: similar bytes
+    /// may be in transit on any of them, and would be taken for the reply to the next request.
     fn trusting<T>(&self, checked: Result<T, UnaskedBytes>) -> Option<T> {
         match checked {
             Ok(value) => Some(value),

@@ -41,7 +41,7 @@ impl ReplicaLoads {
         Self { slots, ..self }
     }
 
-    /// Returns true if the board tells the slots of replicas in the prefix index.
+    /// Returns true if the board knows the slots of replicas in the prefix index.
     #[must_use]
     pub fn has_holders(&self) -> bool {
         !self.slots.is_empty()

@@ -18,7 +18,7 @@ pub struct RouteSpec {
     pub name: RouteName,
     /// Path prefix whose requests the route serves; `None` for the built-in endpoints.
     pub path_prefix: Option<String>,
-    /// Replacement of the prefix on the way to the replica.
+    /// Replacement of the prefix in requests to the replica.
     pub replace_prefix: Option<String>,
     /// Format of requests and errors below `path_prefix`.
     pub protocol: Protocol,

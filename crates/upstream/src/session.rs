@@ -183,8 +183,8 @@ impl Sessions {
         }
     }
 
-    /// Takes in the home of a session that another node tells. Returns the home that this node gives
-    /// up for it, if both had chosen one at once.
+    /// Takes in the home of a session that another node reports. Returns the home that this node
+    /// gives up for it, if both had chosen one at the same time.
     pub fn hear(&self, key: SessionKey, home: SessionHome, now: Instant) -> Option<SessionHome> {
         match self.spec {
             SessionSpec::Header { .. } => self.homes.hear(key, home, now),
@@ -197,8 +197,9 @@ impl Sessions {
         self.homes.some(count, wake::now())
     }
 
-    /// Returns true if a session continues at `place` though it belonged elsewhere. A cookie with
-    /// places for other models only, as `serves_others` tells, belongs nowhere yet.
+    /// Returns true if a session continues at `place` though it belonged elsewhere. `serves_others`
+    /// returns whether a place serves other models only. A cookie with only such places belongs
+    /// nowhere yet.
     pub fn moves(
         &self,
         session: &Session,

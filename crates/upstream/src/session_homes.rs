@@ -1,13 +1,13 @@
-//! Homes of sessions by header. Nodes tell each other of theirs, and agree without a clock: a move
-//! raises a home's version, and between homes of one version a hash decides.
+//! Homes of sessions by header. Nodes send each other their homes, and agree without a clock: a
+//! move raises a home's version, and between homes of one version a hash decides.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::fair_table::{Bounds, FairTable};
 
-/// Part of a session's idle time after which a node in use tells the others of it again, so that
-/// they do not forget it.
+/// Part of a session's idle time after which a node that uses the session sends its home again, so
+/// that the other nodes do not forget it.
 const TELL_AGAIN: u32 = 4;
 
 /// Longest time within which further requests of a session do not change the order in which sessions
@@ -21,8 +21,8 @@ const USE_PERIOD_PART: u32 = 16;
 pub struct SessionKey {
     /// Keyed hash of model, tenant and header.
     pub session: u64,
-    /// Keyed hash of the tenant, whose share of the table the session takes; 0 for one that an older
-    /// node tells of.
+    /// Keyed hash of the tenant, whose share of the table the session takes; 0 if an older node
+    /// sent it.
     pub tenant: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct SessionKey {
 pub struct SessionHome {
     /// Identity of the region; `None` for the own one.
     pub region: Option<u64>,
-    /// Identity of the replica; `None` for one of another region that has not told it yet.
+    /// Identity of the replica; `None` for one of another region that has not reported it yet.
     pub replica: Option<u64>,
     /// Number of homes that the session has had, this one included.
     pub version: u32,
@@ -47,7 +47,7 @@ pub(crate) struct SessionHomes {
     idle: Duration,
 }
 
-/// Home with the time at which this node told it last, or heard of it.
+/// Home with the time at which this node last sent or received it.
 #[derive(Clone, Copy, Debug)]
 struct KnownHome {
     /// Tenant's part of the key.
@@ -90,7 +90,7 @@ impl SessionHomes {
     }
 
     /// Notes that a request of a session is served at `region` and `replica`. Returns the home if
-    /// the other nodes are to be told of it.
+    /// it has to be sent to the other nodes.
     pub(crate) fn served(
         &self,
         key: SessionKey,
@@ -118,14 +118,14 @@ impl SessionHomes {
             };
             let home = SessionHome { region, replica, version };
             put(homes, key, home, now);
-            // The region that serves a new session tells of it. A move is told by both, since the
-            // other region may not know that it is one.
+            // The region that serves a new session sends its home. Both regions send a move, since
+            // the other region may not know that it is one.
             (replica.is_some() || version > 1).then_some(home)
         })
     }
 
-    /// Takes in a home that another node tells. Returns the home that this node gives up for it:
-    /// both began or moved the session at once.
+    /// Takes in a home that another node reports. Returns the home that this node gives up for it:
+    /// both began or moved the session at the same time.
     pub(crate) fn hear(
         &self,
         key: SessionKey,
@@ -134,7 +134,7 @@ impl SessionHomes {
     ) -> Option<SessionHome> {
         self.locked(|homes| {
             let known = homes.look(&key.session, now).copied();
-            // An older node does not tell whose session it is.
+            // An older node does not send the tenant of the session.
             let tenant = known.filter(|_| key.tenant == 0).map_or(key.tenant, |known| known.tenant);
             let known = known.map(|known| known.home);
             let is_same = known.is_some_and(|home| {
@@ -205,7 +205,7 @@ mod tests {
         let later = now + IDLE / 3;
         assert_eq!(homes.served(of(1), (None, Some(7)), later), Some(home(None, 7, 1)), "it lasts");
         assert_eq!(homes.served(of(1), (None, Some(8)), later), Some(home(None, 8, 2)));
-        // In another region, which tells of its replica itself.
+        // In another region, which itself sends the replica.
         let moved = SessionHome { region: EU, replica: None, version: 3 };
         assert_eq!(homes.served(of(1), (EU, None), later), Some(moved));
         assert_eq!(homes.hear(of(1), home(EU, 9, 1), later), None, "from before it moved");

@@ -42,7 +42,7 @@ impl SharedRegionCircuitBreaker {
     }
 
     /// Returns two totals since start: requests that the region answered, and requests that failed
-    /// on the way or there.
+    /// in transit or there.
     #[must_use]
     pub fn tally(&self) -> (u64, u64) {
         (self.goods.load(Ordering::Relaxed), self.faults.load(Ordering::Relaxed))

@@ -1,5 +1,5 @@
 //! Table of stored responses, with their replicas and tenants. Each id belongs to the tenant that
-//! made it. Nodes tell each other of their responses, so that each of them finds all.
+//! made it. Nodes send each other their responses, so that each of them finds all.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,13 +23,13 @@ const IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
 pub enum Home {
     /// A replica of the own region.
     Replica(ReplicaName),
-    /// A replica of another region, or one of the own region that another node has told of.
+    /// A replica of another region, or one of the own region that another node has reported.
     Elsewhere {
         /// The region.
         region: RegionName,
         /// Node of the region that has the replica; other nodes of the region may have it too.
         node: Option<NodeName>,
-        /// The replica; `None` until its region has told.
+        /// The replica; `None` until its region has reported it.
         replica: Option<ReplicaName>,
     },
 }
@@ -59,7 +59,7 @@ pub enum NotKept {
 #[derive(Debug, Default)]
 pub struct StoredResponses {
     table: Mutex<ResponseTable>,
-    /// True while this node still hears from others what they know.
+    /// True while this node still receives what the other nodes know.
     is_learning: AtomicBool,
     long_ids: AtomicU64,
     taken_ids: AtomicU64,
@@ -87,12 +87,12 @@ impl Home {
 }
 
 impl StoredResponses {
-    /// Sets whether this node still hears from others what they know.
+    /// Sets whether this node still receives what the other nodes know.
     pub fn set_learning(&self, is_learning: bool) {
         self.is_learning.store(is_learning, Ordering::Relaxed);
     }
 
-    /// Returns true while an unknown response may be one that this node has not heard of yet.
+    /// Returns true while an unknown response may be one that this node has not received yet.
     pub fn is_learning(&self) -> bool {
         self.is_learning.load(Ordering::Relaxed)
     }
@@ -105,9 +105,9 @@ impl StoredResponses {
         self.counted(self.locked(|table| table.keep(id, response, now)))
     }
 
-    /// Keeps the id of a reply that another node tells of; or counts it as not kept. An id that
-    /// replicas gave to several tenants leads none of them anywhere: so all nodes agree, whichever
-    /// of the replies they heard of first.
+    /// Keeps the id of a reply that another node reports, or counts it as not kept. An id that
+    /// replicas gave to several tenants is usable by none of them. So all nodes agree, whichever of
+    /// the replies they received first.
     ///
     /// # Errors
     /// Returns an error if the id is too long, or belongs to another tenant or model.
@@ -161,9 +161,9 @@ struct ResponseTable(FairTable<Owner, Arc<str>, KeptResponse>);
 #[derive(Debug)]
 struct KeptResponse {
     response: StoredResponse,
-    /// True if nodes have told of responses of several tenants by this id. A replica that gave the
-    /// id out twice may have replaced either response, so neither tenant gets the other's: the id
-    /// leads nowhere, at all nodes alike.
+    /// True if nodes have reported responses of several tenants by this id. A replica that gave the
+    /// id out twice may have replaced either response, so neither tenant gets the other's: no node
+    /// finds a response by the id.
     is_contested: bool,
 }
 
@@ -204,7 +204,8 @@ impl ResponseTable {
         Ok(())
     }
 
-    /// Keeps what another node tells. An id of two tenants is one of neither from then on.
+    /// Keeps a response that another node reports. An id of two tenants is one of neither from then
+    /// on.
     fn hear(&mut self, id: &str, response: StoredResponse, now: Instant) -> Result<(), NotKept> {
         let tenant = response.tenant.clone();
         let heard = self.keep(id, response, now);

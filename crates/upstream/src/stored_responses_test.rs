@@ -69,7 +69,7 @@ fn an_id_of_two_tenants_is_of_neither_at_all_nodes() {
     let latest = |table: &ResponseTable| table.latest(9).len();
     let told = [of("acme", "m"), of("evil", "m")];
     for order in [[0, 1], [1, 0]] {
-        // One node gave the first answer, another one has heard of both.
+        // One node gave the first answer, another one has received both.
         let (mut node, mut other) = (ResponseTable::default(), ResponseTable::default());
         node.keep("resp_1", told[order[0]].clone(), now).unwrap();
         other.hear("resp_1", told[order[0]].clone(), now).unwrap();
@@ -101,7 +101,7 @@ fn elsewhere(replica: Option<&str>) -> Home {
 fn a_replica_that_is_known_stays_known() {
     let now = Instant::now();
     let of = |replica| StoredResponse { home: elsewhere(replica), ..of("acme", "m") };
-    // The node of the client hears of the replica before or after it has kept the id.
+    // The client's node learns the replica before or after it has kept the id.
     for order in [[Some("a"), None], [None, Some("a")]] {
         let mut table = ResponseTable::default();
         for replica in order {

@@ -20,7 +20,7 @@ pub enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// What a connection without a request has received.
+/// Input that arrived on a connection without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
     /// Nothing.
@@ -31,7 +31,7 @@ pub enum Received {
     Bytes,
 }
 
-/// Bytes that tell a farewell from other bytes.
+/// Bytes that suffice to distinguish a farewell from other input.
 const PEEKED_BYTES: usize = 16;
 
 impl Stream {
@@ -59,7 +59,7 @@ impl Stream {
         }
     }
 
-    /// Waits until there are bytes or an end that nobody has read.
+    /// Waits until there are unread bytes or an unread end.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         let tcp = match self {
             Self::Plain(tcp) => tcp,

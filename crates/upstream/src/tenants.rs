@@ -63,7 +63,7 @@ pub struct TenantPlace {
 }
 
 impl Tenants {
-    /// Notes a request of a tenant. From time to time divides the places anew: `size` returns the
+    /// Notes a request of a tenant. From time to time redistributes the places: `size` returns the
     /// number of places and of their replicas, of which at most `kept_permille_max` are kept for
     /// others.
     pub fn saw(

@@ -19,7 +19,7 @@ pub enum UsageReports {
 pub enum InjectUsage {
     /// None.
     Never,
-    /// Those of a kind that is known to report usage.
+    /// Servers of a kind that is known to report usage.
     #[default]
     Auto,
     /// All of them.

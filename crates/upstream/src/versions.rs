@@ -14,11 +14,11 @@ use crate::route_spec::RouteSpec;
 pub struct Pin {
     /// Version to ask for.
     pub version: ModelVersion,
-    /// Way in which the replica is told.
+    /// Way in which the replica learns the version.
     pub telling: VersionTelling,
 }
 
-/// Ways to tell a replica the version.
+/// Ways to request the version from a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionTelling {
     /// The request itself has the version: in its path, or in a separate field.
@@ -46,7 +46,7 @@ struct Versioned {
 pub enum NoVersion {
     /// The route's replicas serve only these versions.
     Unknown(Vec<ModelVersion>),
-    /// All replicas with the version serve others too, and the request cannot tell them the
+    /// All replicas with the version serve other versions too, and the request cannot name the
     /// version.
     NotAlone,
 }
@@ -97,7 +97,7 @@ impl VersionMembers {
         for version in versions {
             let members = self.0.entry((model.clone(), version.clone())).or_default();
             members.serving.add(entrant, Some(model));
-            // This replica can't mistake the version, even if it is not told.
+            // This replica can't mistake the version, even if the request does not name it.
             if versions.len() == 1 {
                 let alone = members.alone.get_or_insert_default();
                 alone.add(entrant, Some(model));

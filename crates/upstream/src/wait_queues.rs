@@ -31,7 +31,7 @@ pub struct WaitKey {
 /// All queues of a node.
 ///
 /// The lock is taken by requests that wait or are shed, and by the ends of others while some wait.
-/// Two atomics tell if no request waits and no place is promised.
+/// Two atomics show without the lock whether no request waits and no place is promised.
 #[derive(Debug)]
 pub struct WaitQueues {
     totals: WaitTotals,
@@ -160,8 +160,8 @@ impl WaitQueues {
         self.on(asking, |line| line.redeem(asking.asker.fingerprint, wake::now()))
     }
 
-    /// Sheds a request: returns after how many seconds it should come again. A place is promised
-    /// for then, where one can be foreseen.
+    /// Sheds a request. Returns the seconds after which the client should retry. A place is
+    /// promised for that time if one can be foreseen.
     pub fn shed(
         &self,
         asking: &Asking,
@@ -249,7 +249,7 @@ impl WaitQueues {
     }
 
     /// Takes out requests that cannot be served in time, and wakes the first of each queue. Call it
-    /// now and then, also when nothing waits: queues that are long empty are forgotten.
+    /// now and then, even if no request waits: queues that have been empty for long are forgotten.
     pub fn review(self: &Arc<Self>) {
         if self.is_quiet() && self.lock().is_empty() {
             return;
@@ -351,7 +351,7 @@ fn expire(line: &mut Line, now: Instant) {
     }
 }
 
-/// Tells a request that its wait is over, and when to come again.
+/// Ends the wait of a request and reports when the client may retry.
 fn send_away(line: &mut Line, entry: Waiter, (reason, now): (ShedReason, Instant)) {
     // The request has used up its promise.
     let asker = Asker { is_promised: false, ..entry.asker() };

@@ -1,10 +1,10 @@
 //! Time of a task's wake-up, read once.
 //!
 //! A request asks for the time at more than twenty places, most of them in the same wake-up of its
-//! connection's task, and reading a clock takes longer than most of what lies between them. Inside
-//! of [`once`] the clock is read at the first question. So a time is earlier than the moment by what
-//! the wake-up has taken until then. That is short unless a large body was read in it: who goes on
-//! after that asks for a time [`anew`].
+//! connection's task, and reading a clock takes longer than most of the work between them. Inside
+//! of [`once`] the clock is read at the first question. So a time is earlier than the moment by the
+//! time that the wake-up has taken until then. That is short unless the wake-up read a large body:
+//! code that continues after such a read asks for a new time with [`anew`].
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ pub fn now() -> Instant {
     }
 }
 
-/// Reads the clock, for what measures a part of a wake-up. [`now`] returns this time from here on.
+/// Reads the clock, to measure a part of a wake-up. [`now`] returns this time from here on.
 #[must_use]
 pub fn anew() -> Instant {
     let at = Instant::now();

@@ -6,7 +6,7 @@ use spillway_usage::{UsageLines, Used};
 
 use crate::spending::{halves, whole};
 
-/// Usage of a day. What the fields of a line mean stands in [`UsageLines`].
+/// Usage of a day. [`UsageLines`] documents the fields of a line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SavedDay(Vec<SavedLine>);
 

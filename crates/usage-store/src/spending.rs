@@ -1,10 +1,10 @@
-//! File of what nodes told of their tenants' spending.
+//! File of the nodes' reports about their tenants' spending.
 
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 use spillway_usage::{Day, Money, NodeSpending, Spending};
 
-/// What is known of the spending of all nodes, so that it outlives nodes that are lost.
+/// Known spending of all nodes, so that it outlives nodes that are lost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SavedSpending(Vec<SavedEntry>);
 

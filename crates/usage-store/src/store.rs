@@ -16,12 +16,12 @@ use crate::spending::SavedSpending;
 
 /// Name of the folder in the data folder.
 const FOLDER: &str = "usage";
-/// Name of the file with what nodes told of their spending.
+/// Name of the file of the nodes' reports about their spending.
 const SPENDING: &str = "spending";
 /// Days that are kept where there is no folder.
 const DAYS_IN_MEMORY: usize = 7;
 
-/// Place and length of what is kept.
+/// Folder of the usage, and the days that are kept.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
     /// The data folder; `None` keeps usage in memory alone.
@@ -113,7 +113,7 @@ impl UsageStore {
         let Some(folder) = &self.config.folder else { return };
         let _saving = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = make(folder) {
-            // Logged at the start; what is counted stays in memory.
+            // Logged at the start; the counted usage stays in memory.
             return self.set_fault(Some(format!("{}: {error}", folder.display())));
         }
         self.complete();
@@ -335,7 +335,7 @@ mod tests {
         let second = store(folder.path(), 62);
         let path = folder.path().join("usage/2026-11-27");
         let aside = folder.path().join("aside");
-        // What is not there can't be read.
+        // A file that is not there can't be read.
         std::fs::rename(&path, &aside).unwrap();
         second.record(&outcome("a"), COST, noon("2026-11-27"));
         std::fs::rename(&aside, &path).unwrap();

@@ -158,7 +158,7 @@ fn each_kind_of_reply_is_estimated_in_its_own_way() {
     let sound = of(ReplyKind::Media, bytes(640));
     check(sound, counts(100, 10, 0), Some((110, Unreported)), None);
     check(of(ReplyKind::Count, reported(90, 9, 0)), counts(0, 0, 0), None, Some(100));
-    // Limits charge for tokens that are counted, but not for what no replica had.
+    // Limits charge for tokens that are counted, but not for a request that no replica had.
     let count = RequestTokens { reply: ReplyKind::Count, ..REQUEST };
     let refused = bill(&count, &bytes(9), ending(End::Complete, 503, false));
     assert_eq!(refused.limited, Some(0));

@@ -91,9 +91,9 @@ impl Display for BudgetSpent {
 }
 
 impl BudgetGate {
-    /// Returns the budget that keeps a tenant's request out, with the milliseconds until the next
-    /// one. A budget whose time is over keeps nobody out, though it may still be listed. The clock
-    /// is read only where a budget is spent.
+    /// Returns the budget that rejects a tenant's request, with the milliseconds until the next
+    /// one. A budget whose time is over rejects no request, though it may still be listed. The
+    /// clock is read only where a budget is spent.
     #[must_use]
     pub fn check(
         &self,

@@ -1,4 +1,4 @@
-//! What clients used and what it costs: bills, prices, sums by tenant, key and model, days, and budgets.
+//! Usage of clients and its costs: bills, prices, sums by tenant, key and model, days, and budgets.
 //!
 //! Sums of money are exact: an amount is a whole number of millionths of a millionth of a unit of
 //! the currency, and no floating point number is ever added. Time comes in as an argument.

@@ -44,8 +44,8 @@ impl Price {
 }
 
 impl PriceList {
-    /// Returns what a request cost by these prices. The model that served has the price, not the
-    /// one that it stood in for.
+    /// Returns the cost of a request by these prices. The price is that of the model that served,
+    /// not of the one that it replaced.
     #[must_use]
     pub fn cost(&self, outcome: &Outcome) -> Money {
         let model = outcome.model.as_ref();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::day::Day;
 use crate::lines::{LINES_MAX, LineKey, OTHER, Used};
 
-/// What sums of usage are told apart by.
+/// Field by which sums of usage are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageBy {
@@ -37,7 +37,7 @@ pub struct UsageQuery {
     /// Only usage of this model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What the sums are told apart by.
+    /// Fields by which the sums are grouped.
     pub by: Vec<UsageBy>,
 }
 

@@ -1,9 +1,10 @@
-//! What tenants spent, as each node tells of itself.
+//! Spending of tenants, as each node reports its own.
 //!
-//! Each node counts for itself, and tells the others its sums of days and of months. Such a sum of a node
-//! only grows, so the largest one heard is the newest, whoever tells it and however often. So what a node
-//! spent is known as long as any node has heard of it. A clock that is wrong for a while adds to the sums of
-//! another day, and leaves those of today as they are.
+//! Each node counts for itself, and sends the others its sums of days and of months. Such a sum of
+//! a node only grows, so the largest one received is the newest, whichever node sends it and
+//! however often. So the spending of a node is known as long as any node has received it. A clock
+//! that is wrong for a while adds to the sums of another day, and leaves those of today as they
+//! are.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use spillway_types::{NodeName, TenantName};
 use crate::day::Day;
 use crate::money::Money;
 
-/// Most pairs of a tenant and a node in a book; what others tell beyond it is left out.
+/// Most pairs of a tenant and a node in a book; reports of other nodes beyond it are left out.
 const ENTRIES_MAX: usize = 8_192;
 /// Most days and months of one tenant at one node; those that changed last stay.
 const KEPT: usize = 8;
@@ -29,7 +30,7 @@ pub struct Spending {
     pub month: Money,
 }
 
-/// Money that clients of a node spent, as it tells other nodes.
+/// Money that clients of a node spent, as the node reports it to others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSpending {
     /// Tenant that spent it.
@@ -40,7 +41,7 @@ pub struct NodeSpending {
     pub spending: Spending,
 }
 
-/// What the tenants with a budget spent at each node.
+/// Spending of the tenants with a budget at each node.
 #[derive(Debug, Default)]
 pub struct SpendingBook {
     entries: BTreeMap<(TenantName, NodeName), Entry>,
@@ -48,7 +49,7 @@ pub struct SpendingBook {
     changes: u64,
 }
 
-/// What a tenant spent at a node.
+/// Spending of a tenant at a node.
 #[derive(Debug, Default)]
 struct Entry {
     /// Sums by day.
@@ -74,8 +75,8 @@ impl Spending {
         Self { day, today, month }
     }
 
-    /// Adds money that was spent on a day. What belongs to a day that is over, since a clock was
-    /// set back, counts for its month if that is not over.
+    /// Adds money that was spent on a day. Money of a day that is over, since a clock was set back,
+    /// counts for its month if that is not over.
     pub fn add(&mut self, day: Day, cost: Money) {
         if day > self.day {
             *self = self.on(day);
@@ -126,7 +127,7 @@ impl SpendingBook {
         });
     }
 
-    /// Takes in what is told of a node's spending; older states change nothing.
+    /// Takes in a report of a node's spending; older states change nothing.
     pub fn hear(&mut self, told: &NodeSpending) {
         let Spending { day, today, month } = told.spending;
         self.change(&told.tenant, &told.node, day, |known| Spending {

@@ -27,8 +27,8 @@ use spillway_upstream::remote::GuestTerms;
 /// keys are not cached, so that a client that tries many of them cannot push the valid ones out.
 const VERIFIED_MAX: u64 = 16_384;
 
-/// Time after which a client with a key that this node is not sure of may come again: balancers take
-/// a node that is not ready away within a few seconds.
+/// Time after which a client should retry with a key that this node is not sure of: balancers take
+/// a node that is not ready out of service within a few seconds.
 const UNSURE_RETRY: Duration = Duration::from_secs(2);
 
 /// Salt of the hash that is computed for ids without a key.
@@ -233,11 +233,11 @@ impl Authenticator {
         }
         let key = KeyText::read(text)?;
         let Some(entry) = posted.table.entry(key.id) else {
-            // Hashed all the same, so that timing does not tell which ids exist.
+            // Hashed all the same, so that timing does not reveal which ids exist.
             std::hint::black_box(key.hash(&UNKNOWN_SALT));
             return None;
         };
-        // Compared in constant time, so that timing does not tell how much of a guess was right.
+        // Compared in constant time, so that timing does not reveal how much of a guess was right.
         if !key.hash(&entry.salt).matches(&entry.hash) {
             return None;
         }

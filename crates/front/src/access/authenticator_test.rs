@@ -274,7 +274,7 @@ async fn a_key_that_is_known_in_a_moment_is_let_in() {
     };
     let (admitted, ()) = tokio::join!(authenticator.admit_soon(&headers, CLIENT), come);
     assert!(admitted.expect("waited").is_ok());
-    // What can be no key does not wait, nor does a key that is refused for its state.
+    // A text that cannot be a key does not wait, nor does a key that is refused for its state.
     let begun = Instant::now();
     for text in ["sw_", "sk-1", &other] {
         assert!(authenticator.admit_soon(&bearing(text), CLIENT).await.is_none(), "{text}");

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum AccessResult {
-    /// The request was let in.
+    /// The request was admitted.
     Ok,
     /// The request had no key.
     Missing,

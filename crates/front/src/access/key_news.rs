@@ -1,9 +1,9 @@
 //! Waits of requests whose key this node does not know yet: another node may have made it a moment
 //! ago.
 //!
-//! Everything has a limit, since anybody can send keys that nobody made: so many waits at a time, so
-//! many a second, so many for each client network, and none for a key that came in vain just now. A
-//! request beyond them is refused at once.
+//! Everything has a limit, since any client can send keys that do not exist: so many waits at a
+//! time, so many a second, so many for each client network, and none for a key that a wait has just
+//! failed to find. A request beyond these limits is refused at once.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -23,9 +23,9 @@ const PER_SECOND_MAX: u64 = 64;
 const PER_NETWORK_MAX: u64 = 32;
 /// Seconds over which the waits of a network are counted.
 const NETWORK_WINDOW_S: u64 = 10;
-/// Networks that are told apart at a time; others share a count.
+/// Networks that are distinguished at a time; others share a count.
 const NETWORKS: usize = 1_024;
-/// Keys that came in vain, as far as they are remembered.
+/// Most keys without a result that are remembered.
 const VAIN: usize = 256;
 /// Bits of a count, behind those of its window.
 const COUNT_BITS: u32 = 16;
@@ -42,7 +42,8 @@ pub struct KeyNews {
     since: Instant,
 }
 
-/// Counts of waits by second and by network, and keys that came in vain. Its size never changes.
+/// Counts of waits by second and by network, and keys that waits did not find. Its size never
+/// changes.
 struct WaitLimits {
     all: AtomicU64,
     networks: Box<[AtomicU64]>,
@@ -90,7 +91,8 @@ impl KeyNews {
         may_wait.then(|| KeyWait { news: self.version.subscribe(), _permit: permit })
     }
 
-    /// Remembers that nobody made the key, as far as is known.
+    /// Remembers that the wait for a key has ended without a result: as far as is known, it does
+    /// not exist.
     pub(super) fn was_in_vain(&self, fingerprint: u64) {
         self.limits.note_vain(fingerprint);
     }

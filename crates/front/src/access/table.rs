@@ -18,7 +18,7 @@ const OTHER: &str = "_other";
 /// Terms of a tenant: all settings besides its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantTerms {
-    /// True if none of the tenant's keys is let in.
+    /// True if all of the tenant's keys are rejected.
     pub is_suspended: bool,
     /// True if the tenant's prompts must not share cache entries with other tenants.
     pub is_isolated: bool,

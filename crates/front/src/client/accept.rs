@@ -33,7 +33,7 @@ pub struct HandOut {
     _tracked: TaskTrackerToken,
 }
 
-/// A connection on its way to the worker that will serve it.
+/// A connection that is handed to the worker that will serve it.
 #[derive(Debug)]
 pub struct Accepted {
     tcp: StdStream,

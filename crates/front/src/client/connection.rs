@@ -76,8 +76,8 @@ pub(super) async fn serve_connection<S: Serve>(
 }
 
 /// Waits until the gateway drains and a new connection had time for its first bytes. The connection
-/// was accepted, and its client could not tell an end at this point from an end in the middle of
-/// its request.
+/// was accepted, and its client could not distinguish an end at this point from an end in the
+/// middle of its request.
 async fn first_words_missed(door: &FrontDoor) {
     door.draining().cancelled().await;
     sleep(FIRST_WORDS_TIME).await;
@@ -165,7 +165,7 @@ where
 fn http1_builder(door: &FrontDoor) -> http1::Builder {
     let limits = door.limits();
     let mut builder = http1::Builder::new();
-    // The watchdog bounds the time of heads: it can tell an idle connection from a slow one.
+    // The watchdog bounds the time of heads: it can distinguish an idle connection from a slow one.
     builder.header_read_timeout(None).max_header_size(limits.header_bytes_max);
     builder.auto_date_header(false);
     // Any other value than hyper's own makes it allocate for every request.

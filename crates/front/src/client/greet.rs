@@ -18,7 +18,7 @@ const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 #[derive(Debug)]
 pub(super) struct Greeted {
     pub stream: Stream,
-    /// Bytes taken from the stream to tell the protocol.
+    /// Bytes taken from the stream to recognize the protocol.
     pub read_ahead: Bytes,
     pub version: Version,
     /// Address of the peer, or the one that a trusted PROXY header gave.

@@ -124,7 +124,7 @@ impl ConnectionMeter {
         self.is_flooded.load(Ordering::Relaxed)
     }
 
-    /// Notes that this node closes the connection, for what its client does or leaves undone.
+    /// Notes that this node closes the connection because of its client's behaviour.
     pub(crate) fn note_closed_here(&self) {
         self.is_closed_here.store(true, Ordering::Relaxed);
     }

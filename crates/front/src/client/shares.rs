@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Parts of the table, each with its own lock: workers that accept at the same time seldom contend.
 /// Requests never use the table.
 const PARTS: usize = 16;
-/// Leading bits of an IPv6 address that tell clients apart: a client has all the rest to itself.
+/// Leading bits of an IPv6 address that identify a client: it has all addresses that begin with
+/// them.
 const IPV6_BITS: u32 = 64;
 
 /// Open connections by client. Clients without one have no entry.
@@ -17,7 +18,7 @@ pub struct Shares {
     parts: [Mutex<HashMap<IpAddr, u32>>; PARTS],
 }
 
-/// Share of a client that stands for one connection; released when dropped.
+/// Part of a client's share that one connection takes; released when dropped.
 #[derive(Debug)]
 pub struct Share {
     shares: Arc<Shares>,
@@ -69,7 +70,7 @@ impl Drop for Share {
     }
 }
 
-/// Returns the address that stands for a client: IPv6 addresses are cut to their first 64 bits.
+/// Returns the address that identifies a client: IPv6 addresses are cut to their first 64 bits.
 pub(super) fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

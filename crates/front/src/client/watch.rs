@@ -27,7 +27,7 @@ const FAREWELL_TIME: Duration = Duration::from_secs(1);
 /// Room for one read of a body's rest.
 const REST_READ_BYTES: usize = 16 << 10;
 
-/// Watch over one client connection, whoever holds it.
+/// Watch over one client connection, both with hyper and at rest.
 pub(super) struct Watch<'a> {
     pub door: &'a FrontDoor,
     pub meter: &'a ConnectionMeter,
@@ -37,7 +37,7 @@ pub(super) struct Watch<'a> {
 
 /// Calls of a hyper connection beside polling it.
 pub(super) struct Calls<C> {
-    /// Call that tells it to finish running requests and then close.
+    /// Call that makes it finish running requests and then close.
     pub finish: fn(Pin<&mut C>),
     /// Call that polls it like its future, but leaves the socket open; `None` if the protocol has
     /// a state that only hyper knows.
@@ -160,7 +160,7 @@ impl Watch<'_> {
                 break verdict;
             }
         };
-        // An encrypted connection says goodbye; whether the client hears it makes no difference.
+        // An encrypted connection says goodbye; whether the client receives it makes no difference.
         drop(timeout(FAREWELL_TIME, stream.shutdown()).await);
         Some(Ended::Closed(reason))
     }
@@ -206,7 +206,7 @@ impl Watch<'_> {
     }
 }
 
-/// How far closing a connection has come.
+/// Progress of closing a connection.
 #[derive(Default)]
 struct Closing {
     has_begun: bool,

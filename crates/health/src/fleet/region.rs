@@ -1,5 +1,5 @@
-//! Inputs of the fleet from beyond this node: votes of the region's other nodes, and replicas
-//! registered anew.
+//! Inputs of the fleet from beyond this node: votes of the region's other nodes, and replicas that
+//! were registered again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;

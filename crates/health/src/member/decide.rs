@@ -75,7 +75,7 @@ impl Member {
         }
     }
 
-    /// Forgets all evidence about the replica's health, because it starts anew.
+    /// Forgets all evidence about the replica's health, because it starts from the beginning.
     pub(super) fn start_over(&mut self, why: &'static str) {
         self.condition.reset();
         self.outliers.forgive();
@@ -155,7 +155,7 @@ impl Member {
                 self.paces.forget();
                 self.why = why;
             }
-            // A replica that was down starts anew, with warm-up and slow start.
+            // A replica that was down starts from the beginning, with warm-up and slow start.
             Shift::Reborn(why) => {
                 self.outliers.forgive();
                 self.paces.forget();

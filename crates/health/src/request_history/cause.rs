@@ -30,12 +30,12 @@ pub enum FailurePlace {
     Node,
 }
 
-/// A client, as far as requests tell clients apart.
+/// A client, by the key and tenant of its requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientName {
-    /// Id of its key; `None` if it has none.
+    /// Id of the key; `None` if the client has none.
     pub key: Option<Arc<str>>,
-    /// Its tenant; `None` if it has none.
+    /// Tenant; `None` if the client has none.
     pub tenant: Option<TenantName>,
 }
 

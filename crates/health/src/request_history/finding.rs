@@ -29,11 +29,12 @@ pub enum RequestTrouble {
 /// A finding about the requests of the last half minute, or of the last minutes of a quiet node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestFinding {
-    /// What is wrong.
+    /// Kind of trouble.
     pub trouble: RequestTrouble,
-    /// Share of the requests of which that is so, 0 to 1.
+    /// Share of the requests with this trouble, 0 to 1.
     pub share: f64,
-    /// That share in the hour before it began or what there is of it; `None` if nothing was counted.
+    /// Same share in the hour before the trouble began, or in the part of it that is known; `None`
+    /// if nothing was counted.
     pub usual: Option<f64>,
     /// Causes, each with its share of those requests, the most frequent first.
     pub causes: Vec<(RequestCause, f64)>,

@@ -142,7 +142,7 @@ impl StreamStory {
         Self { sight, stream, now: *START, budget, asked: Vec::new() }
     }
 
-    /// Returns the next step but the retries, which are taken on the way.
+    /// Returns the next step other than a retry. Retries before it are taken.
     pub(super) fn next(&mut self) -> StreamStep {
         loop {
             let step = self.step();

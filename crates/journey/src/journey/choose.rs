@@ -156,7 +156,7 @@ impl Journey {
             return self.ask(attempt, Connection::New, sight);
         }
         let is_late = refusal == PlanError::DeadlinePassed;
-        // The reason for refusing the first model says more than what became of its stand-ins.
+        // The reason for refusing the first model says more than the fate of its stand-ins.
         let first = *self.refusal.get_or_insert(refusal);
         // After the deadline a stand-in is no use either.
         if !is_late && sight.has_stand_in() {
@@ -170,7 +170,7 @@ impl Journey {
         if is_none_left && self.may_wait_for_start(sight, now) {
             return self.wait_for_start(sight, now);
         }
-        // A failure that was seen tells the client more than that no replica is left.
+        // A failure that was seen says more to the client than that no replica is left.
         if self.has_failed {
             return self.end(Ending::LastFailure);
         }

@@ -13,8 +13,8 @@ use crate::tenant_share;
 
 /// Time between two looks of a waiting request at other regions, which may be sooner by now.
 pub(super) const REVIEW: Duration = Duration::from_millis(250);
-/// Longest pause of replicas that requests wait for in this node. For longer ones their clients are
-/// told when to come again.
+/// Longest pause of replicas that requests wait for in this node. For longer pauses, clients are
+/// asked to retry later.
 const REST_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Time between the end of a replica's pause and the news of it.
 const REST_SLACK: Duration = Duration::from_millis(5);
@@ -23,8 +23,8 @@ const REST_SLACK: Duration = Duration::from_millis(5);
 const PLACE_PAUSE: Duration = Duration::from_millis(20);
 /// Number of places in a row that may be lost to others before a request pauses.
 const PLACES_LOST_MAX: u32 = 4;
-/// Time for which a request that came back when it was told to looks for a moment at which it keeps
-/// the objective. Loads change within a second or two, so most find one.
+/// Time for which a request that came back at the time promised looks for a moment at which it
+/// keeps the objective. Loads change within a second or two, so most find one.
 const MOMENT_WAIT: Duration = Duration::from_secs(8);
 /// Part of a predicted wait that is certain.
 const CERTAIN_SHARE: f32 = 0.7;
@@ -41,7 +41,7 @@ impl Journey {
         }
         let mut pause = REVIEW.min(until - now);
         if let Some(busy_until) = self.busy_until {
-            // A request that is let in again should not have to wait for the next look.
+            // A request that is admitted again should not have to wait for the next look.
             pause = pause.min(busy_until.saturating_duration_since(now) + REST_SLACK);
         }
         let terms = WaitTerms {
@@ -135,8 +135,8 @@ impl Journey {
         self.state = JourneyState::Pausing(PLACE_PAUSE.min(until - now));
     }
 
-    /// Returns true if the request came back when it was told to, and is not sent away again for an
-    /// objective that it would miss right now.
+    /// Returns true if the request came back at the time promised, and is not sent away again for
+    /// an objective that it would miss right now.
     pub(super) fn awaits_moment(&self, now: Instant) -> bool {
         self.standing.came_as_told && now < self.started + MOMENT_WAIT
     }
@@ -185,7 +185,7 @@ impl Journey {
         sight: &S,
         now: Instant,
     ) -> Option<ShedReason> {
-        // The client came when it was told to, and is not sent away again for a prediction.
+        // The client came at the time promised, and is not sent away again for a prediction.
         let has_turn_to_come = self.standing.claim == crate::Claim::Promise;
         if self.standing.since.is_some() || has_turn_to_come {
             return None;

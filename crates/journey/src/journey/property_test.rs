@@ -25,7 +25,7 @@ struct Seen {
     hedges: u32,
     hedged: u32,
     forwarded: Vec<String>,
-    /// Numbers that were taken, and other models that stood in.
+    /// Numbers that were taken, and changes to stand-in models.
     numbers: u32,
     renamed: u32,
     /// The last result of an attempt, until a retry of it is asked for.

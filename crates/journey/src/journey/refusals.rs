@@ -15,10 +15,11 @@ use crate::sight::Sight;
 /// refusing: a rolling restart ends one node of a region at a time.
 const LEAVING_MAX: u32 = 3;
 
-/// Longest pause of a region that clients are told of: a region that is asked again says more.
+/// Longest pause of a region that is passed on to clients: the region knows more when it is asked
+/// again.
 const REGION_PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// Other regions that a journey leaves out or has asked in vain.
+/// Other regions that a journey leaves out, or that did not serve the request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RegionRefusals(Vec<(RegionName, RegionRefusal)>);
 
@@ -52,7 +53,7 @@ impl RegionRefusals {
     }
 
     /// Returns the access to a region that can be reached. `asked_max`: regions that are asked
-    /// before a waiting request looks anew.
+    /// before a waiting request looks again.
     pub(super) fn access(&self, region: &RegionName, asked_max: usize) -> Access {
         let is_counted = |(_, refusal): &&(RegionName, RegionRefusal)| refusal.is_counted();
         match self.of(region) {
@@ -94,7 +95,7 @@ impl RegionRefusal {
         matches!(self, Self::LeftOut | Self::Asked { answer: RegionAnswer::OutsideResidency, .. })
     }
 
-    /// Returns true if the region was asked, and the request has not looked anew since.
+    /// Returns true if the region was asked, and the request has not looked again since.
     fn is_counted(self) -> bool {
         matches!(self, Self::Asked { at: Some(_), .. })
     }

@@ -213,7 +213,7 @@ impl TestSight {
         self
     }
 
-    /// Makes the groups anew, after `best` or the number of replicas has changed.
+    /// Makes the groups again, after `best` or the number of replicas has changed.
     pub(crate) fn regroup(&mut self) {
         let candidate = |slot: usize| Candidate {
             slot: ReplicaSlot(u32::try_from(slot).unwrap()),
@@ -536,7 +536,7 @@ impl Story {
         Self { sight, journey, now: *START, rng, retries: 10, late_probes: 0, ticket: 0 }
     }
 
-    /// Returns the next step for which time passes. Takes numbers, retries and probes on the way, as
+    /// Returns the next step for which time passes. Takes numbers, retries and probes before it, as
     /// a driver does.
     pub(crate) fn next(&mut self) -> Step {
         loop {

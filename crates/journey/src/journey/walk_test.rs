@@ -17,7 +17,7 @@ const STEPS_MAX: usize = 60;
 /// Time that passes while a request waits or pauses.
 const WAIT_MS: u64 = 3_000;
 
-/// States and those that follow them, as the comments at [`JourneyState`] tell.
+/// States and those that follow them, as in the comments at [`JourneyState`].
 const DIAGRAM: [(&str, &[&str]); 13] = [
     (
         "Planning",

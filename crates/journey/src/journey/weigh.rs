@@ -196,10 +196,10 @@ impl Journey {
         if is_by_request(sight.permission()) { own } else { outside_residency(own) }
     }
 
-    /// Adds the reading of the prompt here, and its cost to what runs here. At the chosen replica:
-    /// with its wait, if the region has room and so no other wait. Without one: at the replica that
-    /// has most of it cached. Nothing where the policy does not read caches, as for other regions
-    /// then.
+    /// Adds the reading of the prompt here, and its cost to the requests that run here. At the
+    /// chosen replica: with its wait, if the region has room and so no other wait. Without one: at
+    /// the replica that has most of it cached. Nothing where the policy does not read caches, as
+    /// for other regions then.
     fn add_own_reading<S: Sight>(
         &self,
         own: &mut OwnRegion,
@@ -360,8 +360,8 @@ fn add_homes<S: Sight>(scales: &mut Scales, conversation: Option<&Conversation>,
     }
 }
 
-/// Adds the reading of the prompt in each other region, by what is cached there, and its cost to
-/// what runs there. A region that does not tell its speed counts as fast as this one.
+/// Adds the time to read the prompt in each other region, by what is cached there, and its cost to
+/// the requests that run there. A region that does not report its speed counts as fast as this one.
 fn add_reading<S: Sight>(
     scales: &mut Scales,
     (model, own_speed): (&ModelName, Speed),
@@ -376,13 +376,13 @@ fn add_reading<S: Sight>(
     for (index, other) in scales.others.iter_mut().enumerate() {
         let speed = sight.speed(index, model).filter(|speed| speed.trust > 0.0);
         let speed = speed.unwrap_or(own_speed);
-        // What the region served a client of another node is not in this node's index.
+        // Prompts that the region served to a client of another node are not in this node's index.
         let served = conversation.filter(|served| served.region == *sight.region(index));
         let forwarded = blocks(&forwarded, index).max(served.map_or(0, |served| served.blocks));
         let hot = blocks(&hot, index);
         let load = &other.report.load;
-        // What this node sent there since the report is taken to be like this request. With replicas of its
-        // own a region compares queues, in which these requests count already.
+        // Requests that this node sent there since the report are taken to be like this one. A
+        // region with replicas of its own compares queues, which include these requests already.
         let more = match scales.own.replicas {
             0 => other.report.change().max(0.0) / load.replicas.max(1) as f32,
             _ => 0.0,
@@ -398,7 +398,7 @@ fn add_reading<S: Sight>(
 }
 
 /// Adds the time to generate the rest of a reply in one piece in each other region. A region that
-/// does not tell its speed counts as fast as this one.
+/// does not report its speed counts as fast as this one.
 fn add_rest<S: Sight>(scales: &mut Scales, model: &ModelName, own_speed: Speed, sight: &S) {
     for (index, other) in scales.others.iter_mut().enumerate() {
         let speed = sight.speed(index, model).filter(|speed| speed.trust > 0.0);

@@ -194,7 +194,7 @@ fn silence_does_not_count_while_the_client_or_its_half_is_waited_for() {
     world.token();
     world.on(E::Piece(Content));
     world.on(E::Passed);
-    // The client takes nothing for 3.9 s; the source was not asked meanwhile.
+    // The client takes nothing for 3.9 s; the source was not asked during that time.
     world.now += ms(3_900);
     assert_eq!(world.silence(ms(100)), (Proceed, 4_000));
     world.on(E::Asked);

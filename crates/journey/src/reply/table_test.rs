@@ -22,7 +22,7 @@ enum Place {
 }
 
 const ALL: [Place; 7] = [Head, Streaming, Behind, Ending, Moving, Continuing, Over];
-/// States in which the source is heard.
+/// States in which the source is read.
 const SERVED: [Place; 3] = [Head, Streaming, Behind];
 
 /// States, the action that an input leads to there, and the state after it.

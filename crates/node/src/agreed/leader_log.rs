@@ -1,5 +1,5 @@
-//! Logs who leads, whether a majority of voters answers, and whether the disk does: on every node,
-//! since any may be asked.
+//! Logs changes of the leader, and whether a majority of voters and the disk answer: on every node,
+//! since an operator may look at any.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const LOST_AFTER: Duration = Duration::from_secs(5);
 /// Time that a write has been waiting for the disk from which on the disk counts as hanging.
 const HANGS_AFTER: Duration = Duration::from_secs(2);
 
-/// What the log was told last.
+/// State that was logged last.
 #[derive(Debug, Default)]
 struct LeaderLog {
     leader: Option<String>,
@@ -28,7 +28,7 @@ struct LeaderLog {
 /// News about the leader or the quorum.
 #[derive(Debug, PartialEq, Eq)]
 enum News {
-    /// The first leader that this node hears of.
+    /// The first leader that this node knows of.
     First(String),
     /// Another node leads.
     Changed { from: String, to: String },
@@ -58,13 +58,13 @@ pub(super) async fn run(control_plane: Weak<ControlPlane>) {
 }
 
 impl LeaderLog {
-    /// Compares a status with what was told, and returns what is new.
+    /// Compares a status with the last logged state, and returns the changes.
     fn look(&mut self, status: &Status) -> Vec<News> {
         let mut news = Vec::from_iter(self.look_at_disk(status));
         if status.cluster.is_none() {
             return news;
         }
-        // A node that never heard a leader is one that starts.
+        // A node that has never known a leader is just starting.
         let is_old = status.age.is_some_and(|age| age > LOST_AFTER);
         let is_lost = is_old || status.role == Role::IsolatedLeader;
         match (self.is_lost, is_lost) {

@@ -68,7 +68,7 @@ impl Agreed {
         };
         let control_plane = ControlPlane::start(config, Arc::clone(&parts.link)).await?;
         parts.feedback.watch_control_plane(WatchedControlPlane(Arc::downgrade(&control_plane)));
-        // What this node does as a member ends with its membership, or with the node.
+        // The tasks of this node as a member end with its membership, or with the node.
         let NodeTasks { tracker: tasks, stop: node_stops, watch } = parts.tasks.clone();
         let stop = node_stops.child_token();
         let removed = Removed {

@@ -22,7 +22,7 @@ pub(super) fn peer_reports(
     live: &BTreeSet<NodeName>,
 ) -> BTreeMap<ReplicaName, PeerReports> {
     let jury = Jury::of(state, me.0, me.1, live);
-    // A replica that is registered anew has no such record until a node reports on it again.
+    // A replica that was registered again has no such record until a node reports on it.
     let own = state.records().health.iter().filter(|(id, _)| id.region == *me.1);
     own.filter_map(|(id, health)| Some((id.name.clone(), jury.hear(health)?))).collect()
 }

@@ -18,8 +18,8 @@ use crate::agreed::AgreedParts;
 const PERIOD: Duration = Duration::from_millis(500);
 /// Maximum age of a state that counts as the current one.
 const FRESH: Duration = Duration::from_secs(5);
-/// Time for which a removed node stays connected, to learn of its removal. It has no vote
-/// meanwhile.
+/// Time for which a removed node stays connected, to learn of its removal. It has no vote during
+/// that time.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Longest such time if the removed node leads, or if the voters have no majority without it: a
 /// removed node itself stays as long.
@@ -68,7 +68,8 @@ impl Peers {
         self.link.set_revoked(revoked.map(ToString::to_string).collect());
         let status = self.control_plane.status();
         let is_fresh = status.age.is_some_and(|age| age < FRESH);
-        // A current state has all members itself; what others said of them may be out of date.
+        // A current state has all members itself; other nodes' information on them may be out of
+        // date.
         if is_fresh {
             self.control_plane.forget_met();
         }
@@ -163,7 +164,7 @@ fn peers(
             found.insert(member.name.clone(), (member.region.clone(), peer.address.clone()));
         }
     }
-    // A record replaces an address that was only heard of.
+    // A record replaces an address that is known only from other nodes' messages.
     for (_, node) in state.records().nodes.iter() {
         let spec = &node.spec;
         found.insert(spec.name.clone(), (spec.region.clone(), spec.address.clone()));

@@ -206,7 +206,8 @@ impl Speaker {
 
     /// Returns the change to `Drained` for each replica that was to be drained and has no request
     /// left, here and by the reports of sibling nodes. Such a report may be a moment old, and a
-    /// request on its way: for an operator the state is a hint that the replica can be stopped.
+    /// request may be in transit. The state shows an operator that the replica can probably be
+    /// stopped.
     fn drained(&self, state: &State, members: &[MemberReport]) -> Vec<Command> {
         if state.node(&self.me.0).is_none() {
             return Vec::new();
@@ -222,8 +223,8 @@ impl Speaker {
             let row = state.records().replicas.row(&id)?;
             let is_asked = row.value().state == ReplicaState::Draining;
             let is_done = member.state == MemberState::Drained && !is_busy(&member.name);
-            // An operator who takes the replica back meanwhile makes another version, and this
-            // command fails.
+            // An operator who takes the replica back in the meantime makes another version, and
+            // this command fails.
             let expect = Expect::Version(row.version());
             (is_asked && is_done).then_some(Command::SetReplicaState {
                 id,

@@ -34,10 +34,10 @@ use crate::keeper::{KeeperHandle, OtherRegionModels};
 
 /// Period of measuring the own load: gossip is no fresher than this.
 const TICK: Duration = Duration::from_millis(50);
-/// Period of counting the own requests, and of reading what other nodes of the region have told of
-/// theirs. Nodes that see each other's requests later send theirs to the same free replica.
+/// Period of counting the own requests, and of reading the reports of the region's other nodes
+/// about theirs. Nodes that see each other's requests later send theirs to the same free replica.
 const COUNT: Duration = Duration::from_millis(10);
-/// Period of telling others this region's speeds, which take a dozen replies to change.
+/// Period of sending this region's speeds to others. The speeds take a dozen replies to change.
 const SPEEDS_PERIOD: Duration = Duration::from_secs(2);
 /// Maximum number of lists of models that wait to be read.
 const LISTS_MAX: usize = 64;
@@ -71,7 +71,7 @@ pub(super) struct Driver {
     pulse: Pulse,
     /// Speeds of regions.
     speeds: Speeds,
-    /// Time at which the others were last told the speeds of this region.
+    /// Time at which this region's speeds were last sent to the others.
     told_speeds: Option<Instant>,
     /// State of regions and sibling nodes: whether they take clients.
     steering: SteeringGossip,
@@ -86,7 +86,7 @@ pub(super) struct Driver {
     names: ClusterNames,
     /// Models that other regions have reported.
     remembered: ReportedModels,
-    /// Models of other regions that the keeper was told last.
+    /// Models of other regions that the keeper received last.
     elsewhere: OtherRegionModels,
     start_up: StartUp,
     lists: (mpsc::Sender<Vec<ModelName>>, mpsc::Receiver<Vec<ModelName>>),
@@ -176,7 +176,7 @@ impl Driver {
     /// Sends waiting datagrams, logs events and publishes changes.
     async fn settle(&mut self) {
         while let Some((to, datagram)) = self.pulse.poll_transmit() {
-            // A peer without a connection hears it when it has one.
+            // A peer without a connection receives the news when it has one.
             let _: Result<(), DatagramError> = self.parts.link.send_datagram(&to, datagram);
         }
         let mut has_news = false;
@@ -189,7 +189,7 @@ impl Driver {
         }
         let served = served(&self.parts.gateway.regions().others);
         let elsewhere = OtherRegionModels { served, known: self.remembered.models() };
-        // The keeper builds a view for each change, so it is told only of changes.
+        // The keeper builds a view for each message, so it receives only changes.
         if elsewhere != self.elsewhere {
             self.elsewhere.clone_from(&elsewhere);
             self.parts.keeper.set_elsewhere(elsewhere).await;
@@ -215,7 +215,7 @@ impl Driver {
         }
     }
 
-    /// Measures the own load, tells it, and publishes the state of regions.
+    /// Measures the own load, sends it, and publishes the state of regions.
     fn look(&mut self) {
         let now = Instant::now();
         self.follow_members(now);
@@ -247,8 +247,8 @@ impl Driver {
         }
     }
 
-    /// Tells the region's nodes whether this node takes clients. If it speaks for the region, also
-    /// tells all nodes of other regions whether the region does.
+    /// Reports to the region's nodes whether this node takes clients. If this node speaks for the
+    /// region, it also reports to all nodes of other regions whether the region does.
     fn tell_steering(&mut self, now: Instant) {
         let own = self.parts.gateway.steering();
         let region = self.own_steering(now);
@@ -380,7 +380,7 @@ impl Driver {
     }
 
     /// Returns true if the view of requests has all models that are known: the keeper publishes a
-    /// model a moment after it was told of it.
+    /// model a moment after it has received it.
     fn has_published_models(&self) -> bool {
         let view = self.parts.gateway.view();
         self.remembered.models().iter().all(|model| view.is_known(model))

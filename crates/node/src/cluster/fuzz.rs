@@ -49,7 +49,7 @@ pub(crate) fn residency_header(input: &[u8]) {
     }
 }
 
-/// Checks that homes from another node mean the same when they are told again.
+/// Checks that homes from another node keep their meaning when they are sent on.
 pub(crate) fn homes_message(input: &[u8]) {
     check_message(input);
 }

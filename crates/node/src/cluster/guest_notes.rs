@@ -37,7 +37,7 @@ impl GuestNotes {
         let escaped =
             |name: &ModelName| utf8_percent_encode(name.as_str(), NON_ALPHANUMERIC).to_string();
         notes.extend(self.named.as_ref().map(|name| format!("named={}", escaped(name))));
-        // Names and numbers can stand in any header.
+        // Names and numbers are valid in any header.
         if let Some(value) =
             (!notes.is_empty()).then(|| HeaderValue::try_from(notes.join(";")).ok()).flatten()
         {

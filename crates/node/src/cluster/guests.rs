@@ -52,9 +52,9 @@ pub(super) struct Guests {
     pub(super) region: RegionName,
     pub(super) knowledge: Arc<KnowledgeHandle>,
     pub(super) residency_refusals: ResidencyRefusals,
-    /// Homes that nodes tell each other.
+    /// Homes that nodes send each other.
     pub(super) homes: KnownHomes,
-    /// What this node tells others about itself.
+    /// Facts about this node for the others.
     pub(super) feedback: Arc<Feedback>,
     pub(super) keeper: KeeperHandle,
 }
@@ -91,7 +91,7 @@ impl Handler for Guests {
             let (terms, coming) = decision?;
             let serving: Serving = Box::pin(async move {
                 let serving = serve_guest(worker, request(head, body), terms, coming);
-                // Boxed by itself: this future is most of what a guest takes.
+                // Boxed by itself: this future is the largest part of a guest's memory.
                 let served = Box::pin(serving).await;
                 Ok(answer(served).map(boxed))
             });
@@ -104,8 +104,8 @@ impl Handler for Guests {
 type Decided = (GuestTerms, Option<PendingGuest>);
 
 impl Guests {
-    /// Answers a question of the node itself, to which no terms of guests apply; `None` for what a
-    /// client asks. A client may name any path, but its requests name the client.
+    /// Answers a question of the node itself, to which no terms of guests apply; `None` for a
+    /// client's request. A client may name any path, but its requests name the client.
     fn node_question(&self, head: &ForwardHead) -> Option<Serving> {
         if head.client.is_some() {
             return None;
@@ -200,7 +200,7 @@ fn request(head: ForwardHead, body: ForwardBody) -> Request<LinkBody> {
 fn answer(served: Result<Response<LinkBody>, GuestError>) -> Response<LinkBody> {
     match served {
         Ok(mut response) => {
-            // With these headers of a replica's own, the request would be served once more
+            // With these headers from a replica, the request would be served a second time
             // elsewhere.
             response.headers_mut().remove(&NOT_SERVED);
             response.headers_mut().remove(&NOT_ABLE);

@@ -62,7 +62,7 @@ const CONTROL_IDLE_MS_MAX: u32 = 60_000;
 /// The cluster could not be joined.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// A name can't stand in a certificate.
+    /// A name is not valid in a certificate.
     #[error(transparent)]
     Name(#[from] NameError),
     /// Certificates or the UDP port can't be used.
@@ -91,7 +91,7 @@ pub(crate) struct ClusterParts<'a> {
     /// Terms of regions.
     pub(crate) region_facts: Arc<SharedRegionFacts>,
     pub(crate) spill: SpillConfig,
-    /// The name server, if there is one; told the state of regions.
+    /// The name server, if there is one. It receives the state of regions.
     pub(crate) dns: Option<Arc<Served>>,
     /// Name and region of this node.
     pub(crate) me: (&'a str, &'a str),

@@ -1,4 +1,4 @@
-//! Facts that a node tells other nodes when they ask, for their operators.
+//! Facts that a node sends to other nodes when they ask, for their operators.
 
 use std::time::{Duration, Instant, SystemTime};
 

@@ -14,7 +14,7 @@ use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, Shed
 use spillway_upstream::regions::OwnModel;
 use spillway_upstream::view::View;
 
-/// Lowest trust of a reading that is still told to others: below it the reading is too old.
+/// Lowest trust of a reading that is still sent to others: below it the reading is too old.
 const TRUST_MIN: f32 = 0.5;
 
 /// Load of the own region at one moment.
@@ -84,14 +84,14 @@ impl Own {
             let nodes = u32::try_from(live + 1).unwrap_or(u32::MAX);
             let speed = speeds.of_model(&name);
             let known = before.own.get(&name);
-            // Guests that are on their way outlive a measurement.
+            // Guests that were accepted and have no place yet outlive a measurement.
             let coming = known.map(|known| known.coming.clone()).unwrap_or_default();
             (name, OwnModel { load, speed, sent, ended, coming, nodes })
         };
         Self { models: loads.into_iter().map(model).collect(), whole, waiting, rates }
     }
 
-    /// Returns the load in the form that gossip tells to other nodes.
+    /// Returns the load in the form that gossip sends to other nodes.
     pub(super) fn to_tell(&self, gateway: &Gateway, view: &View) -> OwnLoad {
         let replica_loads = view.replica_loads();
         let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
@@ -117,7 +117,7 @@ impl Own {
         let share = |(name, model): (&ModelName, &OwnModel)| {
             let rate_per_s = self.rates.get(name).copied().flatten();
             let waiting = self.waiting.get(name).copied().unwrap_or(0);
-            // Other nodes of the region go on: a client that this node turns away asks them.
+            // Other nodes of the region go on: a client that this node rejects asks them.
             let is_ending = gateway.is_leaving() && model.nodes <= 1;
             let shed = if is_ending { ShedState::Shedding } else { shed_state_of(gateway, name) };
             let load = ModelLoad { shed, ..model.load };

@@ -38,7 +38,7 @@ impl<T> Answered<T> {
     }
 }
 
-/// Reads the question in an address; `None` if a newer node asks for what this one does not know.
+/// Reads the question in an address; `None` if a newer node asks for something unknown to this one.
 pub(crate) fn question<T: DeserializeOwned>(uri: &Uri) -> Option<T> {
     let text = uri.query().and_then(spillway_protocol::decode_name)?;
     serde_json::from_str(&text).ok()

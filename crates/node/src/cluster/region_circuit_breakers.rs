@@ -21,8 +21,7 @@ struct Tracked {
     breaker: RegionCircuitBreaker,
     /// Time since which operators give the region a weight above 0; `None` while they don't.
     allowed_since: Option<Instant>,
-    /// True if operators allowed the region when this node first heard of it: then it did not
-    /// return.
+    /// True if operators allowed the region when this node first saw it: then it did not return.
     was_always_allowed: bool,
 }
 

@@ -12,7 +12,7 @@ static RESIDENCY: HeaderName = HeaderName::from_static("x-spillway-residency");
 /// Writes the residency into the headers; a residency without rules removes the header.
 ///
 /// # Errors
-/// Returns an error if a name can't stand in a header: then the request must not leave this region.
+/// Returns an error if a name is not valid in a header: the request must not leave this region.
 pub(super) fn put(residency: &Residency, headers: &mut HeaderMap) -> Result<(), String> {
     headers.remove(&RESIDENCY);
     let parts = [listed("regions", &residency.regions), listed("countries", &residency.countries)];

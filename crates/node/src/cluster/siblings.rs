@@ -1,4 +1,5 @@
-//! Load of the region's nodes at the region's replicas: told by this node, and noted of the others.
+//! Load of the region's nodes at the region's replicas: this node's is sent, and that of the others
+//! is noted.
 
 use std::sync::Arc;
 
@@ -7,8 +8,8 @@ use spillway_route::Sharer;
 use spillway_upstream::replica::Replica;
 use spillway_upstream::view::View;
 
-/// Tells the region's other nodes what this one has at each replica now, and notes what they have
-/// told of theirs.
+/// Reports to the region's other nodes how much work of this node each replica has now, and notes
+/// their reports.
 pub(super) fn count(pulse: &mut Pulse, view: &View) {
     let counts = |replica: &Arc<Replica>| {
         let (in_flight, pending_tokens) = (replica.in_flight(), replica.pending_tokens());

@@ -2,8 +2,8 @@
 //! requests are served by.
 //!
 //! Pure: [`fold`] takes both and returns routes, names and replicas, and notes about them. The
-//! cluster wins where both name one thing: all nodes agreed on it, and a file is one node's. An
-//! item that can't be used here is left out alone, and the config's item stands in its place.
+//! cluster wins where both name one thing: all nodes agreed on it, while a file belongs to one
+//! node. Only the item that can't be used here is left out, and the config's item replaces it.
 
 mod agreed_world;
 mod names;

@@ -12,8 +12,8 @@ use spillway_upstream::split::{ArmSpec, SplitSpec, StickyCookie};
 
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
 
-/// Merges all names. A record of the cluster replaces everything that the config says of its name;
-/// where names of both then stand for each other, each leads to the end of the chain.
+/// Merges all names. A record of the cluster replaces everything that the config says of its name.
+/// If names of both then refer to each other, each resolves to the end of the chain.
 pub(super) fn fold(config: &NameSpec, agreed: &AgreedWorld, notes: &mut Notes) -> NameSpec {
     let agreed_splits = agreed_splits(config, agreed, notes);
     let aliases = aliases(config, agreed, &agreed_splits, notes);

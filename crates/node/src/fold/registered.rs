@@ -14,7 +14,7 @@ use crate::fold::{AgreedReplica, AgreedWorld, Kind, Notes, Use};
 /// for. Each has a monitor and a place in every view.
 const REGISTERED_MAX: usize = 10_000;
 
-/// Cache of the configs made of registrations. Making one anew would read the system's CAs.
+/// Cache of the configs made of registrations. Making one again would read the system's CAs.
 #[derive(Debug, Default)]
 pub(crate) struct Registered {
     defaults: Option<CareDefaults>,

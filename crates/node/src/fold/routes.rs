@@ -49,7 +49,7 @@ pub(super) fn fold(
     }
     let taken: BTreeSet<RouteName> = routes.iter().map(|route| route.name.clone()).collect();
     let is_open = is_open(world, agreed);
-    // The route that no file has goes with what it stands for.
+    // The implied route, which is in no file, is left out once other routes list the served models.
     let count = world.routes.len() - usize::from(world.implies_default && !is_open);
     let kept = world.routes.iter().take(count).filter(|route| !taken.contains(&route.name));
     routes.extend(kept.map(|route| match agreed.routes.get(&route.name) {
@@ -84,7 +84,7 @@ fn lists_models(route: &Route) -> bool {
 }
 
 /// Returns true if models are served that no route names. Routes that name models, of the config or
-/// of the cluster, are the list of what is served, also while one of them can't be used.
+/// of the cluster, list all models that are served, even while one of them can't be used.
 fn is_open(world: &WorldConfig, agreed: &AgreedWorld) -> bool {
     let mut of_config = world.routes.iter().filter(|it| !agreed.routes.contains_key(&it.name));
     let lists_models = |it: &RouteSpec| it.path_prefix.is_none() && !it.models.is_empty();

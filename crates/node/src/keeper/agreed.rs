@@ -60,7 +60,7 @@ impl Keeper {
         self.fleet.handle_peer_reports(Instant::now(), said);
     }
 
-    /// Returns the replicas of this node's config or discoveries, which the cluster is told of.
+    /// Returns the replicas of this node's config or discoveries, for the report to the cluster.
     pub(super) fn own_replicas(&self) -> Vec<ReplicaSpec> {
         let is_own = |name: &ReplicaName| !self.agreed.registered.is_used(name);
         let told = |config: &ReplicaConfig| {
@@ -77,7 +77,7 @@ impl Keeper {
             }
         };
         let own = self.folded.replicas.iter().filter(|config| is_own(&config.spec.name));
-        // A replica whose models are yet to be found out is told once they are known.
+        // A replica whose models are yet to be found out is reported once they are known.
         own.map(told).filter(|spec| !spec.models.is_empty()).collect()
     }
 
@@ -120,7 +120,7 @@ impl Keeper {
         self.feedback.note_agreed(self.folded.notes.counts());
     }
 
-    /// Returns the replicas that were registered anew since `before`.
+    /// Returns the replicas that were registered again since `before`.
     fn renewed(&self, before: &AgreedWorld) -> BTreeSet<ReplicaName> {
         let is_renewed = |name: &ReplicaName, epoch: u64| {
             before.replicas.get(name).is_some_and(|known| known.epoch != epoch)

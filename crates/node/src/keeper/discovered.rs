@@ -245,7 +245,8 @@ impl DiscoverySource {
     }
 }
 
-/// Reads a file of replicas. They may vanish: whoever writes the file may be about to write more.
+/// Reads a file of replicas. Replicas may be missing for a moment: the process that writes the file
+/// may be about to write more.
 fn read_listed(
     text: &str,
     path: &Path,

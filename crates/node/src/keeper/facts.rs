@@ -20,7 +20,7 @@ impl Keeper {
                     let names = report.names.iter().map(String::as_str);
                     known.loaded_adapters().note(names, report.slots);
                 }
-                // Most pages tell nothing of caches.
+                // Most pages contain no figures of caches.
                 if cache != CacheReport::default() {
                     self.knowledge.tell(KnowledgeEvent::Reported(replica.clone(), cache));
                 }
@@ -92,7 +92,7 @@ impl Keeper {
         if kind == CheckKind::Active && result != CheckResult::Good {
             self.failing.insert(replica.clone());
         } else if kind == CheckKind::Active && self.failing.remove(replica) {
-            // The server may have been started anew with other software.
+            // The server may have been restarted with other software.
             self.identities.identify_again(replica);
             if let Some(known) = self.replicas.get(replica) {
                 known.loaded_adapters().forget();

@@ -299,7 +299,7 @@ impl Keeper {
             self.world = before;
             self.discovered.reconcile(&self.world.discoveries);
         } else if !models.is_empty() {
-            // What an operator takes out is gone for good.
+            // Models that an operator takes out are gone for good.
             self.lapsed.forget(&models);
             self.publish_view();
         }

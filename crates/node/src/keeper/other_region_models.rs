@@ -1,4 +1,4 @@
-//! Models of other regions, which the keeper is told of.
+//! Models of other regions, which the keeper receives from gossip.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,6 @@ use spillway_types::ModelName;
 pub(crate) struct OtherRegionModels {
     /// Models that some replica there takes requests for.
     pub(crate) served: BTreeSet<ModelName>,
-    /// Models that are configured there, as far as this node has heard.
+    /// Models that are configured there, as far as this node knows.
     pub(crate) known: BTreeSet<ModelName>,
 }

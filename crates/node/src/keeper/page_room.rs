@@ -1,4 +1,4 @@
-//! Memory of the pages of models of all replicas together, and of what follows from their names.
+//! Memory of the pages of models of all replicas together, and of the records made of their names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use spillway_types::{ModelName, ModelsPage, ServedModel};
 const ROOM_BYTES: usize = 8 << 20;
 /// Bytes that each page may have whatever the others have: some models of its own, or many known ones.
 const OWN_BYTES: usize = 16 << 10;
-/// Bytes of a name that no other page has: where the config leaves the models open, it stands in views,
-/// verdicts and metrics.
+/// Bytes counted for a name that no other page has: where the config leaves the models open, it is
+/// kept in views, verdicts and metrics.
 const NAME_BYTES: usize = 3 << 10;
 
 /// Room that the pages of replicas share. Equal pages count once, as those of replicas that serve the
@@ -27,8 +27,8 @@ pub(super) struct PageRoom {
 }
 
 impl PageRoom {
-    /// Takes a page in, in place of an earlier one of its replica. Returns as much of the page as there
-    /// is room for; what is left out makes it incomplete, so it denies no model.
+    /// Takes a page in, in place of an earlier one of its replica. Returns as much of the page as
+    /// there is room for. A page with models left out is incomplete, so it denies no model.
     pub(super) fn replace(
         &mut self,
         before: Option<&ModelsPage>,

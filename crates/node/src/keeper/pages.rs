@@ -37,7 +37,7 @@ pub(super) struct Pages {
 #[derive(Debug)]
 struct PageReport {
     replica: Arc<Replica>,
-    /// Software of the server; `None` while its pages do not tell.
+    /// Software of the server; `None` while its pages do not show it.
     engine: Option<Engine>,
     models: Models,
     /// Models that the replica lacks by its replies to requests, each with the time since when.
@@ -142,7 +142,7 @@ impl Pages {
             return false;
         }
         let report = self.report(name, replica);
-        // What the page says now is newer than replies to requests.
+        // The page that was just read is newer than replies to requests.
         report.lacked.clear();
         report.models = models;
         true
@@ -261,7 +261,7 @@ impl Pages {
         let report = self.reports.get(&config.spec.name);
         let engine = report.and_then(|report| report.engine);
         let listed = report.and_then(PageReport::page).into_iter().flat_map(|page| page.ids());
-        // Names of models stand in logs and metrics.
+        // Names of models appear in logs and metrics.
         let usable = listed.filter(|id| !id.as_str().chars().any(char::is_control));
         config.with_found(engine, usable.cloned().collect())
     }

@@ -87,7 +87,7 @@ impl Node {
     async fn end(&mut self) -> bool {
         self.tasks.tracker.wait().await;
         let threads = std::mem::take(&mut self.threads.handles);
-        // Joining blocks, though not for long: the runtimes are told to end.
+        // Joining blocks, though not for long: the runtimes have been asked to end.
         let joined = tokio::task::spawn_blocking(move || {
             threads.into_iter().map(JoinHandle::join).all(|thread| thread.is_ok())
         });

@@ -1,4 +1,4 @@
-//! Budgets of tenants: what they spent at all nodes, and who is refused for it.
+//! Budgets of tenants: their spending at all nodes, and the tenants that are refused for it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,8 @@ const SHOWN_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Budgets {
     me: NodeName,
-    /// Number of this process, by which others see that its changes are numbered anew.
+    /// Number of this process, by which others see that its changes are numbered from the start
+    /// again.
     process: u64,
     gateway: Arc<Gateway>,
     known: Mutex<Known>,
@@ -31,7 +32,7 @@ pub(crate) struct Budgets {
 struct Known {
     budgets: BTreeMap<TenantName, Budget>,
     book: SpendingBook,
-    /// What was asked of each node last.
+    /// Place up to which each node has sent its changes.
     heard: BTreeMap<NodeName, Heard>,
     /// Number of the last change that was saved.
     saved: u64,
@@ -39,14 +40,14 @@ struct Known {
     judged: Option<(u64, Day)>,
 }
 
-/// Place up to which a process told its changes.
+/// Place up to which a process has sent its changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Heard {
     process: u64,
     change: u64,
 }
 
-/// Changes that a node tells.
+/// Changes that a node sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Told {
     upto: Heard,
@@ -66,7 +67,7 @@ impl Budgets {
         Self { me, process, gateway, known: Mutex::default() }
     }
 
-    /// Replaces the budgets. What a tenant spent this month is looked up where it is counted.
+    /// Replaces the budgets. This month's spending of a tenant is looked up where it is counted.
     pub(crate) fn set(
         &self,
         budgets: BTreeMap<TenantName, Budget>,
@@ -129,19 +130,20 @@ impl Budgets {
         self.known().budgets.is_empty()
     }
 
-    /// Returns what changed since another node was told, and up to which change.
+    /// Returns the changes since the place up to which another node has them, and the place that
+    /// they reach.
     pub(crate) fn told_since(&self, heard: Heard) -> Told {
         let since = if heard.process == self.process { heard.change } else { 0 };
         let (rows, change) = self.known().book.changed_since(since);
         Told { upto: Heard { process: self.process, change }, rows }
     }
 
-    /// Returns up to which change a node has told.
+    /// Returns the place up to which a node has sent its changes.
     pub(crate) fn heard(&self, node: &NodeName) -> Heard {
         self.known().heard.get(node).copied().unwrap_or_default()
     }
 
-    /// Takes in what a node told, unless it was asked before the budgets changed.
+    /// Takes in changes that a node sent, unless it was asked before the budgets changed.
     pub(crate) fn hear(&self, node: &NodeName, asked: Heard, told: &Told) {
         let mut known = self.known();
         if known.heard.get(node).copied().unwrap_or_default() != asked {
@@ -164,7 +166,7 @@ impl Budgets {
             known.saved = change;
             told
         };
-        // The lock is free again: requests that end meanwhile are counted.
+        // The lock is free again: requests that end during the write are counted.
         store.save_spending(&told);
     }
 

@@ -1,4 +1,4 @@
-//! What clients used: counted on this node, and asked of all nodes together.
+//! Usage of clients: counted on this node, and asked of all nodes together.
 
 mod agreed;
 mod asking;
@@ -48,7 +48,7 @@ pub(crate) struct Usage {
     sources: Mutex<Sources>,
 }
 
-/// What config and cluster say of budgets and prices.
+/// Budgets and prices of config and cluster.
 #[derive(Debug, Default)]
 struct Sources {
     config: Bills,
@@ -217,7 +217,7 @@ pub(crate) async fn keep(feedback: Arc<Feedback>, stop: CancellationToken) {
     let mut interval = tokio::time::interval(PACE);
     while stop.run_until_cancelled(interval.tick()).await.is_some() {
         let feedback = Arc::clone(&feedback);
-        // A task that panics has told so itself.
+        // A panic of the task has been logged already.
         drop(tokio::task::spawn_blocking(move || feedback.usage.save(SystemTime::now())).await);
     }
 }

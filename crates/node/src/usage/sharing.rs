@@ -1,4 +1,4 @@
-//! What tenants with a budget spent, told from node to node.
+//! Spending of tenants with a budget, sent from node to node.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -121,7 +121,7 @@ fn what_was_spent_is_known_to_the_next_process_and_to_other_nodes() {
     assert_eq!(again.rows(), 0, "nothing is told twice");
     other.save(now);
     drop(usage);
-    // The node that told it is gone.
+    // The node that reported it is gone.
     let (_, others) = open("b", folders[1].path(), now);
     assert!(refused(&others, now).is_some());
     let larger = Budget { per_day: Some(Money::of_millionths(31)), per_month: None };

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::window::{Escapes, WINDOW_BYTES, Window};
 
-/// Size from which on JSON is abridged; what is shorter is read as quickly.
+/// Size from which on JSON is abridged; shorter JSON is read as quickly.
 const JSON_MIN: usize = 4 << 10;
 /// Length from which on a string's text is left out.
 const TEXT_MIN: usize = 256;
@@ -78,7 +78,8 @@ impl<'j> Abridged<'j> {
         &self.text
     }
 
-    /// Returns the places in the JSON of what was left out: the texts of long strings, in order.
+    /// Returns the places in the JSON of the texts that were left out: those of long strings, in
+    /// order.
     pub(super) fn long_texts(&self) -> LongTexts {
         let mut before = 0;
         let text = |cut: &Cut| {
@@ -88,7 +89,7 @@ impl<'j> Abridged<'j> {
         self.cuts.iter().map(text).collect()
     }
 
-    /// Returns a value of the abridged JSON as it stands in the JSON.
+    /// Returns a value of the abridged JSON as it is in the JSON.
     pub(super) fn whole(&self, value: &str) -> Option<&'j str> {
         let at = value.as_ptr().addr().checked_sub(self.text.as_ptr().addr())?;
         self.json.get(self.offset(at)..self.offset(at + value.len()))

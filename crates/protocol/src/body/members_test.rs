@@ -5,7 +5,7 @@ use super::*;
 
 static NAMES: NameTable<4> = NameTable::new(["model", "messages", "stream", "tools"]);
 
-/// Pieces of what stands in a string.
+/// Pieces of the text in a string.
 const TEXT: [&str; 9] =
     ["so it is ", r"\n", r#"\""#, r"\\", r"\/\b\f\r\t", r"\u00e9\uD83D", "é", "{[:,]}", "'\u{7f}"];
 /// Pieces that break JSON in most places.

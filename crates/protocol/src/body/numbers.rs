@@ -8,7 +8,7 @@
 pub(crate) enum Number {
     /// Null, which counts as absent.
     None,
-    /// Whole number that is not negative; the largest of 32 bits stands for all larger ones.
+    /// Whole number that is not negative; larger numbers become the largest of 32 bits.
     Some(u32),
     /// Number that some engines convert to this one: text, or a number with point or exponent. Others
     /// may ignore it.

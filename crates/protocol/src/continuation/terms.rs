@@ -46,8 +46,8 @@ enum TermField {
     ContinueFinalMessage,
 }
 
-/// Fields that prevent a continuation, unless their value has no effect. Names of vLLM and SGLang
-/// stand beside OpenAI's.
+/// Fields that prevent a continuation, unless their value has no effect. Includes the names of vLLM
+/// and SGLang beside OpenAI's.
 const BARRED: [(&str, Unfit); 30] = [
     ("n", Unfit::SeveralAnswers),
     ("best_of", Unfit::SeveralAnswers),

@@ -37,7 +37,7 @@ pub enum Unfit {
     HalfCharacter,
     /// The text ends with what may be the beginning of a stop sequence.
     StopBegun,
-    /// The text is longer than the limit of what is kept.
+    /// The text is longer than the limit on kept text.
     TooLong,
     /// An event could not be parsed.
     Unreadable,

@@ -14,7 +14,8 @@ const HEAD_BYTES_MAX: usize = 8 << 10;
 #[derive(Debug)]
 pub(super) struct Part<'b> {
     pub(super) name: &'b str,
-    /// True if the part has a file name: servers that tell files from text take it for a file.
+    /// True if the part has a file name: servers that distinguish files from text take it for a
+    /// file.
     pub(super) is_file: bool,
     /// Headers, without the empty line behind them.
     pub(super) head: &'b [u8],

@@ -83,7 +83,7 @@ pub(crate) fn weighed_bytes(body: &[u8], range: &Range<usize>, token_bytes: u64)
     bytes
 }
 
-/// Returns the bytes that base64 of this length stands for.
+/// Returns the number of bytes that base64 of this length encodes.
 fn decoded_bytes(length: usize) -> u64 {
     length as u64 / 4 * 3
 }
@@ -96,7 +96,7 @@ fn is_image(blob: &[u8]) -> bool {
     if let Some(kind) = text.strip_prefix(b"data:") {
         return kind.get(..6).is_some_and(|kind| kind.eq_ignore_ascii_case(b"image/"));
     }
-    // RIFF has sound, too: the bytes at 9 to 11 tell WebP from WAV.
+    // RIFF also contains sound: the bytes at 9 to 11 distinguish WebP from WAV.
     let is_webp = || text.starts_with(b"UklGR") && text.get(12..16) == Some(b"RUJQ");
     BEGINNINGS.iter().any(|begin| text.starts_with(begin)) || is_webp()
 }

@@ -249,8 +249,8 @@ pub(super) fn is_space(byte: u8) -> bool {
 }
 
 /// Types of parts of a message whose tokens don't follow from the bytes of the body: a file may be
-/// elsewhere, and even one in the body may have far more tokens than bytes, e.g. a large image of one
-/// colour. With quotes, as they stand in the body.
+/// elsewhere, and even one in the body may have far more tokens than bytes, e.g. a large image of
+/// one colour. With quotes, as in the body.
 const MEDIA: [&[u8]; 16] = [
     b"\"audio\"",
     b"\"audio_url\"",
@@ -273,7 +273,8 @@ const MEDIA: [&[u8]; 16] = [
 const MEDIA_BYTES_MAX: usize = 16;
 
 /// Returns true if a string, with its quotes, is the type of such a part. A text of just that word
-/// passes for one too, which does no harm: what depends on it is a bound for what replicas report.
+/// passes for one too, which does no harm: it only affects a bound for the figures that replicas
+/// report.
 fn is_media(string: &[u8]) -> bool {
     string.len() <= MEDIA_BYTES_MAX && MEDIA.contains(&string)
 }

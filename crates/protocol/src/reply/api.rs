@@ -9,8 +9,8 @@ pub enum ReplyApi {
     Completions,
     /// Path `…/responses`: creation of a response.
     Responses,
-    /// Path `…/responses/{id}`, also with `/cancel`: a response that was created before. Its reply
-    /// has the form of [`Responses`](Self::Responses), but its state is not the reply's own.
+    /// Path `…/responses/{id}`, with or without `/cancel`: a response that was created before. Its
+    /// reply has the form of [`Responses`](Self::Responses), but its state is not the reply's own.
     StoredResponse,
     /// Path `…/messages`: Anthropic's messages.
     Messages,

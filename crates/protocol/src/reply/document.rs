@@ -33,8 +33,9 @@ const SCALAR: [bool; 256] = {
     set
 };
 
-/// Reader of one document. Pieces may be cut anywhere. Values without a meaning are skipped, however
-/// large they are; they are not checked to be JSON. What is kept has a limit for each kind of fact.
+/// Reader of one document. Pieces may be cut anywhere. Values without a meaning are skipped,
+/// however large they are; they are not checked to be JSON. Each kind of fact has a limit on what
+/// is kept.
 #[derive(Debug)]
 pub(super) struct DocumentReader {
     schema: Schema,

@@ -111,7 +111,7 @@ impl EventLines {
                 self.is_counted |= !is_done;
                 document.push(b"\n");
             }
-            // A name that is longer than what is kept is none of the known ones.
+            // A name that is longer than the kept text is none of the known ones.
             LinePlace::Name | LinePlace::NameStart => {
                 self.kind.add(&self.kept);
             }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use memchr::memmem;
 
-/// What an event is for its stream.
+/// Meaning of an event for its stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EventReading {
     /// True if the event has data other than `[DONE]`.

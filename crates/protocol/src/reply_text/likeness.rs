@@ -1,4 +1,4 @@
-//! Events that are like the last one but for their text: nearly all of a stream.
+//! Events that are like the last one except for their text: nearly all of a stream.
 
 use std::ops::Range;
 

@@ -79,7 +79,8 @@ impl ReplyReader {
             ("\"text_delta\"", _) => self.content(delta.text?, to),
             ("\"input_json_delta\"", Open::Input) => {
                 let fragment: String = serde_json::from_str(delta.partial_json?.get()).ok()?;
-                // The input of the block's start only stands for one that comes in fragments.
+                // The input at the block's start is only a placeholder for one that comes in
+                // fragments.
                 if self.gathered == b"{}" && !fragment.is_empty() {
                     self.gathered.clear();
                 }

@@ -17,7 +17,7 @@ static USAGE_OPTIONS: &[u8] = b"\"stream_options\":{\"include_usage\":true},";
 static THROUGHOUT_OPTIONS: &[u8] =
     b"\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true},";
 
-/// Places of a body, and what stands there. Unlike the body's facts they borrow nothing.
+/// Places of a body, and their contents. Unlike the body's facts they borrow nothing.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     is_stream: bool,
@@ -40,7 +40,7 @@ pub(super) struct Places {
 #[derive(Clone, Debug)]
 enum OptionsPlace {
     Absent,
-    /// A null, which stands for no options.
+    /// A null, which means no options.
     Null(Range<usize>),
     /// No object: the engine refuses it, so that nothing is requested.
     Wrong,

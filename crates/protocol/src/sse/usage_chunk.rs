@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Members of a chunk, as far as they decide on what is left of it without its usage.
+/// Members of a chunk that decide what is left of it without its usage.
 #[derive(Debug, Default)]
 pub(crate) struct UsageChunk<'e> {
     /// Value of `usage`, even if it is null.

@@ -6,7 +6,7 @@ use super::usage_chunk::UsageChunk;
 use crate::continuation::chunk::ChunkEvent;
 use crate::continuation::rewriter::Rewriter;
 
-/// What the client gets of an event.
+/// Part of an event that the client gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stripped {
     /// The event as it is.

@@ -30,7 +30,7 @@ pub(super) struct Ahead {
     trailers: Option<Frame<Bytes>>,
 }
 
-/// A block; holds its room as long as its bytes are in use, also in the HTTP library.
+/// A block. It holds its room as long as its bytes are in use, even in the HTTP library.
 #[derive(Debug)]
 struct AheadBlock {
     bytes: Vec<u8>,

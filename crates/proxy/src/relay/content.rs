@@ -38,7 +38,7 @@ pub(super) struct Document {
     reader: Box<WholeReader>,
     /// True if all of it was read before it passes, in one piece.
     is_read: bool,
-    /// API by which the end of the answer is judged; `None` for what is no answer.
+    /// API by which the end of the answer is judged; `None` if the reply is no answer.
     judge: Option<ReplyApi>,
     /// True if the engine is known to give a reason for the end of each answer.
     is_known_engine: bool,
@@ -50,7 +50,7 @@ impl Content {
         if plan.flavour == Flavour::Grpc {
             return Self::Call { has_status: false };
         }
-        // What was read before is neither events nor encoded.
+        // A reply of which a part was read before the relay is neither events nor encoded.
         if let Some(reader) = plan.reader.take() {
             return Self::document(reader, true, head, plan);
         }

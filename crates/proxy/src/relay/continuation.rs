@@ -85,7 +85,7 @@ impl Relay {
         match events.next(terms.as_ref().map_err(|unfit| *unfit)) {
             Next::Behind => Some(events.end_so_far()),
             Next::Afresh => Some(ContinuationPosition::Start),
-            // Its last events are on their way.
+            // Its last events are being sent.
             Next::Ended(_) | Next::Unfit(_) => None,
         }
     }

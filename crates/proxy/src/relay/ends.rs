@@ -134,7 +134,7 @@ impl Relay {
         let (home, tenant) = (upstream.place.home(), self.plan.tenant.clone());
         let stored = StoredResponse { home, tenant, model };
         let gateway = &self.plan.worker.gateway;
-        // What another region serves is told from there, where the replica is known.
+        // If another region serves the response, that region sends the news: it knows the replica.
         let is_told = upstream.place.replica().is_some() && gateway.home_outbox.is_open();
         let told = is_told.then(|| stored.clone());
         match gateway.responses.keep(id, stored, wake::now()) {
@@ -166,7 +166,7 @@ impl Relay {
 
     /// Reports the end of the source's part to its observer.
     pub(super) fn report_part(&mut self, end: End) {
-        // Only a whole reply comes again in the next prompt.
+        // Only a whole reply is repeated in the next prompt.
         let is_whole = end == End::Complete;
         let hasher = self.plan.hasher.take().filter(|_| is_whole);
         let forwarded = self.plan.forwarded.take().filter(|_| is_whole);

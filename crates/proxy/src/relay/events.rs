@@ -235,8 +235,8 @@ impl Events {
         self.relay.at_boundary().then(|| bytes.clone())
     }
 
-    /// Returns the event that tells the client why its stream ends; `None` if an event was cut in
-    /// the middle, so that no other event can follow.
+    /// Returns the event that reports to the client why its stream ends; `None` if an event was cut
+    /// in the middle, so that no other event can follow.
     pub(crate) fn error_event(&self, error: &GatewayError) -> Option<Bytes> {
         let flavour = match self.flavour {
             Flavour::OpenAi => EventFlavour::OpenAi,

@@ -1,4 +1,4 @@
-//! Replies on their way back: passed on piece by piece, and read ahead only for slow clients.
+//! Replies to clients: passed on piece by piece, and read ahead only for slow clients.
 
 mod ahead;
 mod behind;

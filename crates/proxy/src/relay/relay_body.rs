@@ -66,7 +66,7 @@ pub(crate) struct Relay {
     pub(super) content: Content,
     /// Piece of the gateway's own that goes out next: last events, trailers, keep-alive.
     pub(super) own_piece: Option<Frame<Bytes>>,
-    /// Error that breaks off the reply, once the bytes handed over before are on their way.
+    /// Error that breaks off the reply, once the bytes handed over before it have been sent.
     pub(super) broken: Option<Broken>,
     /// Lag of the client.
     pub(super) behind: Behind,

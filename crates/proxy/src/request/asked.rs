@@ -69,8 +69,8 @@ impl Dispatch<'_> {
         let sight = TrafficPlaces { replica, traffic };
         let places = room.places(&sight, chosen.slot);
         replica.lease(queues, places, traffic).or_else(|| {
-            // The plan may have counted with more, because much of the prompt is cached there. Looked
-            // up anew, since few requests need it.
+            // The plan may have counted with more, because much of the prompt is cached there. The
+            // cached blocks are looked up again, since few requests need them.
             let reads_caches = self.route_rules().reads_caches;
             let cached_blocks = self.loads(room, reads_caches).cached_blocks(chosen.slot);
             let more = room.places_with(&sight, chosen.slot, cached_blocks);

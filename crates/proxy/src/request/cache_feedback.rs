@@ -136,7 +136,7 @@ impl CacheFeedback {
         replied.context_tokens = self.context.of_all();
         replied.read_tokens = self.context.read_tokens();
         let is_first_token = replied.is_stream && replied.is_success && is_sent;
-        // Without a prediction only the end of the reply tells how much there was to read.
+        // Without a prediction, only the end of the reply shows how much there was to read.
         if let Some(predicted) = replied.predicted.filter(|_| is_first_token) {
             let begun = Arc::new(BegunStream {
                 identity: replied.identity,

@@ -80,7 +80,7 @@ fn attempt(prediction: Option<Prediction>) -> Attempt {
     Attempt { slot: ReplicaSlot(0), reason: Reason::Only, prediction }
 }
 
-/// Returns the feedback of a request that is on its way to the replica.
+/// Returns the feedback of a request that was sent to the replica.
 fn sent(worker: &Arc<Worker>, replica: &Arc<Replica>, inquiry: &Inquiry) -> CacheFeedback {
     let mut feedback =
         CacheFeedback::begin(worker, replica, inquiry, &attempt(None)).expect("feedback");

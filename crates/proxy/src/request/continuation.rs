@@ -33,7 +33,7 @@ use spillway_upstream::regions::Regions;
 use spillway_upstream::view::View;
 use spillway_upstream::wake;
 
-/// State of a request that is kept while its reply streams, so that it can be sent once more.
+/// State of a request that is kept while its reply streams, so that it can be sent again.
 #[derive(Debug)]
 pub(crate) struct StreamContinuation {
     worker: Arc<Worker>,
@@ -44,7 +44,7 @@ pub(crate) struct StreamContinuation {
     spec: ContinuationSpec,
     /// State machine that decides about continuations.
     stream: ContinuedStream,
-    /// The request's body as the client sent it, but for the model's name.
+    /// The request's body as the client sent it, except for the model's name.
     original: Segments,
     prompt_bytes: u32,
     output_tokens_max: Option<u32>,
@@ -241,7 +241,7 @@ impl StreamContinuation {
         self.prepared.strips_usage(asked)
     }
 
-    /// Returns true if replies from this place must not tell what was cached.
+    /// Returns true if replies from this place must not show what was cached.
     pub(crate) fn hides_cache_at(&self, place: Option<&Place>) -> bool {
         self.prepared.hides_cache_at(&self.worker.gateway.authenticator, place)
     }

@@ -73,7 +73,7 @@ pub(crate) enum Choice {
 /// A reply, and the facts of it if all of it was read.
 pub(super) type JudgedReply = (Response<UpstreamBody>, Option<Box<WholeReader>>);
 
-/// A request on its way: all that its acts need, and their interim results.
+/// A request that is being dispatched: all that its acts need, and their interim results.
 #[derive(Debug)]
 pub(crate) struct Dispatch<'a> {
     pub(crate) worker: &'a Arc<Worker>,
@@ -95,7 +95,7 @@ pub(crate) struct Dispatch<'a> {
 pub(crate) struct Interim {
     /// Place in this node's queue.
     pub(super) queued_request: Option<QueuedRequest>,
-    /// Hash by which the same request is recognized when it comes again; `None` until needed.
+    /// Hash by which a retry of the same request is recognized; `None` until needed.
     pub(super) fingerprint: Option<u64>,
     /// The first error reply for which a better one was sought.
     pub(super) held: Option<Box<Dispatched>>,
@@ -289,7 +289,7 @@ impl Dispatch<'_> {
         is_allowed
     }
 
-    /// Changes the request to the next model that may stand in.
+    /// Changes the request to its next stand-in model.
     fn stand_in(&mut self, journey: &mut Journey) {
         let is_renamed = self.prepared.fall_back(&self.view, &self.worker.gateway, self.head);
         if is_renamed {
@@ -321,11 +321,12 @@ impl Dispatch<'_> {
             self.worker.gateway.waiting.wake();
         }
         self.tell(journey, Event::Asked);
-        // After a death, a kept connection that breaks could not be told from another one.
+        // After a death, the break of a kept connection could not be distinguished from another
+        // death.
         let connection = if journey.deaths() > 0 { Connection::New } else { connection };
         record.asked(&asked.replica.spec().name, &self.prepared.inquiry.prefix, &chosen);
         self.begin_session(&asked);
-        // Assumed until the replica refuses: if the client leaves meanwhile, a replica may be at
+        // Assumed until the replica refuses: if the client leaves before that, a replica may be at
         // work.
         let was_sent = record.sent(true);
         let reply = match self.hedging(journey) {
@@ -577,7 +578,7 @@ impl Dispatch<'_> {
     }
 }
 
-/// Request of a dispatch on its way to one replica.
+/// Request of a dispatch that is sent to one replica.
 struct DispatchSending<'r, 'd> {
     dispatch: &'r mut Dispatch<'d>,
     replica: &'r Replica,

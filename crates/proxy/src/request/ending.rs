@@ -1,4 +1,4 @@
-//! The end of a journey, as the client is told it.
+//! The end of a journey, as the client sees it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Dispatch<'_> {
             Ending::Refused(refused) => refused_error(refused),
         };
         let retry_time = match ending {
-            // Clients that come again at once would find the replica as it is.
+            // Clients that retry at once would find the replica unchanged.
             Ending::LastFailure if error.kind.is_lost_replica() => {
                 RetryTime::Spread { not_before: None }
             }
@@ -83,7 +83,8 @@ impl Dispatch<'_> {
         GatewayError::new(ErrorKind::RegionNotAllowed, message)
     }
 
-    /// Returns the time after which the client is told to come again; `None` if it is told none.
+    /// Returns the time after which the client is asked to retry; `None` if its answer has no such
+    /// time.
     fn retry_after(&mut self, retry_time: RetryTime, journey: &Journey) -> Option<Duration> {
         let now = wake::now();
         let (refusal, not_before) = match retry_time {

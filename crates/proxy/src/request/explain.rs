@@ -48,8 +48,8 @@ pub struct ExplainRequest {
     pub tenant: Option<TenantName>,
     /// Address of the client; `None` for a client whose country is unknown.
     pub client: Option<IpAddr>,
-    /// True if who asks may learn what is cached of an isolated tenant's prompts: whether a prompt is, tells
-    /// whether the tenant has sent it.
+    /// True if the caller may learn how much of an isolated tenant's prompts is cached. A cached
+    /// prompt shows that the tenant has sent it.
     pub sees_isolated: bool,
 }
 
@@ -159,7 +159,7 @@ pub struct ExplainedRegion {
 }
 
 /// Returns the decision on a request as if it came now. Nothing is sent, no turn is taken, and
-/// nothing is learned. A model that could stand in for one that cannot serve is not looked at.
+/// nothing is learned. Stand-ins for a model that cannot serve are not looked at.
 ///
 /// # Errors
 /// Returns the error with which the request itself would fail before it is routed.
@@ -330,8 +330,8 @@ impl Dispatch<'_> {
 }
 
 impl Explanation {
-    /// Names the rest that all replicas asked for as what a request waits for, whatever was thought of
-    /// other regions beside that.
+    /// Names the pause that all replicas asked for as the reason of a wait, whatever the result for
+    /// other regions.
     fn rest(&mut self, planned: Result<Attempt, PlanError>, busy_until: Option<Instant>) {
         let until = busy_until.filter(|_| planned == Err(PlanError::AllResting));
         let Some(until) = until else { return };

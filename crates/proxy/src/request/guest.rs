@@ -114,13 +114,15 @@ fn is_outside_residency(
     !allows(&grant.residency) || !route.is_none_or(|route| allows(&route.spec.residency))
 }
 
-/// Returns the load that this region announces to others, so that they need not ask in vain.
+/// Returns the load that this region announces to others, so that they don't forward requests that
+/// it would refuse.
 #[must_use]
 pub fn shed_state_of(gateway: &Gateway, model: &ModelName) -> ShedState {
     let regions = gateway.regions();
     let view = gateway.view();
     let of = (route_of(&view, "", model), model);
-    // Their pace changes faster than others hear of it.
+    // Computed as for own clients, since the pace of guests changes faster than reports reach
+    // others.
     shed_state(&own_region(gateway, &regions, &view, of, (FIRST_CLASS, false)), &regions.terms)
 }
 

@@ -28,8 +28,9 @@ impl OverflowSight for Dispatch<'_> {
     fn overflow(&self) -> Option<&Group> {
         let group = Dispatch::group(self)?.overflow.as_ref()?;
         let prepared = &self.prepared;
-        // Another region's request goes back to its own node, which may know a hosted API. What is
-        // stored at a replica, or is to be found there later, is of no use elsewhere.
+        // Another region's request goes back to its own node, which may know a hosted API. A
+        // response that is stored at a replica, or will be looked for there later, is of no use
+        // elsewhere.
         let is_free = prepared.inquiry.hop == 0
             && prepared.pinned.is_none()
             && prepared.target.home.is_none()
@@ -163,7 +164,7 @@ impl Dispatch<'_> {
         // The queue would call the request while it is served there, and hold back those behind it.
         self.interim.queued_request = None;
         record.asked(&asked.replica.spec().name, &self.prepared.inquiry.prefix, &attempt);
-        // Assumed until the API refuses: if the client leaves meanwhile, it may be at work.
+        // Assumed until the API refuses: if the client leaves before that, the API may be at work.
         let was_sent = record.sent(true);
         let reply = self.attempt(&mut asked, connection).await;
         match self.judged(reply, &mut asked).await {
@@ -206,8 +207,8 @@ fn dispatched(asked: Asked, (mut reply, reader): JudgedReply) -> Dispatched {
     }
 }
 
-/// Notes a reply without success. The client does not get it: it speaks of the operator's account, or
-/// of what another engine than the client's lacks.
+/// Notes a reply without success. The client does not get it: it is about the operator's account,
+/// or about features that the hosted API lacks.
 fn refused(asked: &mut Asked, reply: &Response<UpstreamBody>) {
     let (replica, status) = (&asked.replica.spec().name, reply.status().as_u16());
     tracing::warn!(%replica, status, "a hosted API refused a request");

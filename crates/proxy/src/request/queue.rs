@@ -1,4 +1,4 @@
-//! A request's acts in this node's queue: recognized, in, called, or turned away.
+//! A request's acts in this node's queue: recognized, in, called, or shed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Dispatch<'_> {
     /// from it.
     pub(super) fn began(&self, journey: &Journey) {
         let queues = &self.worker.gateway.waiting;
-        // Nobody waits who could learn from it.
+        // No waiting request could learn from it.
         if !queues.is_busy() && journey.waits_since().is_none() {
             return;
         }
@@ -106,7 +106,7 @@ impl Dispatch<'_> {
         self.interim.queued_request.is_some()
     }
 
-    /// Finds out what the same request is recognized by when it comes again.
+    /// Computes the hash by which a retry of the same request is recognized.
     pub(super) fn recognize(&mut self) {
         if self.interim.fingerprint.is_some() {
             return;
@@ -129,7 +129,7 @@ impl Dispatch<'_> {
         self.interim.fingerprint = Some(hasher.hash_request(&fields, pieces));
     }
 
-    /// Goes by what is known now: it may have changed while the request waited.
+    /// Updates regions and view, which may have changed while the request waited.
     fn look_again(&mut self, journey: &mut Journey) {
         let gateway = &self.worker.gateway;
         self.regions = gateway.regions();
@@ -145,7 +145,7 @@ impl Dispatch<'_> {
     }
 }
 
-/// Returns the client that an address stands for, where no credential names one: each IPv4 address
+/// Returns the client that an address identifies, where no credential names one: each IPv4 address
 /// is a client, and each /64 network of IPv6.
 pub(super) fn whose(client: IpAddr) -> [u8; 9] {
     let mut whose = [0; 9];

@@ -38,7 +38,8 @@ pub(crate) struct RequestRecord {
     asked_at: Option<Instant>,
     /// Charge to quotas.
     charge: Option<Charge>,
-    /// Tokens of the request as known beforehand; `None` before it was read, and once it was billed.
+    /// Tokens of the request as known before its reply; `None` before it was read, and once it was
+    /// billed.
     request_tokens: Option<RequestTokens>,
     /// Progress of a body that is sent while it arrives.
     upload: Option<Arc<UploadProgress>>,
@@ -99,7 +100,8 @@ impl RequestRecord {
         self.edit(|outcome| outcome.left_out = left_out);
     }
 
-    /// Notes a place that was asked in vain, and the status with which it answered.
+    /// Notes a place that was asked and did not serve the request, and the status with which it
+    /// answered.
     #[cold]
     pub(crate) fn failed_try(
         &mut self,

@@ -24,7 +24,7 @@ use spillway_upstream::wake;
 /// the faulty part of a request, and name the option before it.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 
-/// What was read of a reply.
+/// Part of a reply that was read.
 #[derive(Debug, Default)]
 struct BeginningOfReply {
     bytes: BytesMut,
@@ -55,7 +55,7 @@ impl Dispatch<'_> {
             let bounds = self.bounds(Connection::KeptOrNew);
             let until = (wake::now() + bounds.timeouts.idle).min(bounds.deadline.at());
             let mut beginning = BeginningOfReply::default();
-            // What was read before the time-out is kept, and the rest is up to the relay.
+            // The part that was read before the time-out is kept, and the rest is up to the relay.
             let _: Result<(), Elapsed> =
                 timeout_at(until.into(), beginning.read(refusal.body_mut())).await;
             let Some(accepted) = accepted_by(&beginning.bytes, asked.usage) else {

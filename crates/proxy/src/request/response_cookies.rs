@@ -1,4 +1,4 @@
-//! Headers and cookies that tell a client which arm, model, replica or region was chosen for it.
+//! Headers and cookies that show a client which arm, model, replica or region was chosen for it.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl ResponseCookies {
             cookies.fact(&ARM, arm);
             cookies.fact(&MODEL, model);
         }
-        // The client's scheme: as its proxies told it, or that of the connection.
+        // The client's scheme: as its proxies reported it, or that of the connection.
         let is_secure = forwarded.get(&X_FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
         if let Some(chosen) = &prepared.target.arm
             && let Some(sticky) = &chosen.remember

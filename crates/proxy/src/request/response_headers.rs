@@ -21,7 +21,7 @@ static PREDICTED_MS: HeaderName = HeaderName::from_static("x-spillway-predicted-
 static CONTROL_AGE_MS: HeaderName = HeaderName::from_static("x-spillway-control-age-ms");
 static SPILL: HeaderName = HeaderName::from_static("x-spillway-spill");
 
-/// Age of a node's cluster state from which on its refusals tell that age, whatever the config
+/// Age of a node's cluster state from which on its refusals report that age, whatever the config
 /// says: another node may know better. A few heartbeats and elections long.
 const CONTROL_AGE_QUIET: Duration = Duration::from_secs(5);
 
@@ -103,7 +103,7 @@ mod tests {
         Gateway::new(config, hasher, View::empty(), 0)
     }
 
-    /// Returns the age that a reply tells, at a node with this state.
+    /// Returns the age that a reply reports, at a node with this state.
     fn told(expose_routing: bool, state: ControlState, is_refusal: bool) -> Option<String> {
         let gateway = gateway(expose_routing);
         gateway.control_age().note(state, Instant::now());

@@ -137,9 +137,9 @@ pub(crate) fn note_large_head(worker: Arc<Worker>, client: Arc<ConnectionFacts>)
     record.refused_with(error.message);
 }
 
-/// Returns OpenTelemetry's name of what is asked for; `None` if it has none.
+/// Returns OpenTelemetry's name of the operation; `None` if it has none.
 fn operation(endpoint: Endpoint<'_>, protocol: Protocol) -> Option<&'static str> {
-    // Messages have no endpoint of their own: their protocol tells them.
+    // Messages have no endpoint of their own: they are recognized by their protocol.
     endpoint.operation().or_else(|| (protocol == Protocol::Anthropic).then_some("chat"))
 }
 
@@ -193,7 +193,7 @@ impl Exchange {
     {
         let (head, mut body) = request.into_parts();
         let is_http1 = self.guest.is_none() && head.version <= Version::HTTP_11;
-        // A client that waits for 100 Continue sends nothing, and reading would tell it to send.
+        // A client that waits for 100 Continue sends nothing, and reading would make it send.
         let is_sent = !head.headers.contains_key(header::EXPECT);
         async move {
             let response = self.answer(head, &mut body, identity).await?;
@@ -309,7 +309,8 @@ impl Exchange {
         answer
     }
 
-    /// Returns the rate limits to tell the client; `None` for a guest, whose own node does that.
+    /// Returns the rate limits to report to the client; `None` for a guest, whose own node reports
+    /// them.
     fn limited(&self, grant: &Grant, prepared: &Prepared) -> Option<Rates> {
         let gateway = &self.worker.gateway;
         self.guest
@@ -354,8 +355,8 @@ impl Exchange {
         }
     }
 
-    /// Authenticates the request like [`Self::admit`]. A key that is unknown here is waited for a moment.
-    /// Notes who asks if the node is ready.
+    /// Authenticates the request like [`Self::admit`]. A key that is unknown here is waited for a
+    /// moment. Notes the clients that ask if the node is ready.
     async fn admitted(
         &self,
         head: &Parts,
@@ -576,7 +577,7 @@ impl Exchange {
         }
         let policy = prepared.route.spec.policy;
         let is_success = dispatched.reply.status().is_success();
-        // What was read before is neither events nor encoded.
+        // A reply of which a part was read before the relay is neither events nor encoded.
         let was_read = dispatched.reader.is_some();
         let plan = RelayPlan {
             worker: Arc::clone(&self.worker),

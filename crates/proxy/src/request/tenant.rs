@@ -20,8 +20,8 @@ use spillway_upstream::wake;
 /// Places of a replica whose number of places is unknown.
 const PLACES_UNKNOWN: u32 = 32;
 
-/// Returns the key under which a tenant is counted. Without a name that is the client's address;
-/// `None` if the address stands for many clients.
+/// Returns the key under which a tenant is counted. Without a name, the client's address is the
+/// key; `None` if many clients share the address.
 pub(super) fn tenant_key(hasher: &PrefixHasher, prepared: &Prepared) -> Option<TenantKey> {
     let Prepared { inquiry, is_one_client, .. } = prepared;
     let hash = |key: &[u8]| hasher.hash_request_key(key);

@@ -27,7 +27,7 @@ const JUDGED_BYTES_MAX: usize = 64 << 10;
 /// A reply for the client, with its facts if it was held.
 pub(super) type GoodReply = (Response<UpstreamBody>, Option<Box<WholeReader>>);
 
-/// How the replies of an attempt are judged.
+/// Terms by which the replies of an attempt are judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judging<'a> {
     /// API of the request; `None` if its answers are not read.

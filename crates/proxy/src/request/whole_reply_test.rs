@@ -178,7 +178,7 @@ async fn an_answer_without_a_length_is_judged_if_its_engine_is_known() {
     check(judged_chat(in_pieces(200, chunks(&aborted)), false).await, Ok(&aborted));
     let dying = "{\"error\":{\"message\":\"EngineCore encountered an issue\"}}";
     check(judged_chat(in_pieces(500, chunks(dying)), false).await, Err(AttemptError::EngineDying));
-    // What is too long passes whole, and is not judged.
+    // A reply that is too long passes whole, and is not judged.
     let long = format!("{}{aborted}", " ".repeat(JUDGED_BYTES_MAX));
     check(judged_chat(in_pieces(200, chunks(&long)), true).await, Ok(&long));
     let broken = with_body(200, chunks(&good).map(Some).take(3).chain([None]), false);

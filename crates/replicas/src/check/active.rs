@@ -31,8 +31,8 @@ impl ActiveCheck {
         Self { probe, interval: Duration::from_secs(2), timeout: Duration::from_secs(1) }
     }
 
-    /// Runs one check of the server `api` over a connection of its own. `model` stands for
-    /// `{model}` in a path.
+    /// Runs one check of the server `api` over a connection of its own. `model` replaces `{model}`
+    /// in a path.
     pub(crate) async fn run(&self, api: &HttpServer, model: Option<&ModelName>) -> CheckResult {
         match &self.probe {
             Probe::Http { path, port, not_ready, expect } => {

@@ -126,7 +126,7 @@ impl DeepRequest {
                 let pointer = "/choices/0".to_owned();
                 Expectation::Json { pointer, value: None }.is_met(body)
             }
-            // What an answer has to look like is not known here.
+            // The form of a right answer is not known here.
             Self::Custom { .. } => true,
         }
     }

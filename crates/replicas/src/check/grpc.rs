@@ -19,7 +19,7 @@ const NOT_SERVING: u64 = 2;
 /// gRPC status when a reply breaks the protocol: 13, internal.
 const INTERNAL: u32 = 13;
 
-/// Asks for the health of `service`; the empty name stands for the server as a whole.
+/// Asks for the health of `service`; the empty name means the server as a whole.
 pub(super) async fn check(
     client: &mut HttpClient,
     service: &str,
@@ -77,7 +77,7 @@ fn put_varint(bytes: &mut BytesMut, mut value: u64) {
 pub(crate) fn decode(frame: &[u8]) -> Option<u64> {
     let (head, message) = frame.split_at_checked(5)?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
-    // The first byte is set for a compressed message, which nobody asked for.
+    // The first byte is set for a compressed message, which was not asked for.
     if head[0] != 0 || usize::try_from(length).ok()? != message.len() {
         return None;
     }

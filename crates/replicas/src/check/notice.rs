@@ -1,4 +1,4 @@
-//! Preemption notice: a cloud tells that it will take a cheap machine away.
+//! Preemption notice: a cloud announces that it will take a cheap machine away.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use spillway_resolver::Resolver;
 use super::Expectation;
 use crate::http::{HttpClient, HttpProtocol, HttpServer, RequestError, Reuse};
 
-/// Address where a replica's machine tells that it will be taken away: status 200 if so, 404 if
+/// Address where a replica's machine reports that it will be taken away: status 200 if so, 404 if
 /// not.
 ///
 /// Metadata services answer only their own machine. For other machines, this is the address of a

@@ -1,4 +1,4 @@
-//! What a source has found, and how the source does.
+//! Last value and state of a source.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// than any TTL that is honoured, so that a lost packet is none.
 const STALE_AFTER: Duration = Duration::from_secs(30);
 
-/// What a source has found, and how the source does.
+/// Last value and state of a source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings<T> {
     /// Last value; `None` until a first answer.

@@ -55,7 +55,7 @@ pub(crate) struct HttpClient {
 }
 
 /// HTTP/1.1 connection. It has no task: the request that uses it drives it, and a dropped request
-/// closes it, which tells the server to stop the work.
+/// closes it, which makes the server stop the work.
 #[derive(Debug)]
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
@@ -140,8 +140,8 @@ impl HttpClient {
             && kept.address.is_current()
         {
             match self.exchange_on(kept, request.clone(), reuse).await {
-                // The server closed the kept connection meanwhile, which proves nothing about the
-                // server.
+                // The server closed the kept connection while it was idle, which proves nothing
+                // about the server.
                 Err(RequestError::Broken) => {}
                 result => return result,
             }

@@ -80,7 +80,7 @@ impl EnginePage {
         }
     }
 
-    /// Returns the kind of server that gives this answer; `None` if the page does not tell.
+    /// Returns the kind of server that gives this answer; `None` if the page does not show it.
     pub(crate) fn kind(self, status: u16, body: &[u8]) -> Option<ServerKind> {
         let is_good = (200..300).contains(&status);
         match self {

@@ -64,7 +64,7 @@ pub struct Engine {
 pub(crate) enum EngineReading {
     /// The software is known.
     Known(Engine),
-    /// The server answers, and no page tells its software.
+    /// The server answers, and no page shows its software.
     Unknown,
     /// The server did not answer, or is not ready to.
     NoAnswer,
@@ -118,7 +118,7 @@ impl IdentityCheck {
                         return self.examine(kind, before, &mut client, api).await;
                     }
                 }
-                // A page of that length is none of those that tell the software; the next one may
+                // A page of that length is none of those that show the software; the next one may
                 // be.
                 Err(RequestError::TooLarge | RequestError::BadRequest) => {}
                 // Some servers close the connection for an unknown path.

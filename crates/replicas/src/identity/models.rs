@@ -81,8 +81,8 @@ fn model(mut object: Map<String, Value>) -> Option<(ModelName, ServedModel)> {
     Some((ModelName::from(id), ServedModel { owned_by, root, fields }))
 }
 
-/// Removes values from permissions that each start of a server draws anew: otherwise replicas that
-/// serve the same model would never agree.
+/// Removes values from permissions that a server chooses at random at each start: otherwise
+/// replicas that serve the same model would never agree.
 fn forget_moments(permissions: &mut Value) {
     for permission in permissions.as_array_mut().into_iter().flatten() {
         if let Some(permission) = permission.as_object_mut() {

@@ -14,7 +14,7 @@ use super::zmtp::{Message, Subscription};
 use crate::http::connect_tcp;
 use crate::pause::{Backoff, rng};
 
-/// Memory of all news on their way, in KiB.
+/// Memory of all news in the queue, in KiB.
 const QUEUE_KIB: u32 = 8 << 10;
 /// Most memory of a message's events, in KiB: by the limits of a batch, while they are read.
 const BATCH_KIB: usize = 4 << 10;
@@ -43,7 +43,7 @@ pub struct KvSource {
 pub enum KvNews {
     /// Events, in the order in which the engine published them.
     Events(Vec<KvEvent>),
-    /// Events were or may have been missed: all that the earlier ones told is out of date.
+    /// Events were or may have been missed: everything from earlier ones is out of date.
     Missed(&'static str),
 }
 
@@ -64,12 +64,13 @@ impl KvNews {
     }
 }
 
-/// News on its way. It keeps its part of the queue's memory until it is dropped.
+/// News in the queue or just received from it. It keeps its part of the queue's memory until it is
+/// dropped.
 #[derive(Debug)]
 pub struct KvDelivery {
     /// Name of the replica.
     pub replica: ReplicaName,
-    /// What is new.
+    /// The news.
     pub news: KvNews,
     _room: OwnedSemaphorePermit,
 }
@@ -97,8 +98,8 @@ impl KvQueue {
         Arc::clone(&self.room).acquire_many_owned(kib).await.ok()
     }
 
-    /// Sends news, each with its part of `room`; the rest is given back first. Returns false if nobody
-    /// receives any more.
+    /// Sends news, each with its part of `room`; the rest is given back first. Returns false if the
+    /// receiver is gone.
     async fn send(
         &self,
         replica: &ReplicaName,
@@ -122,10 +123,10 @@ impl KvQueue {
     }
 }
 
-/// Follows the KV events of a replica, for ever. Each item has the name of the replica.
+/// Follows the KV events of a replica without end. Each item has the name of the replica.
 ///
-/// Waits while `news` has no room: a publisher that is not read drops events and counts them, so
-/// nothing goes by unnoticed. Ends when nobody receives any more.
+/// Waits while `news` has no room: a publisher that is not read drops events and counts them, so no
+/// loss stays unnoticed. Ends when the receiver is gone.
 pub async fn follow_kv_events(source: KvSource, seed: u64, news: KvQueue) {
     let mut rng = rng(seed, source.replica.as_str());
     let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
@@ -177,7 +178,7 @@ async fn open(
     Ok((Subscription::open(tcp).await?, address))
 }
 
-/// Hands events over until the connection fails, and returns why; `None` if nobody receives them.
+/// Hands events over until the connection fails, and returns why; `None` if the receiver is gone.
 async fn read(
     source: &KvSource,
     subscription: &mut Subscription<tokio::net::TcpStream>,

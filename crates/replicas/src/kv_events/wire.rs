@@ -101,7 +101,7 @@ struct EventFields<'a> {
 
 impl EventFields<'_> {
     fn event(self) -> Option<KvEvent> {
-        // What is moved to other memory is gone for what this project predicts: reading it back
+        // Blocks that are moved to other memory count as gone for predictions: reading them back
         // takes time too.
         if self.medium.is_some_and(|medium| medium != "GPU") {
             return None;

@@ -2,7 +2,7 @@
 //!
 //! Written by hand: a subscription is one handshake and then frames to read. The crate `zeromq` was
 //! not taken. It brings more than twenty crates, has no limit to the length of a frame, and
-//! connects anew by itself, so that events which were missed meanwhile would not show.
+//! reconnects by itself, which would hide that events were missed in between.
 
 use std::io;
 

@@ -16,7 +16,7 @@ pub(super) struct Wakers {
 /// Part of the identity check that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// What is due by its time.
+    /// The parts that are due by their time.
     ByTime,
     /// The models.
     Models,

@@ -158,7 +158,7 @@ impl ReplicaWatch {
                 }
             }
             if self.wakers.rest(pause(rest, &mut rng)).await == Due::All {
-                // The server may have been started anew elsewhere.
+                // The server may have been restarted elsewhere.
                 client = HttpClient::new(api.clone());
                 look_at = look_at.map(|_| Instant::now());
             }

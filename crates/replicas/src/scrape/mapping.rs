@@ -145,7 +145,7 @@ impl Mapping {
         (load, cache)
     }
 
-    /// Reads the adapters that a page names; `None` if it tells nothing of adapters.
+    /// Reads the adapters that a page names; `None` if it does not mention adapters.
     #[must_use]
     pub fn read_adapters(&self, page: &[u8]) -> Option<AdapterReport> {
         self.adapters.iter().find_map(|adapters| adapters.read(page))

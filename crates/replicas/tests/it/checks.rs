@@ -223,7 +223,7 @@ async fn a_notice_is_told_while_it_stands_and_when_it_is_withdrawn() {
     for _ in 0..2 {
         assert_eq!(watching.next().await.kind, FactKind::Notice);
     }
-    // A status that tells nothing is neither a notice nor its end.
+    // A status without a meaning here is neither a notice nor its end.
     service.reply(500, "");
     let asked = service.heads().len();
     eventually("further checks", || service.heads().len() >= asked + 2).await;

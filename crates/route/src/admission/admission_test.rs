@@ -49,7 +49,7 @@ fn each_that_is_turned_away_is_told_the_next_free_place() {
     let mut admission = full();
     let rate = admission.rate_per_s(at(10_000)).unwrap();
     assert!((9.5..10.5).contains(&rate), "{rate}");
-    // Each stands behind the 50 that wait and the ones before it; ten are served a second.
+    // Each waits behind the 50 in the queue and the ones before it; ten are served a second.
     for place in 0..300 {
         let RetryAfter { seconds, is_promised } =
             told(&mut admission, &asker(1_000 + place), 10_000);
@@ -104,7 +104,7 @@ fn who_comes_as_told_is_taken_by_a_full_queue_and_served_before_newcomers() {
     let waiting = admission.waiting(&known, now);
     assert_eq!((waiting.ahead, waiting.has_room), (0, true));
     admission.enter(entry(&known, now), now).unwrap();
-    // All promised requests that came before it have waited longer than they were told.
+    // All promised requests that came before it have waited longer than they were promised.
     let before = (0..50).find(|_| admission.pop_next(now).unwrap().1.fingerprint == 1_000);
     assert_eq!(before, None);
     let newcomer = admission.enter(entry(&asker(2_000), now), now).unwrap();

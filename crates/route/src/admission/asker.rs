@@ -18,7 +18,7 @@ pub struct Asker {
     /// Identifies the request when it comes back: for example a keyed hash of its tenant and body.
     /// Several requests may have the same fingerprint.
     pub fingerprint: u64,
-    /// True if the request was refused before and told to come now.
+    /// True if the request was refused before and promised a place for now.
     pub is_promised: bool,
 }
 

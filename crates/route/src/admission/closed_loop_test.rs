@@ -1,4 +1,4 @@
-//! Closed loop of clients that are refused and come back when they are told to.
+//! Closed loop of clients that are refused and come back after the time in `Retry-After`.
 
 use super::test_clients::{CAPACITY, Crowd, Expected, Report, Scenario, Source, run};
 
@@ -226,7 +226,7 @@ fn what_would_be_late_for_its_objective_is_refused_early_and_the_rest_is_in_time
     let [urgent, other] = &report.crowds[..] else { panic!("{report:?}") };
     assert!(urgent.served_share() > 0.99, "{}", row("", &report));
     assert_eq!((urgent.slo_missed, other.slo_missed), (0, 0));
-    // The rest of the first class is used, and hardly any request is let in and then shed.
+    // The rest of the first class is used, and hardly any request is admitted and then shed.
     assert!((0.38..0.5).contains(&other.served_share()), "{}", row("", &report));
     assert!(other.sent_away[1] * 20 < other.requests, "{}", row("", &report));
     assert!(report.goodput >= 0.97, "{}", row("", &report));

@@ -22,8 +22,8 @@ impl Degraded {
     /// many replicas are missing. Requests wait for `wait_ms_max` at most.
     ///
     /// The more replicas are missing and the less urgent the class, the shorter the allowed wait.
-    /// Urgent requests get the little capacity there is, and the others learn at once that they
-    /// should come again later.
+    /// Urgent requests get the remaining capacity, and the clients of the others learn at once that
+    /// they should retry later.
     #[must_use]
     pub fn refuses(self, priority: u8, wait_ms: f32, wait_ms_max: f32) -> bool {
         let wait_ms_max = wait_ms_max.min(WAIT_MS_MAX);

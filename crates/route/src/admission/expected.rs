@@ -33,13 +33,14 @@ pub fn expected_rate(replicas: impl Iterator<Item = Turnover> + Clone, tokens: f
     Some(replicas.map(rate).sum::<f32>()).filter(|rate| *rate > 0.0)
 }
 
-/// Returns the requests per second that replicas with so many places serve if each request keeps its
-/// place for so many milliseconds, by the speed of similar replicas. `None` if no replica has a place.
+/// Returns the requests per second that replicas with so many places serve if each request keeps
+/// its place for so many milliseconds, by the speed of similar replicas. `None` if no replica has a
+/// place.
 ///
-/// Use it only for the time after which refused clients come again, while [`expected_rate()`] knows
-/// nothing. Without it all clients of a burst at a fresh node would come again at once. A guess that
-/// is too low costs them time. A guess that is too high lets them come early, and the places that they
-/// were promised still let most of them in.
+/// Use it only for the time after which refused clients retry, while [`expected_rate()`] returns
+/// `None`. Without it, all clients of a burst at a fresh node would retry at once. A guess that is
+/// too low costs them time. A guess that is too high lets them come early, and most of them are
+/// still admitted to the places that they were promised.
 #[must_use]
 pub fn guessed_rate(replicas: impl Iterator<Item = (u32, f32)>) -> Option<f32> {
     let rate = |(places, held_ms): (u32, f32)| {

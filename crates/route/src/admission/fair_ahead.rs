@@ -24,7 +24,7 @@ impl Backlogs {
         backlog.weight = backlog.weight.max(weight);
     }
 
-    /// Returns the requests served before a request of `tenant` that costs `cost` tokens and stands
+    /// Returns the requests served before a request of `tenant` that costs `cost` tokens and waits
     /// behind `own`: all of `own`, and of each other tenant what its share allows by then.
     pub(super) fn ahead(&self, tenant: u64, own: Backlog, cost: f32) -> f32 {
         let paid = (own.cost + cost) / f32::from(own.weight.max(1));

@@ -44,7 +44,7 @@ impl HoldTime {
     /// Returns the mean milliseconds for requests of `tokens` on average; `None` if no request has
     /// ended.
     ///
-    /// Where sizes were too equal to tell the time per token, a larger request is expected to take
+    /// If sizes were too equal to show the time per token, a larger request is expected to take
     /// proportionally longer and a smaller one no less: a client that comes too late still finds a
     /// place.
     #[must_use]

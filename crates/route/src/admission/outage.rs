@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 /// Length of an outage in which no replica is in reach, measured by the requests refused for it.
 ///
-/// The end of an outage is unknown. Most are short, so the first clients are told to come again
-/// soon, and later ones later. A client that retries twice outlasts an outage of some seconds.
+/// The end of an outage is unknown. Most are short, so the first clients are asked to retry soon,
+/// and later ones later. A client that retries twice outlasts an outage of some seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outage {
     /// First and last request that was refused.
@@ -14,7 +14,7 @@ pub struct Outage {
 
 impl Outage {
     /// Notes that a request is refused at `now`. Returns the seconds after which the client should
-    /// come again: 1 to 30, with random jitter so that clients refused together don't come back
+    /// retry: 1 to 30, with random jitter so that clients refused together don't come back
     /// together.
     pub fn turn_away(&mut self, now: Instant, rng: &mut fastrand::Rng) -> u32 {
         // A refusal long after the last one begins a new outage.
@@ -49,7 +49,8 @@ const WAIT_MAX: Duration = Duration::from_secs(15);
 /// Least jitter in seconds; the header knows whole seconds only.
 const SPREAD_MIN_S: f32 = 2.0;
 
-/// Age of the last refusal that ends an outage: longer than the longest time that clients are told.
+/// Age of the last refusal that ends an outage: longer than the longest time that clients are asked
+/// to wait.
 const FORGET: Duration = Duration::from_secs(40);
 
 #[cfg(test)]

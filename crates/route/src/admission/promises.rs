@@ -1,4 +1,4 @@
-//! Promised places: which requests were told to come again, when, and which came.
+//! Promised places: requests that were asked to retry, the time of each, and which of them came.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -227,7 +227,8 @@ const LEARNED_EACH: f32 = 1.0 / 64.0;
 /// Length of a slice of time; the promises that fall due within one are a cohort.
 const SLICE_MS: u128 = 250;
 
-/// Longer than the longest time that a client is told, so that no moment is before the first slice.
+/// Longer than the longest time that a client is asked to wait, so that no moment is before the
+/// first slice.
 const RETRY_SPAN: Duration = Duration::from_secs(120);
 
 #[cfg(test)]

@@ -45,10 +45,11 @@ impl Refusal {
 const BOOKED_SHARE: f32 = 0.98;
 
 /// Part of the places that is promised to requests which an objective refused. Where an objective
-/// counts, a new request that is served at once is worth more than one that was told to wait: each
+/// counts, a new request that is served at once is worth more than one that was asked to wait: each
 /// promised place is one that a new request does not get.
 const OBJECTIVE_SHARE: f32 = 0.1;
 
-/// Longest wait in seconds for which those are promised a place. Promises are few then and kept; a
-/// client that is told to wait for longer has often left by then.
+/// Longest wait in seconds for which requests refused by an objective are promised a place.
+/// Promises are few then and kept; a client that is asked to wait for longer has often left by
+/// then.
 const OBJECTIVE_LONGEST_S: f32 = 20.0;

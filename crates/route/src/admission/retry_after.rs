@@ -3,7 +3,7 @@
 /// Answer to a client whose request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryAfter {
-    /// Seconds after which the client should come again, 1 to 60.
+    /// Seconds after which the client should retry, 1 to 60.
     pub seconds: u32,
     /// True if a place is booked for that moment.
     pub is_promised: bool,
@@ -22,8 +22,8 @@ const RETRY_AFTER_MIN_S: f32 = 1.0;
 /// Longest answer: a prediction beyond it is worthless, and clients should find new capacity.
 const RETRY_AFTER_MAX_S: f32 = 60.0;
 
-/// Least part of the longest answer that clients are told when the predicted wait is longer: the
-/// rest is jitter, so that clients refused together don't come back together.
+/// Least part of the longest answer that clients get when the predicted wait is longer: the rest is
+/// jitter, so that clients refused together don't come back together.
 const LONGEST_SHARE_MIN: f32 = 0.8;
 
 /// Returns the predicted wait in whole seconds, 1 to 60, with random jitter: clients refused
@@ -31,7 +31,7 @@ const LONGEST_SHARE_MIN: f32 = 0.8;
 #[must_use]
 pub fn retry_after_s(wait_ms: f32, rng: &mut fastrand::Rng) -> u32 {
     let wait_s = (wait_ms / 1_000.0).min(RETRY_AFTER_MAX_S);
-    // Here the jitter shortens the time, since no longer one may be told.
+    // Here the jitter shortens the time, since no answer may be longer.
     if wait_s >= RETRY_AFTER_MAX_S {
         let share = LONGEST_SHARE_MIN + (1.0 - LONGEST_SHARE_MIN) * rng.f32();
         return (RETRY_AFTER_MAX_S * share).ceil() as u32;

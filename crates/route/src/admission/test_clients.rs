@@ -38,7 +38,7 @@ pub(super) struct Crowd {
     /// Least and most tokens of the requests, whose service time is then in proportion to their
     /// size.
     pub(super) sizes: Option<[u32; 2]>,
-    /// Part of the clients that comes back as told; the others go away for good.
+    /// Part of the clients that come back at the promised time; the others go away for good.
     pub(super) honour: f64,
     /// Milliseconds until the deadline.
     pub(super) deadline_ms: u64,
@@ -114,7 +114,8 @@ impl Results {
         self.latencies_ms.get(at).copied().unwrap_or(f64::NAN)
     }
 
-    /// Returns the part of requests that was served when it came a second time as told.
+    /// Returns the part of requests that were served when they came a second time, at the promised
+    /// time.
     pub(super) fn second_share(&self) -> f64 {
         self.second_served as f64 / self.second_attempts.max(1) as f64
     }

@@ -15,7 +15,7 @@ pub struct LoadSample {
     pub allowed: u32,
     /// Requests of this node in flight there whose reply has not begun, now.
     pub unbegun: u32,
-    /// What guests lacked since the last look; `None` if none was refused.
+    /// Resource that guests lacked since the last look; `None` if none was refused.
     pub guest_lack: Option<GuestLack>,
     /// Queue that the replica reports.
     pub queue: QueueSample,

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 /// Detector of a standing queue in a replica's reports. Like `CoDel` for the delay in a router, it
-/// goes by the minimum over a while instead of the mean. New requests always wait for the engine's
-/// next step, and a burst waits until it was read; both are gone in the next report, and neither is
+/// uses the minimum over a while instead of the mean. New requests always wait for the engine's
+/// next step, and a burst waits until it was read. Both are gone in the next report, and neither is
 /// a reason to hold requests back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StandingQueue {
@@ -27,7 +27,7 @@ impl StandingQueue {
     }
 }
 
-/// Fewest reports in a row; fewer tell nothing of the time between them.
+/// Fewest reports in a row; fewer show nothing of the time between them.
 const REPORTS_MIN: u32 = 3;
 
 /// Age of a standing queue: requests that wait for longer don't wait for a step.

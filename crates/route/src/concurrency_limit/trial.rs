@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::LoadSample;
 
-/// Trial of a lower limit, where the limit is lowered again and again for late replies.
+/// Trial of a lower limit, when late replies lower the limit again and again.
 ///
 /// If a queue makes replies late, the replica gets as much done with half of the limit. If the
 /// cause is something else, such as larger requests or a slower server, it gets less done and
-/// replies stay late. The limit was then lowered in vain, and is left alone for some time.
+/// replies stay late. The trial has failed then, and the limit is left alone for some time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trial {
     phase: TrialPhase,
@@ -17,7 +17,7 @@ pub(super) struct Trial {
     late: u32,
     /// Looks since the limit changed.
     looks: u32,
-    /// Trials in a row that were in vain.
+    /// Failed trials in a row.
     vain: u32,
 }
 
@@ -32,7 +32,7 @@ enum TrialPhase {
     /// Half of the limit is left, and the rate of beginning replies is measured. => (Watching |
     /// Lowering | Resting)
     Judging { rate_per_s: f32 },
-    /// The trial was in vain. => Watching
+    /// The trial has failed. => Watching
     Resting { until: Instant },
 }
 
@@ -81,7 +81,7 @@ impl Trial {
     /// Chooses the reaction to late replies at this limit.
     pub(super) fn late(&mut self, limit: f32, now: Instant) -> Remedy {
         self.looks = self.looks.saturating_add(1);
-        // The smoothed times still tell of the limit before.
+        // The smoothed times still include times under the limit before.
         if self.looks < LOOKS_MIN {
             return Remedy::Wait;
         }
@@ -102,7 +102,7 @@ impl Trial {
             TrialPhase::Judging { rate_per_s } => {
                 let Some(now_per_s) = self.meter.certain(now) else { return Remedy::Wait };
                 if now_per_s < rate_per_s * VAIN_BELOW {
-                    // Each trial in vain makes further trials rarer.
+                    // Each failed trial makes further trials rarer.
                     let pause = PAUSE.saturating_mul(1 << self.vain.min(PAUSE_DOUBLINGS));
                     self.vain += 1;
                     self.phase = TrialPhase::Resting { until: now + pause };
@@ -180,7 +180,7 @@ const LOOKS_MIN: u32 = 10;
 /// Part of the limit that is left when the trial is judged.
 const JUDGED_AT: f32 = 0.55;
 
-/// Part of the rate below which a trial was in vain. At half of the limit, half as many replies
+/// Part of the rate below which a trial has failed. At half of the limit, half as many replies
 /// begin if nothing waits, and as many as before if the rest only waited; this is between the two.
 const VAIN_BELOW: f32 = 0.75;
 
@@ -197,7 +197,7 @@ const COUNT_CERTAIN: u32 = 30;
 /// cause.
 const JUDGING_MAX: Duration = Duration::from_secs(30);
 
-/// Pause after the first trial in vain; it doubles with each further one.
+/// Pause after the first failed trial; it doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(60);
 
 /// Most doublings of the pause, which is then about an hour.

@@ -10,14 +10,14 @@ use super::regression::{Prior, Sums};
 /// that it reads in the step.
 const TERMS: usize = 3;
 
-/// Part of a reply's weight that each later reply leaves: about the last thousand count. Hardware hardly
-/// changes, and under steady load it takes many replies to tell its parts of a step apart.
+/// Part of a reply's weight that each later reply leaves: about the last thousand count. Hardware
+/// hardly changes, and under steady load it takes many replies to separate the parts of a step.
 const KEEP_PER_REPLY: f64 = 0.999;
 
 /// Whole replies that the prior counts as.
 const PRIOR_REPLIES: f64 = 0.05;
 
-/// Whole replies after which half of the price that they tell is believed.
+/// Whole replies after which half of the price that they show is believed.
 const REPLIES_TRUSTED: f64 = 10.0;
 
 /// Tokens of a reply from which on it counts in full.
@@ -75,7 +75,8 @@ impl DecodeModel {
             precision: USUAL.map(|usual| PRIOR_REPLIES * usual * usual),
         };
         let [base, price, _] = self.sums.solve(&prior);
-        // What few replies tell of the price is mostly chance, and a low one costs less than a high one.
+        // The price that few replies show is mostly chance, and a low one costs less than a high
+        // one.
         let replies = self.sums.products[0][0];
         let price = price * replies / (replies + REPLIES_TRUSTED);
         StepTime { base_ms: base as f32, per_thousand_ms: price as f32 }

@@ -17,8 +17,8 @@ const QUEUED: usize = 4;
 const WRITTEN: usize = 5;
 /// Part of a reply's weight that each later reply leaves: about the last hundred count.
 const KEEP_PER_REPLY: f64 = 0.99;
-/// Half-life of what was learned, in milliseconds without replies (a day): hardware changes now and
-/// then.
+/// Half-life of the learned values, in milliseconds without replies (a day): hardware changes now
+/// and then.
 const HALVING_MS: f64 = 86_400_000.0;
 /// Half-life of the trust, in milliseconds without replies. So a replica that was slow is soon
 /// taken for an average one, gets a request, and shows its speed.
@@ -38,8 +38,8 @@ const KEEP_ON_CHANGE: f64 = 0.02;
 /// Least evidence on turns in a queue before a rate is made of it: five times the prior's, see
 /// [`prior`].
 const TURNS_MIN: f64 = 0.2;
-/// Tokens of streams that count, at most, against what replies in one piece tell of the time of a
-/// token, and the weight of each.
+/// Tokens of streams that count, at most, against the time of a token that replies in one piece
+/// show, and the weight of each.
 pub(super) const STREAMED_MAX: f64 = 200.0;
 const STREAMED_WEIGHT: f64 = 0.8;
 /// Least part of a reply that is still worth a correction.
@@ -52,11 +52,11 @@ const WRITTEN_MIN: f64 = 2.0;
 
 /// Latency of one replica for the requests of one model, learned from its replies.
 ///
-/// The time of a reply is modelled as a sum of terms, which [`Speed`] lists, fitted by least squares
-/// with the profile as the prior: what replies don't tell stays as the profile has it. A stream shows
-/// the time to its first token and the time of the others apart. A reply in one piece shows their
-/// sum; replies of different lengths tell the two apart. A reply that is far off counts as one at the
-/// edge of the usual, unless it is one of several in a row.
+/// The time of a reply is modelled as a sum of terms, which [`Speed`] lists, fitted by least
+/// squares with the profile as the prior: terms that replies don't show stay as the profile has
+/// them. A stream shows the time to its first token and the time of the others separately. A reply
+/// in one piece shows their sum; replies of different lengths separate the two. A reply that is far
+/// off counts as one at the edge of the usual, unless it is one of several in a row.
 ///
 /// A model takes about 500 bytes, and [`LatencyModel::learn`] less than a microsecond. Times are
 /// milliseconds by any clock that goes on over restarts.
@@ -85,7 +85,7 @@ pub struct LatencyModel {
     /// Coefficients that fit best.
     #[serde(skip)]
     terms: [f64; TERMS],
-    /// Logarithm of the part that is left of what was learned first.
+    /// Logarithm of the part that is left of the values learned first.
     #[serde(skip)]
     faded: f64,
 }
@@ -105,7 +105,7 @@ pub struct LearnedReply {
 pub struct Beside {
     /// Mean tokens of context that it held.
     pub context_tokens: f32,
-    /// Prompt tokens that it read meanwhile.
+    /// Prompt tokens that the replica read during that time.
     pub read_tokens: f32,
 }
 

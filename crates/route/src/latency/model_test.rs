@@ -5,7 +5,7 @@ use spillway_types::{Prediction, Speed};
 
 use super::{Beside, LatencyModel, ObservedLatency};
 
-/// Replica that is as fast as its speed says, but for noise.
+/// Replica that is as fast as its speed says, apart from noise.
 struct Replica {
     speed: Speed,
     turn_ms: f32,

@@ -250,7 +250,7 @@ mod tests {
             world.session = None;
             prop_assume!(world.usable().len() > 1);
             for signals in &mut world.loads.signals {
-                // Where all values are known, no mean stands in for one.
+                // All values are known, so no mean replaces one.
                 let Signals { latency_ms, gpu_use, kv_use, queued, running, .. } = signals;
                 for reading in [latency_ms, gpu_use, kv_use, queued, running] {
                     reading.trust = 1.0;

@@ -17,8 +17,8 @@ const TRIALS: f64 = 0.004;
 /// Power of the p99 by which a candidate's chance falls.
 ///
 /// With 3, one of four that is 10 times slower than its peers is drawn once in 3,000 times. With 2
-/// it is drawn once in 300 times, and as often again on the way there: 1.3 % of the requests in the
-/// tests' closed loop, which is too much for a p99.
+/// it is drawn once in 300 times, and as often again while its p99 rises: 1.3 % of the requests in
+/// the tests' closed loop, which is too much for a p99.
 const POWER: i32 = 3;
 
 /// Policy that draws two candidates in proportion to `weight / p99^3` and takes the lighter one.

@@ -84,11 +84,11 @@ impl PredictedLatency {
 
 /// Search for the best candidate.
 ///
-/// The cheapest one tells how much of the prompt has to be cached. Of those that have as much, the
-/// one with the least contention gets the request. What waits at a replica holds up those that run
-/// there, so the wait counts once for each of them. Of replicas that hold the prompt alike that
-/// spreads requests; in the cost itself, it would spread prompts, and each cache would hold less of
-/// them.
+/// The cheapest one determines how much of the prompt has to be cached. Of the candidates that have
+/// as much cached, the one with the least contention gets the request. Requests that wait at a
+/// replica hold up those that run there, so the wait counts once for each running request. This
+/// spreads requests over replicas that hold the prompt alike. As a part of the cost itself, it
+/// would spread prompts, and each cache would hold less of them.
 struct Search<'s> {
     weigher: &'s Weigher,
     field: &'s Field<'s>,

@@ -18,7 +18,7 @@ use crate::{
 
 const STATES: u64 = 3_000;
 
-/// Loads that tell at once which replicas have a part of the prompt cached.
+/// Loads that report directly which replicas have a part of the prompt cached.
 #[derive(Debug)]
 struct Told<'a>(&'a Array);
 
@@ -169,10 +169,10 @@ impl State {
     }
 }
 
-/// Returns the best of these candidates: one that looks full if it has half of the prompt cached and
-/// costs less than all at which the request fits. Otherwise the one with the least contention of those
-/// that have, but for `slack` blocks, as much of the prompt as the cheapest, or as any if the cheapest
-/// has that.
+/// Returns the best of these candidates: one that looks full if it has half of the prompt cached
+/// and costs less than all at which the request fits. Otherwise the one with the least contention
+/// of those that have, within `slack` blocks, as much of the prompt as the cheapest, or as any if
+/// the cheapest has that.
 fn plain_best(
     weigher: &Weigher,
     field: &Field<'_>,

@@ -19,7 +19,7 @@ const RUN: usize = 8;
 pub(super) struct Sample {
     /// Indexes of the candidates, by identity.
     by_identity: Box<[u32]>,
-    /// True if the candidates stand in the order of their slots, so that a slot is soon found.
+    /// True if the candidates are in the order of their slots, so that a slot is soon found.
     is_by_slot: bool,
 }
 
@@ -64,7 +64,7 @@ impl Sample {
         if is_told {
             return;
         }
-        // These loads can't tell, so that each candidate is looked at.
+        // These loads can't visit by cached blocks, so each candidate is looked at.
         for index in 0..field.len() {
             if blocks.contains(&field.cached_blocks_at(index)) && visit(index).is_break() {
                 return;

@@ -54,8 +54,8 @@ impl CandidateMeans {
         if weight == self.weight { 1.0 } else { self.weight / weight }
     }
 
-    /// Returns the extra weight of what waits at a candidate in slow start, which should have less
-    /// in proportion to its ramp. 0 for candidates with the largest ramp.
+    /// Returns the extra weight of the work that waits at a candidate in slow start, which should
+    /// have less in proportion to its ramp. 0 for candidates with the largest ramp.
     #[inline]
     pub(super) fn lag(&self, usable: &Usable) -> f32 {
         if usable.ramp_permille >= self.ramp_permille {

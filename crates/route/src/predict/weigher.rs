@@ -11,8 +11,8 @@ use crate::rendezvous::uniform;
 use crate::reported::in_system;
 use crate::{Goal, PredictedTuning, Snapshot};
 
-/// Use of a KV cache, as a share, from which it tells how many requests fit in. Below it, one long
-/// prompt can be most of the use.
+/// Use of a KV cache, as a share, from which on it shows how many requests fit in. Below it, one
+/// long prompt can be most of the use.
 const KV_USE_TELLING: f32 = 0.3;
 
 /// Facts of one decision that hold for all candidates.
@@ -38,8 +38,8 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    /// Returns the cost with the wait counted once more for each request that runs there: by this,
-    /// replicas are compared that hold as much of the prompt as each other.
+    /// Returns the cost with the wait added again for each request that runs there. Replicas that
+    /// hold equally much of the prompt are compared by it.
     pub(crate) fn contended_ms(&self) -> f32 {
         self.cost.total_ms() + self.prediction.running * self.lagging_wait_ms
     }
@@ -218,8 +218,8 @@ impl Weigher {
     }
 
     /// Returns the present requests, and how many of them wait: those beyond the number that can
-    /// run at once. If requests waited at the report, that number is what ran then; otherwise the
-    /// use of the cache tells how many more would have had room.
+    /// run at once. If requests waited at the report, that number is the requests that ran then.
+    /// Otherwise the use of the cache shows how many more would have had room.
     #[inline]
     fn load(&self, usable: &Usable, signals: &Signals) -> ReplicaLoad {
         let reports = &self.usual.reports;
@@ -311,13 +311,13 @@ impl Weigher {
     }
 
     /// Returns the milliseconds by which a replica's decode steps would be slower than they should,
-    /// if requests with so many tokens of context ran there: what it takes to read those that it has
-    /// beyond the least of the group and a number that is no burden.
+    /// if requests with so many tokens of context ran there: the time to read the tokens that it
+    /// has beyond the least of the group and a number that is no burden.
     ///
-    /// Below that, the difference between replicas is worth less than what is cached there: requests
-    /// that share a prompt belong together until they slow each other down. How many tokens take as long
-    /// to be read as the weights depends on the model more than on the machine, and the mean of the group
-    /// tells it better than each replica does.
+    /// Below that, the difference between replicas is worth less than what is cached there:
+    /// requests that share a prompt belong together until they slow each other down. How many
+    /// tokens take as long to be read as the weights depends on the model more than on the machine,
+    /// so the mean of the group shows it better than each replica does.
     fn slowdown_ms(&self, speed: &Speed, context: f32) -> f32 {
         let usual = &self.usual;
         let light = CONTEXT_STEPS * 1e3 * usual.speed.step_ms / usual.speed.step_ms_per_thousand;
@@ -348,15 +348,15 @@ const FLOORS_ALIKE: f32 = 2.0;
 /// Multiple of the mean up to which a learned time of a token says nothing of the replica.
 const TOKENS_ALIKE: f32 = 1.25;
 
-/// Steps without any context that reading the context may take in each step before it counts. At 1
-/// prompts that most requests share are spread before that helps anybody, at 2 a document that all ask
-/// for is read by one replica after the other in time.
+/// Steps without any context that reading the context may take in each step before it counts. At 1,
+/// prompts that most requests share are spread before any request gains from it. At 2, a document
+/// that all ask for is read by one replica after the other in time.
 const CONTEXT_STEPS: f32 = 2.0;
 
 /// Part of a bound that counts, which leaves room for rounding in another order.
 const BOUND_SHARE: f32 = 0.999;
 
-/// Fewest bytes of a token: one, but for some tokens of special languages.
+/// Fewest bytes of a token: one, except for some tokens of special languages.
 const BYTES_PER_TOKEN_MIN: f32 = 0.25;
 
 /// Returns the learned value as far as it is trusted, filled up with the usual one.

@@ -12,9 +12,9 @@ use crate::ShedReason;
 #[serde(deny_unknown_fields, default)]
 pub struct WaitLimits {
     /// Most requests. Choose as many as the replicas finish within the time that clients are
-    /// willing to wait: more only makes those wait that are shed in the end. Half as many again,
-    /// and at least 128, are taken of promised requests, and as many once more of tenants below
-    /// their share.
+    /// willing to wait: a higher limit only adds requests that wait and are shed in the end.
+    /// Another half of this number, and at least 128, is open to promised requests, and as many
+    /// again to tenants below their share.
     pub count_max: usize,
     /// Most bytes that the waiting requests hold together.
     pub bytes_max: usize,
@@ -62,7 +62,7 @@ const PROMISED_MORE_MIN: usize = 128;
 /// Request that is to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitEntry<T> {
-    /// Value that stands for the request.
+    /// Value that represents the request.
     pub item: T,
     /// Class of the request: 0 is the most urgent; numbers above the last class count as the last.
     pub priority: u8,
@@ -87,7 +87,7 @@ pub struct WaitEntry<T> {
     /// Identifies the request when it comes back; see
     /// [`Asker::fingerprint`](crate::Asker::fingerprint).
     pub fingerprint: u64,
-    /// True if the request was refused before and told to come now.
+    /// True if the request was refused before and promised a place for now.
     pub is_promised: bool,
 }
 

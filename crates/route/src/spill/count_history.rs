@@ -72,8 +72,8 @@ impl TrafficHistory {
     /// Returns the requests sent and the requests ended that a report knows of which was made `age`
     /// ago, over a path that takes `one_way`.
     ///
-    /// A request sent shortly before the report was still on its way then. The news of a request
-    /// that ended at that time is still on its way back.
+    /// A request sent shortly before the report was still in transit then. The news of a request
+    /// that ended at that time is still in transit back.
     #[must_use]
     pub fn known_to_report(&self, now: Instant, age: Duration, one_way: Duration) -> (u64, u64) {
         let before = |span: Duration| now.checked_sub(span).unwrap_or(now);
@@ -121,8 +121,8 @@ mod tests {
         let mut history = TrafficHistory::default();
         (0..=100).for_each(|step| history.record(at(step * 10), step, step / 2));
         let (age, one_way) = (Duration::from_millis(200), Duration::from_millis(50));
-        // The report was made at 800 ms: it knows what was sent by 750 ms, and ends heard of by 850
-        // ms.
+        // The report was made at 800 ms: it includes requests sent by 750 ms, and ends received by
+        // 850 ms.
         assert_eq!(history.known_to_report(at(1_000), age, one_way), (75, 42));
         let none = TrafficHistory::default();
         assert_eq!(none.known_to_report(at(1_000), age, one_way), (0, 0));

@@ -16,12 +16,13 @@ pub enum Guest {
     Refused {
         /// Milliseconds after which a guest is predicted to be welcome, if nothing else comes in.
         wait_ms: f32,
-        /// What the guest lacks; `None` if it is refused for another reason than the replicas' limits.
+        /// Resource that the guest lacks; `None` if it is refused for another reason than the
+        /// replicas' limits.
         lack: Option<GuestLack>,
     },
 }
 
-/// What a guest lacks where nothing waits. A limit that is a guess grows by it
+/// Resource that a guest lacks where nothing waits. A limit that is a guess grows by it
 /// ([`LoadSample::guest_lack`](crate::LoadSample::guest_lack)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestLack {
@@ -78,7 +79,8 @@ impl OwnRegion {
     }
 }
 
-/// Returns the state that this node reports to other regions, so that they need not ask in vain.
+/// Returns the state that this node reports to other regions, so that they don't forward requests
+/// that it would refuse.
 #[must_use]
 pub fn shed_state(own: &OwnRegion, terms: &SpillTerms) -> ShedState {
     // First: a region without a queue has places like any other.

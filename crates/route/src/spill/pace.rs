@@ -71,7 +71,7 @@ impl RegionReport {
     /// takes `running / rate`, and all places together end `capacity` requests in that time.
     fn turn_ms(&self) -> Option<f32> {
         let rate_per_s = self.load.rate_per_s.map(sound).filter(|&rate| rate > 0.0)?;
-        // Less than one running request means a nearly idle region, and tells nothing of their
+        // Less than one running request means a nearly idle region, which shows nothing of their
         // duration.
         let running = sound(self.load.running).max(1.0);
         let busier =

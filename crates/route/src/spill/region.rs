@@ -118,10 +118,11 @@ pub struct RegionCandidate {
 /// Permission to ask a region to serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// The region is heard, hears this region, and has not refused this request.
+    /// The two regions receive each other's reports, and the region has not refused this request.
     // Ready => (Unreachable | Refused | OutsideResidency)
     Ready,
-    /// The region is silent, or no longer hears this region, or no connection leads there.
+    /// The region is silent, or no longer receives this region's reports, or no connection leads
+    /// there.
     // Unreachable => Ready
     Unreachable,
     /// The region has refused this very request, and has not reported since.
@@ -158,7 +159,7 @@ impl OwnRegion {
 
 impl OwnRegion {
     /// Returns true if none of these regions can be so much cheaper that a request leaves a region
-    /// with room. This quick check may return false in vain; [`spill()`] then weighs them.
+    /// with room. This quick check may return false without need; [`spill()`] then weighs them.
     ///
     /// [`spill()`]: super::spill()
     #[must_use]
@@ -190,8 +191,8 @@ impl RegionCandidate {
 }
 
 impl RegionReport {
-    /// Returns true if a request finds a place at once that leaves `reserve` places free, as far as
-    /// the report and this node's own requests tell. Without a known capacity the queue decides.
+    /// Returns true if a request finds a place at once that leaves `reserve` places free, by the
+    /// report and this node's own requests. Without a known capacity the queue decides.
     pub(super) fn has_room(&self, reserve: f32) -> bool {
         let load = &self.load;
         let is_waiting = load.queued > 0.0 || load.wait_ms.is_some_and(|wait_ms| wait_ms > 0.0);

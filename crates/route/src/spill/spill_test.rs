@@ -58,7 +58,7 @@ fn doubt_grows_with_the_age_of_a_report_and_with_how_full_the_region_is() {
         case.terms.doubt = 1.0;
         case.plan().regions[0].cost.doubt_ms
     };
-    // Five places beside the reserve; 1.5 or 30 requests come, and as many end, on the way.
+    // Five places beside the reserve; 1.5 or 30 requests come, and as many end, during the transit.
     assert!((doubt_ms(30.0, 0.0) - 50.0 * (-25.0_f32 / 6.0).exp()).abs() < 0.01);
     assert!((doubt_ms(30.0, 950.0) - 50.0 * (-25.0_f32 / 120.0).exp()).abs() < 0.01);
     assert!(doubt_ms(10.0, 100.0) < 0.01);

@@ -328,7 +328,7 @@ impl<'s> World<'s> {
     }
 
     /// Forwards waiting requests if another region has become better, the longest waiting first.
-    /// Refusals of `heard` before its report are forgotten.
+    /// Refusals by the region `heard` before its report are forgotten.
     fn decide_again(&mut self, region: usize, node: usize, heard: usize) {
         let mut sent: Vec<(usize, Request)> = Vec::new();
         let mut queue = std::mem::replace(

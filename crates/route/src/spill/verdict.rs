@@ -66,7 +66,7 @@ pub struct Judged {
 pub enum Objection {
     /// The request was forwarded once already.
     Forwarded,
-    /// The region is silent, or does not hear this one.
+    /// The region is silent, or does not receive this region's reports.
     Unreachable,
     /// The region has refused this request.
     Refused,

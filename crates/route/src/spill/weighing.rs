@@ -382,7 +382,7 @@ fn shed(wait_ms: f32, rng: &mut fastrand::Rng) -> SpillVerdict {
 
 /// Part of the time until the deadline within which the first token of a waiting request has to be
 /// predicted: the deadline is for the whole reply, and predictions have errors. A request that runs
-/// out of time has waited in vain, in the place of another.
+/// out of time has waited for nothing, in the place of another.
 const IN_TIME_SHARE: f32 = 0.8;
 
 /// Part by which more requests have to run at each replica here than there for a prompt to be read

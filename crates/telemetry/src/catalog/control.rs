@@ -1,4 +1,4 @@
-//! What the cluster agrees on, and certificates: metrics.
+//! Metrics of the agreed state of the cluster, and of certificates.
 
 use super::spec::catalog;
 

@@ -33,7 +33,7 @@ pub enum MetricKind {
 pub struct MetricGroup {
     /// Heading on the page.
     pub title: &'static str,
-    /// Its metrics.
+    /// Metrics of the group.
     pub metrics: &'static [MetricSpec],
 }
 

@@ -108,8 +108,8 @@ pub trait Sending {
 /// Connects to `replica`, sends the request and waits for the reply's head.
 ///
 /// # Errors
-/// Returns an error if the attempt fails before the head; [`AttemptError::retry_safety`] tells if a
-/// retry is safe.
+/// Returns an error if the attempt fails before the head; [`AttemptError::retry_safety`] returns
+/// whether a retry is safe.
 pub async fn attempt(
     pools: WorkerPools<'_>,
     replica: &Replica,
@@ -252,7 +252,7 @@ impl Way<'_> {
     }
 }
 
-/// What it takes to send a request again whose body comes straight from the client.
+/// Parts needed to send a request again whose body comes straight from the client.
 struct SpareRequest {
     method: Method,
     uri: Uri,

@@ -1,4 +1,4 @@
-//! Request bodies on their way to a replica.
+//! Request bodies that are sent to a replica.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -123,7 +123,7 @@ pub enum OutboundBody {
     Streamed(StreamedBody),
     /// Messages straight from the client's connection.
     Messages(Box<MessageBody>),
-    /// One of the latter two, which may be sent once more.
+    /// A streamed body or messages that may be sent a second time.
     Kept(Box<KeptBody>),
 }
 
@@ -179,7 +179,7 @@ impl Body for OutboundBody {
             Self::Buffered { bytes_left, .. } => SizeHint::with_exact(*bytes_left),
             Self::Streamed(body) => body.size_hint(),
             Self::Kept(body) => body.size_hint(),
-            // Messages may be renamed on the way, which changes their length.
+            // Messages may be renamed while they are sent, which changes their length.
             Self::Messages(_) => SizeHint::default(),
         }
     }

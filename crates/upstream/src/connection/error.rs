@@ -258,10 +258,10 @@ fn refused_by_http2(error: &hyper::Error) -> bool {
     })
 }
 
-/// Returns true if this side ended the stream or the connection, for what the peer sent.
+/// Returns true if this side ended the stream or the connection because of data that the peer sent.
 fn rejected_here(error: &hyper::Error) -> bool {
     let by_library = |error: &h2::Error| error.is_library() && error.reason().is_some();
-    // The kind of what is wrong with frames.
+    // The kind of errors in frames.
     let by_guard = |error: &io::Error| error.kind() == io::ErrorKind::InvalidData;
     cause(error).is_some_and(by_library) || cause(error).is_some_and(by_guard)
 }

@@ -19,10 +19,10 @@ use crate::stream::Stream;
 
 /// Byte stream that hyper's HTTP/2 client works on.
 ///
-/// A replica may refuse an upload and close while more of it is on its way. hyper would end all
-/// streams with the connection, even one whose whole reply has arrived. So a failed write counts as
-/// done, and the end of the connection is withheld until the replies to uploads have ended, or could
-/// have.
+/// A replica may refuse an upload and close the connection while more of the upload is in transit.
+/// hyper would end all streams with the connection, even one whose whole reply has arrived. So a
+/// failed write counts as done, and the end of the connection is withheld until the replies to
+/// uploads have ended, or could have.
 #[derive(Debug)]
 pub(crate) struct GuardedStream {
     stream: Stream,
@@ -56,7 +56,7 @@ struct WithheldEnd {
 /// Longest time for which the end of a connection is withheld: replies that have arrived are read in
 /// a small part of it.
 const WITHHELD_TIME_MAX: Duration = Duration::from_secs(1);
-/// Longest time for which a socket that took no write is still read: a reply may be on its way.
+/// Longest time for which a socket is still read after a write failed: a reply may be in transit.
 const BROKEN_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Tokens that an HTTP/2 connection has earned for its control frames, shared with the requests.

@@ -1,10 +1,10 @@
 //! HTTP/1.1 to a replica, driven by the request itself.
 //!
-//! A connection serves one request at a time, so that request can poll it: nothing is spawned, and no
-//! piece of a reply crosses from one task to another. What has arrived by a wake-up is handed over as
-//! one piece, however the replica cut it into chunks. hyper's client hands over each chunk by itself,
-//! and each has to pass the relay and the writing to the client: a saturated stream took two writes
-//! for each read so.
+//! A connection serves one request at a time, so that request can poll it: nothing is spawned, and
+//! no piece of a reply crosses from one task to another. All bytes that have arrived by a wake-up
+//! are handed over as one piece, however the replica cut them into chunks. hyper's client hands
+//! over each chunk separately, and each chunk has to pass the relay and be written to the client.
+//! With it, a saturated stream took two writes for each read.
 
 mod body_decoder;
 #[cfg(test)]
@@ -49,10 +49,10 @@ const READ_BYTES_MIN: usize = 8 << 10;
 /// Most room for a read.
 const READ_BYTES_MAX: usize = 64 << 10;
 
-/// HTTP/1.1 connection, idle or with the one request that it serves. With a request it is the body of
-/// the reply.
+/// HTTP/1.1 connection, idle or with the one request that it serves. With a request it is the body
+/// of the reply.
 ///
-/// Dropping it closes the socket, which tells a replica that a request was abandoned.
+/// Dropping it closes the socket, which shows the replica that a request was abandoned.
 #[derive(Debug)]
 pub struct Http1Connection {
     stream: Stream,

@@ -1,4 +1,4 @@
-//! Body that can be sent once more, as long as little of it was sent.
+//! Body that can be sent a second time, as long as little of it was sent.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

@@ -13,7 +13,7 @@ pub(crate) struct OpenUploads(Arc<UploadCount>);
 #[derive(Debug, Default)]
 struct UploadCount {
     open: AtomicUsize,
-    /// True once the socket has ended, even if the connection's library was not told yet.
+    /// True once the socket has ended, even if the connection's library does not know it yet.
     has_ended: AtomicBool,
     /// Task of the connection, while it waits for the last upload.
     connection: AtomicWaker,

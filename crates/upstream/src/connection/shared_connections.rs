@@ -14,7 +14,8 @@ use crate::connection::http2::{Http2Connection, OpenStream};
 /// HTTP/2 connections of one worker to one address.
 #[derive(Debug)]
 pub struct SharedConnections {
-    /// Oldest first: later ones are for what the first can't take, and become idle before it.
+    /// Oldest first: later ones take requests beyond the first one's limit, and become idle before
+    /// it.
     open: ArcSwap<Vec<Http2Connection>>,
     /// Requests that wait for a stream.
     waiting: AtomicU32,

@@ -17,8 +17,8 @@ use crate::wire_body::{WireBody, WireError};
 /// Progress of a body that is sent while it arrives, as the rest of the request sees it.
 #[derive(Debug, Default)]
 pub struct UploadProgress {
-    /// Fault of the client's part, reported separately: HTTP/2 reduces the body's own error to a
-    /// reset on its way through hyper.
+    /// Fault of the client's part, reported separately: hyper reduces the body's own error to an
+    /// HTTP/2 reset.
     fault: OnceLock<GatewayError>,
     bytes: AtomicU64,
 }
@@ -164,7 +164,8 @@ impl StreamedBody {
             if let Some(error) = self.refused.take() {
                 match next {
                     Some(Ok(frame)) if self.may_discard(&frame) => self.refused = Some(error),
-                    // The client has finished, broken off, or sent too much more: it is told now.
+                    // The client has finished, broken off, or sent too much more: it gets the error
+                    // now.
                     _ => return Poll::Ready(Some(Err(StreamedBodyError::Refused(error)))),
                 }
                 continue;
@@ -209,7 +210,7 @@ impl StreamedBody {
     fn start_discarding(&mut self, error: GatewayError) {
         drop(self.refuse(error.clone()));
         self.refused = Some(error);
-        // What comes of the rest is not noted, so that this time is for all of it.
+        // The arrival of the rest is not noted, so this time limits all of it.
         self.pace = PaceTimer::new(DISCARD_TIME_MAX);
     }
 

@@ -29,7 +29,7 @@ impl std::fmt::Debug for ReplicaTls {
 /// Error of a replica's TLS settings.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicaTlsError {
-    /// The name cannot stand in a certificate.
+    /// The name is not valid in a certificate.
     #[error("server name {name:?}: {source}")]
     ServerName {
         /// Name as given.

@@ -23,7 +23,7 @@ pub struct QueuedRequest {
 pub enum QueuedEnd {
     /// The request may look for a place.
     Turn,
-    /// The request is shed, and may come again after this time.
+    /// The request is shed, and its client may retry after this time.
     Shed(ShedReason, Duration),
 }
 
@@ -32,7 +32,7 @@ pub enum QueuedEnd {
 pub enum QueueMessage {
     /// The request may look for a place.
     Turn(QueueTurn),
-    /// The request is shed, and told to come again after this time.
+    /// The request is shed, and its client is asked to retry after this time.
     Shed(ShedReason, Duration),
 }
 

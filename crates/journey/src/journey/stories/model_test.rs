@@ -1,4 +1,4 @@
-//! Other models that stand in.
+//! Requests that change to stand-in models.
 
 use spillway_route::PlanError;
 

@@ -285,7 +285,7 @@ fn a_region_without_replicas_passes_everything_on() {
     tell(sight(), &[("forward b", Some(REFUSED)), ("wait", None)]);
 }
 
-/// Returns the moment before which the client of a request that was shed is not to come again.
+/// Returns the moment before which the client of a request that was shed should not retry.
 fn not_before(story: &Story) -> Option<Instant> {
     match story.journey.ending() {
         Some(Ending::Shed { not_before, .. }) => not_before,
@@ -318,7 +318,7 @@ fn a_client_of_a_region_without_replicas_is_told_when_another_has_room() {
     let outside = Some(region_failed(RegionFailure::OutsideResidency));
     let one = [("forward b", refused_for(9_000)), ("forward c", outside), shed];
     assert_eq!(told(&one), Some(ms(9_000)), "the other never will");
-    // A region that cannot be reached may have room, but nobody could be sent there.
+    // A region that cannot be reached may have room, but no request could be sent there.
     let mut sight = TestSight::new(0).with_regions(&["b", "c"]);
     sight.regions[1].is_reachable = false;
     (sight.rules.queue_count_max, sight.has_room) = (0, false);

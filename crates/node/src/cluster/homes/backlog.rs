@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use spillway_types::NodeName;
 use spillway_upstream::home_news::HomeNews;
 
-/// Most news that are kept for nodes that can't be reached now. They ask for what they lack.
+/// Most news that are kept for nodes that can't be reached now. Those nodes ask later for the rest.
 const KEPT_MAX: usize = 16_384;
 /// Most news in one message.
 const BATCH_MAX: u64 = 1_024;

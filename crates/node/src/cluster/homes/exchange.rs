@@ -1,4 +1,4 @@
-//! Task that tells the other nodes of new homes, and asks them when this node starts.
+//! Task that sends new homes to the other nodes, and asks them for theirs when this node starts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -22,8 +22,8 @@ use super::bounded::BoundedHomes;
 use super::wire::Homes;
 use super::{ALL_BYTES_MAX, ALL_PATH, KnownHomes, NEWS_BYTES_MAX, NEWS_PATH, encode, kept};
 
-/// Shortest time between two rounds of messages: the first news go at once, and what comes meanwhile
-/// goes together.
+/// Shortest time between two rounds of messages: the first news are sent at once, and news that
+/// arrive within this time are sent together.
 const GATHER: Duration = Duration::from_millis(10);
 /// Period of looking for other nodes.
 const LOOK: Duration = Duration::from_millis(200);
@@ -33,17 +33,17 @@ const SEND_LIMIT: Duration = Duration::from_secs(2);
 const ALL_LIMIT: Duration = Duration::from_secs(10);
 /// Most nodes that a node asks when it starts: the first may have just started, too.
 const ASKED_MAX: usize = 3;
-/// Longest time after its start for which a node takes what it does not know for something that it has
-/// not heard yet.
+/// Longest time after its start for which a node takes an unknown id for one that it has not
+/// received yet.
 const LEARNING_MAX: Duration = Duration::from_secs(5);
-/// Time between two writes of what is known.
+/// Time between two writes of the known homes.
 const SAVE_PERIOD: Duration = Duration::from_secs(30);
 /// Time limit of the last write.
 const SAVE_LIMIT: Duration = Duration::from_secs(2);
 /// Capacity of the queue of results: one message and one question a node are under way at most.
 const RESULTS_MAX: usize = 1_024;
 
-/// Task that tells and asks other nodes.
+/// Task that sends homes to other nodes and asks for theirs.
 pub(crate) struct Exchange {
     known: KnownHomes,
     link: Arc<Link>,
@@ -115,7 +115,7 @@ impl Exchange {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let gateway = Arc::clone(&self.known.gateway);
         self.load();
-        // Time of the next round; `None` while there is nothing to tell.
+        // Time of the next round; `None` while there is nothing to send.
         let (mut due, mut earliest) = (None, Instant::now());
         loop {
             let wanted = Instant::now().max(earliest);
@@ -137,7 +137,8 @@ impl Exchange {
                 () = stop.cancelled() => break,
             }
         }
-        // Also what other nodes have told, which is no reason to write it meanwhile.
+        // The last write also keeps what other nodes have sent, which causes no write while the
+        // node runs.
         self.is_changed = true;
         if let Some(saving) = self.save() {
             // A disk that hangs holds up no end.
@@ -249,7 +250,7 @@ impl Exchange {
         }
         let is_new =
             |peer: &&PeerStatus| peer.is_connected() && !self.asked.contains(peer.identity.node());
-        // The region's own nodes know most of what is asked here.
+        // The region's own nodes know most of the homes that are asked for here.
         let is_far = |peer: &&PeerStatus| *peer.identity.region() != self.known.region;
         let Some(peer) = peers.iter().filter(is_new).min_by_key(is_far) else { return };
         let node = peer.identity.node().clone();

@@ -1,4 +1,5 @@
-//! File of homes, for the node's next process: where all nodes end at once, nobody else knows them.
+//! File of homes, for the node's next process: if all nodes end at the same time, no other process
+//! knows them.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
@@ -40,7 +41,7 @@ fn read(path: &Path) -> io::Result<Homes> {
 /// Returns an error if the disk does not take the file.
 pub(super) fn save(path: &Path, homes: &Homes) -> io::Result<()> {
     let new = path.with_extension("new");
-    // Ids of responses are nobody else's business.
+    // Ids of responses are private to their tenants.
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
     let mut writer = BufWriter::new(file);
     serde_json::to_writer(&mut writer, homes)?;

@@ -1,5 +1,5 @@
-//! Homes of stored responses, sessions by header and conversations, which nodes tell each other: a
-//! client's next request may come to any of them. A node sends what is new to all others, a node that
+//! Homes of stored responses, sessions by header and conversations, which nodes send each other: a
+//! client's next request may reach any of them. A node sends new homes to all others, a node that
 //! starts asks for what they know, and a request for an unknown response asks them once.
 
 mod backlog;
@@ -82,7 +82,7 @@ impl KnownHomes {
         }
     }
 
-    /// Takes in what another node tells.
+    /// Takes in homes from another node.
     fn hear(&self, homes: Homes) {
         let now = Instant::now();
         for known in homes.responses {

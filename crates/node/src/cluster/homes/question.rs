@@ -22,18 +22,18 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 const ANSWER_BYTES_MAX: usize = 4 << 10;
 /// Most nodes that are asked, those of the own region first. All know what is older than a moment.
 const ASKED_MAX: usize = 32;
-/// Time in which a tenant may ask once more.
+/// Time after which a tenant may ask another question.
 const PERIOD_MS: u64 = 50;
 /// Questions of a tenant that may come at once, after a time without any.
 const BURST: u64 = 40;
 /// Parts of the limit. Tenants that share one share its questions.
 const PARTS: usize = 64;
 
-/// Limit on questions, so that a client who asks for random ids does not make all nodes work.
+/// Limit on questions, so that a client that asks for random ids does not make all nodes work.
 #[derive(Debug)]
 pub(crate) struct ResponseQuestions {
     started: Instant,
-    /// Time at which all of [`BURST`] may come again, in milliseconds since `started`.
+    /// Time at which all of [`BURST`] are allowed again, in milliseconds since `started`.
     full_at_ms: [AtomicU64; PARTS],
 }
 

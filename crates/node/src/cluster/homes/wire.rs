@@ -8,7 +8,7 @@ use spillway_upstream::session::region_identity;
 use spillway_upstream::session_homes::{SessionHome, SessionKey};
 use spillway_upstream::stored_responses::{Home, StoredResponse};
 
-/// Homes that a node tells another one.
+/// Homes that a node sends to another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Homes {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -111,7 +111,7 @@ impl KnownSession {
     }
 }
 
-/// Fuzz target: what can be read means the same when it is told again.
+/// Fuzz target: a readable message keeps its meaning when it is sent on.
 #[cfg(any(test, fuzzing))]
 pub(in crate::cluster) fn check_message(input: &[u8]) {
     let Ok(homes) = serde_json::from_slice::<Homes>(input) else { return };
@@ -177,10 +177,10 @@ mod tests {
         let replica = Some("a".into());
         let elsewhere = Home::Elsewhere { region: us.clone(), node: Some("n1".into()), replica };
         assert_eq!(&away.home, &elsewhere);
-        // What another region knows of it comes back whole.
+        // Another region's record of it comes back whole.
         let of_eu = Side { region: &eu, ..side };
         assert_eq!(KnownResponse::of("resp_1", &away, of_eu).at(&node, &us).1, response);
-        // Another node of the region knows which one has the replica, and tells so.
+        // Another node of the region knows which one has the replica, and passes it on.
         let sibling = NodeName::from("n2");
         let beside = known.clone().at(&sibling, &us).1;
         assert_eq!(beside.home, elsewhere);

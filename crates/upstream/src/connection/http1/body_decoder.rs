@@ -24,7 +24,7 @@ pub(super) enum BodyDecoder {
     Length(u64),
     /// Chunks are to come.
     Chunked {
-        /// What comes next.
+        /// Part of the framing that is expected next.
         next: Chunk,
         /// Bytes of extensions so far.
         extension_bytes: usize,
@@ -50,7 +50,7 @@ pub(super) enum Chunk {
     Trailers(usize),
 }
 
-/// What was read of a body.
+/// Result of one read of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Read {
     /// Bytes of the body.
@@ -112,7 +112,7 @@ impl BodyDecoder {
         matches!(self, Self::Over)
     }
 
-    /// Returns the bytes that are to come, if the framing tells.
+    /// Returns the number of bytes still to come, if the framing contains it.
     pub(super) fn bytes_left(&self) -> Option<u64> {
         match self {
             Self::Length(left) => Some(*left),

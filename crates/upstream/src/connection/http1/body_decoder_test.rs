@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::body_decoder::{BodyDecoder, Read};
 use crate::connection::http1::error::Http1Error;
 
-/// What came out of a decoder: pieces, trailers, and if the end was reached.
+/// Output of a decoder: pieces, trailers, and whether the end was reached.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Decoded {
     pieces: Vec<Bytes>,

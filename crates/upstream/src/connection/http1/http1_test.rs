@@ -150,7 +150,7 @@ async fn cookies_of_several_fields_are_one_line() {
     assert_eq!(received(&mut far, sent.len()).await, sent);
 }
 
-/// Body in pieces that never tells its length.
+/// Body in pieces that never reports its length.
 struct Untold(VecDeque<Bytes>);
 
 impl Body for Untold {
@@ -301,7 +301,7 @@ async fn a_connection_with_bytes_that_nobody_asked_for_is_not_used_again() {
     assert!(connection.becomes_idle(wake::now()).is_err());
 }
 
-/// What a client made of a reply: its status, fields, body and trailers.
+/// A reply as the client read it: status, fields, body and trailers.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     NoHead,

@@ -29,7 +29,8 @@ pub(super) struct ReplyHead {
 }
 
 impl ReplyHead {
-    /// Returns true if the reply itself is still to come. What follows a switch of protocols is none.
+    /// Returns true if the reply itself is still to come. A switch of protocols is followed by no
+    /// reply.
     pub(super) fn is_interim(&self) -> bool {
         let status = self.parts.status;
         status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
@@ -106,7 +107,8 @@ fn decoder(
     let coding = headers.get_all(header::TRANSFER_ENCODING).iter().next_back();
     let is_chunked = coding.map(|coding| last_part(coding).eq_ignore_ascii_case(b"chunked"));
     if is_chunked.is_some() {
-        // Of both, the coding counts; whoever reads the length would read something else.
+        // If there are both, the coding counts. A recipient that used the length would read another
+        // body.
         headers.remove(header::CONTENT_LENGTH);
     }
     let is_bare = status.is_informational()

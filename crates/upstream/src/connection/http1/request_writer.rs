@@ -21,7 +21,7 @@ const SLICES_MAX: usize = 64;
 /// Room for a head without unusual fields, bytes.
 const HEAD_BYTES: usize = 768;
 
-/// A request on its way.
+/// A request that is being sent.
 #[derive(Debug, Default)]
 pub(super) struct RequestWriter {
     /// Head, in memory that all requests of the connection use.
@@ -47,7 +47,7 @@ impl RequestWriter {
         self.queue.clear();
         self.has_written = false;
         self.was_given_up = false;
-        // A body that has ended needs no chunks, even if it never told its length.
+        // A body that has ended needs no chunks, even if it never reported its length.
         self.announced = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
         self.head.clear();
         self.head_written = 0;
