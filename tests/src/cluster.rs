@@ -188,7 +188,7 @@ impl Cluster {
         self.try_start(index, setup).await.expect("a node")
     }
 
-    /// The same at once, whoever has its port.
+    /// Starts the node without waiting for its port to become free.
     ///
     /// # Errors
     /// If the node does not start.
@@ -305,7 +305,7 @@ impl Cluster {
     }
 }
 
-/// Waits until `node` has heard from that region that it serves `tiny`, and could forward to it.
+/// Waits until `node` has received a report that the region serves `tiny`, and could forward to it.
 ///
 /// # Panics
 /// If it does not.

@@ -28,7 +28,7 @@ pub struct Recorded(Arc<Mutex<Vec<Message>>>);
 pub struct Serving {
     /// Where it listens.
     pub address: SocketAddr,
-    /// What it got.
+    /// Requests that it received.
     pub requests: Recorded,
     task: JoinHandle<()>,
 }
@@ -85,8 +85,8 @@ impl Scripted {
         (wire, message)
     }
 
-    /// Whether nobody waits to be accepted. To be asked when all that could connect has had its
-    /// answer, so that nothing can be on its way.
+    /// Returns true if no connection is waiting to be accepted. Call this once every request that
+    /// could reach this server has been answered, so that no connection can still be in transit.
     pub async fn is_alone(&self) -> bool {
         timeout(Duration::from_millis(50), self.listener.accept()).await.is_err()
     }

@@ -27,7 +27,7 @@ pub struct Message {
     pub head: String,
     /// The body, chunks put together.
     pub body: Vec<u8>,
-    /// What came behind the last chunk.
+    /// Trailers after the last chunk.
     pub trailers: String,
 }
 

@@ -1,4 +1,4 @@
-//! What load costs in memory. A binary of its own: other tests' memory would be counted along.
+//! Memory use under load. A separate binary, so that memory of other tests is not counted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -104,7 +104,7 @@ async fn a_node_refuses_work_before_its_memory_is_used_up_and_serves_again_later
     const HELD: usize = 768 << 20;
     let _alone = MEASURING.lock().await;
     let replica = Scripted::start().await.serve(OK);
-    // What is held is far more than what the node adds, so that it stays between the two limits.
+    // Far more than the node itself allocates, so that memory use stays between the two limits.
     let held = vec![1_u8; HELD];
     let ceiling = (resident_bytes() + (16 << 20)) * 100 / 92;
     let setup = Setup::new().set(format!("limits.memory_bytes_max = {ceiling}"));
@@ -182,7 +182,7 @@ async fn a_body_of_one_byte_chunks_takes_little_more_than_its_bytes() {
     let _alone = MEASURING.lock().await;
     let replica = Scripted::start().await.serve(OK);
     let node = Setup::new().replica("a", replica.address).start().await;
-    // What a first request leaves behind is no part of it.
+    // Memory that the first request allocates for good is not counted.
     assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
     let before = resident_bytes();
     let mut wire = Wire::connect(node.addresses()[0]).await;

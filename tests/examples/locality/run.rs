@@ -115,7 +115,7 @@ fn is_of(node: &Node, region: &str) -> bool {
     node.gateway().regions().others.iter().all(|other| other.name.as_str() != region)
 }
 
-/// What the replicas have counted.
+/// Counters of the replicas.
 fn counts(emulators: &[Emulator]) -> Vec<Vec<(f64, f64, f64)>> {
     let of = |emulator: &Emulator| {
         let stats = emulator.replicas().iter().map(|replica| replica.stats().engine);
@@ -170,7 +170,8 @@ async fn run(
             .map(|(was, is)| {
                 totals.0 += is.0 - was.0;
                 totals.1 += is.1 - was.1;
-                // What a prompt token and a generated one cost on this machine, in the same unit.
+                // Weight both kinds of tokens by their cost on this machine: a generated token
+                // costs as much as four prompt tokens.
                 (is.0 - was.0) - (is.1 - was.1) + 4.0 * (is.2 - was.2)
             })
             .collect();

@@ -1,4 +1,4 @@
-//! What clients ask.
+//! Requests of the clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

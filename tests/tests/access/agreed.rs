@@ -17,7 +17,7 @@ use crate::keys::{Key, record};
 
 /// How long a command may take, elections included.
 const LIMIT: Duration = PATIENCE;
-/// What a revocation may take everywhere.
+/// Longest time until a revocation takes effect everywhere.
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) async fn agree(node: &Node, item: Item) {

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::keys::Key;
 
-/// What a revocation may take everywhere.
+/// Longest time until a revocation takes effect everywhere.
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 
 struct File(TempDir);
@@ -147,8 +147,8 @@ async fn listeners_keep_what_is_said_of_them_when_they_change_places() {
     assert_eq!((status(open).await, status(closed).await), (401, 200));
 }
 
-/// Addresses that nobody else on this machine is given: the ports were free, and the host is this
-/// process's own.
+/// Reserves addresses that no other process on this machine gets: the ports were free, and the host
+/// is this process's own.
 fn free_addresses() -> [SocketAddr; 2] {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let host = Ipv4Addr::new(127, high | 0x80, low, 1);

@@ -1,4 +1,4 @@
-//! What one tenant has is not another's.
+//! Isolation between tenants: no tenant sees the responses of another.
 
 use std::net::SocketAddr;
 

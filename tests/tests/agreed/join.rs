@@ -66,7 +66,7 @@ impl Growing {
         self.nodes.iter().flatten()
     }
 
-    /// What node `index` says of why it is in no cluster, or none.
+    /// Returns the reason that node `index` reports for being in no cluster; empty without one.
     pub(crate) fn trouble(&self, index: usize) -> String {
         let control_plane = self.node(index).control_plane().expect("a part in the cluster");
         control_plane.status().fault.unwrap_or_default()
@@ -217,7 +217,6 @@ fn is_on_disk(folder: &Path, bytes: &[u8]) -> bool {
     })
 }
 
-/// What a token of several uses leaves in the log is worth nothing to other nodes.
 #[tokio::test]
 async fn a_token_outlasts_the_authority_that_was_there_when_it_was_made() {
     let mut world = Growing::started(&["one", "two"], 1).await;
@@ -240,6 +239,7 @@ async fn a_token_outlasts_the_authority_that_was_there_when_it_was_made() {
     eventually("it knows", || members(world.node(1)) == 2).await;
 }
 
+/// The signatures that a token of several uses leaves in the log admit no other node.
 #[tokio::test]
 async fn a_signature_from_a_nodes_disk_lets_no_other_node_in() {
     let mut world = Growing::started(&["one", "three", "two", "four", "five"], 2).await;

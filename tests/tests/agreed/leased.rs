@@ -43,7 +43,7 @@ async fn started(cluster: &Cluster, replica: std::net::SocketAddr, lines: &[&str
     nodes
 }
 
-/// How `r` stands at a node; `None` where the node does not know it.
+/// Returns the admission state of `r` at a node; `None` if the node does not know the replica.
 fn standing(node: &Node) -> Option<Admission> {
     let view = node.gateway().view();
     let index = view.replicas().iter().position(|found| found.spec().name.as_str() == "r")?;

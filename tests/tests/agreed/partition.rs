@@ -1,4 +1,4 @@
-//! What holds while a region is cut off from the others, and when it is joined again.
+//! Guarantees while a region is partitioned from the others, and after it is reconnected.
 
 use std::time::{Duration, Instant};
 
@@ -82,7 +82,8 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
     let begin = Instant::now();
     let told = loop {
         let reply = Client::once(split.nodes[2].addresses()[0], chat("none", "")).await;
-        // Until it has heard what the others serve it can't say that there is no such model.
+        // Before it has received the reports of the others it can't know that no region serves the
+        // model.
         assert!([404, 503].contains(&reply.status), "{}", reply.text());
         if let Some(told) = age_ms(&reply) {
             break told;
@@ -99,7 +100,7 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
     let is_unseen = || (0..2).all(|index| !is_open(&split.nodes[index], REGIONS[2]));
     eventually("nobody sees it", is_unseen).await;
 
-    // It serves its own, and sheds what it has no place for: nobody is in reach.
+    // It serves its own clients and sheds the rest, because no other region is in reach.
     let first = split.ask(2);
     let (mut wire, _) = split.replicas[2].request().await;
     let shed = split.ask(2).await.expect("a reply");

@@ -148,8 +148,8 @@ async fn a_region_s_country_reaches_all_nodes_and_two_countries_are_none() {
         assert_eq!((reply.status, reply.header("x-spillway-region")), (200, Some("two")));
     }
 
-    // An operator says that the region is elsewhere. Its own node says otherwise, and nobody serves
-    // there what has to stay in either country.
+    // An operator sets another country for the region than its own node does. The region then
+    // serves no request that has to stay in either country.
     let region = Region { country: "IT".to_owned(), ..Region::default() };
     let item = Item::Region("two".into(), region);
     order(&trial.nodes[0], Command::Put { item, expect: Expect::Any }).await;
@@ -221,7 +221,7 @@ async fn what_a_route_and_a_tenant_allow_changes_while_nodes_serve() {
     trial.stop().await;
 }
 
-/// What holds at a node for a tenant's requests.
+/// Returns the rules that a node applies to a tenant's requests.
 fn rules(node: &Node, tenant: &str) -> [Residency; 2] {
     [of_tenant(node, tenant), of_route(node)]
 }
@@ -244,10 +244,11 @@ fn any_rule(dice: &mut fastrand::Rng, least: usize, serial: usize) -> String {
     format!("{{\"regions\": [{}], \"countries\": [{}]}}", regions.join(","), countries.join(","))
 }
 
-/// Any way between regions is cut and joined by chance, and operators change by chance, over any node,
-/// where tenants and all requests may be served. What is served while its rules stay as they are at the
-/// node that was asked and at the one that serves is served where both allow it. Each rule is
-/// another one, so that none that went and came back passes for one that stayed.
+/// Links between regions are cut and restored at random, and operators change, at random and over
+/// any node, where tenants and all requests may be served. The node that received a request and the
+/// one that served it are each checked if their rules stayed the same during the request: those
+/// rules must allow the place. Every rule is unique, so a rule that was changed and restored is not
+/// taken for one that stayed.
 #[tokio::test]
 async fn no_rule_that_is_in_effect_at_both_ends_is_broken_whatever_is_cut_off() {
     let mut dice = fastrand::Rng::with_seed(11);

@@ -1,4 +1,4 @@
-//! What the cluster says of models, splits and routes.
+//! The cluster's records of models, splits and routes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -158,7 +158,7 @@ async fn the_clusters_word_counts_over_the_configs_and_from_the_first_request_af
     for node in nodes {
         node.stop().await;
     }
-    // Alone, so that it can't ask anybody.
+    // Alone, so that it has no other node to ask.
     let node = configured(&cluster, &replica, 1).await;
     let reply = ask_for(&node, "fast").await;
     assert!(is_hidden(&reply), "{:?}", reply.headers);

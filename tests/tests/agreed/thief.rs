@@ -1,5 +1,5 @@
-//! What a node's certificate and key are worth without the node: nothing that its membership does
-//! not give it.
+//! Limits of a stolen certificate and key: without the node they give nothing beyond the node's
+//! membership.
 
 use std::time::Duration;
 
@@ -390,8 +390,8 @@ async fn a_voters_certificate_takes_no_lead_and_is_shut_out_while_it_is_used() {
     eventually("it is disconnected", || !is_connected(&thief)).await;
 }
 
-/// Without a quorum no order can be given. What the CA has signed counts all the same, on every node
-/// that hears of it, and is in the log later.
+/// Without a quorum no order can be given. A revocation that the CA has signed takes effect all the
+/// same, on every node that receives it, and is added to the log later.
 #[tokio::test]
 async fn the_authority_revokes_a_certificate_without_a_quorum() {
     let mut world = World::started().await;
@@ -400,7 +400,7 @@ async fn the_authority_revokes_a_certificate_without_a_quorum() {
     world.stop(EDGE).await;
     let thief = world.cluster.bare_link(1, 0).await;
     let serial = world.cluster.serial(1);
-    // One node that starts with the file tells the others.
+    // One node that starts with the file informs the others.
     world.cluster.revoke(EDGE, &serial);
     world.start(EDGE).await;
     eventually("it is disconnected", || !is_connected(&thief)).await;

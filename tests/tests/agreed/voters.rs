@@ -1,4 +1,4 @@
-//! Who votes while nodes die and come back.
+//! Choice of voters while nodes die and come back.
 
 use spillway_cluster_state::{Command, Expect, Item, Outcome};
 use spillway_node::Node;

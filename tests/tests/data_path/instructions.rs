@@ -1,7 +1,8 @@
 //! Instructions of each stage of a request, counted by callgrind.
 //!
-//! The dev build is counted: nothing is inlined there, so that each stage stands for itself. A
-//! release build takes about a tenth of it. What grows here grows there, too, though not by as much.
+//! The dev build is counted: nothing is inlined there, so each stage is counted separately. A
+//! release build takes about a tenth of it. Growth here shows up there, too, though to a lesser
+//! degree.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -158,7 +159,7 @@ fn count() -> Counts {
     // A file for each call of the function.
     let counted = |(shape, call): (&Shape, usize)| {
         let mut stages = stages(&annotated(&out.with_extension(call.to_string())));
-        // What it takes to weigh a region depends on the news of it.
+        // The cost of weighing a region depends on its latest report.
         if shape.is_forwarded {
             stages.remove("decision");
         }

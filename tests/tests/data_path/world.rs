@@ -25,7 +25,7 @@ const UNARY: &str = "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"cho
     \"usage\":{\"prompt_tokens\":40,\"completion_tokens\":4,\"total_tokens\":44}}";
 const TOKENS: usize = 100;
 
-/// What a client sends and what its replica answers.
+/// Request of a client and the reply of its replica.
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     /// Bytes of the body.
@@ -233,7 +233,7 @@ impl World {
         let body = body(shape);
         let request = request(&body);
         let Self { runtime, address, client, buffer, events, .. } = self;
-        // A connection of its own, which wakes up at times even when nobody asks.
+        // A separate connection, because it wakes up at times even without requests.
         let mut over_http2 = shape.is_http2.then(|| {
             (http2::request(&body), runtime.block_on(Http2Client::start(*address, buffer)))
         });

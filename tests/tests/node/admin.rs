@@ -1,4 +1,4 @@
-//! Who gets in at the admin listener, and who can't keep others out of it.
+//! Access to the admin listener, and limits that keep one client from locking out others.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -176,7 +176,8 @@ async fn a_listener_that_others_reach_wants_a_token_whatever_is_reloaded() {
     address.set_ip([127, 0, 0, 1].into());
     let ask = async |request| Client::once(address, request).await.status;
     assert_eq!(ask(get("/metrics")).await, 401);
-    // The config is fine by itself: its address is loopback. What is open is another one.
+    // The config is valid by itself, because its address is loopback. The listener that is open has
+    // another address.
     file.replace(&open.text());
     eventually("it is reloaded", || reloads(&node, "applied") >= 1.0).await;
     assert_eq!(ask(get("/metrics")).await, 401);

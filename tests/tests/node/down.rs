@@ -44,7 +44,7 @@ async fn hang(emulator: &Emulator) {
     emulator.replica(0).set_fault(Fault::Hang).await.expect("a fault");
 }
 
-/// The process is gone but for a connection that is half alive, e.g. behind a proxy.
+/// The process is gone, except for a connection that is half alive, e.g. behind a proxy.
 #[tokio::test]
 async fn a_request_whose_replica_refuses_connections_is_told_so_at_once() {
     let dying = Scripted::start().await;

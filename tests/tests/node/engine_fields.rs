@@ -270,7 +270,7 @@ async fn parameters_of_grpc_are_refused_in_calls_and_in_every_message_of_a_strea
             stream.call.begin();
         }
         for piece in with_parameter("Lora_Path").chunks(9) {
-            // Once it is refused nobody reads the rest.
+            // Once the call is refused the rest is not read.
             if stream
                 .messages
                 .as_ref()

@@ -1,4 +1,4 @@
-//! What the record of a request that failed says: its code, its cause, and the places that were asked.
+//! Fields of the record of a failed request: its code, its cause, and the places that were tried.
 
 use std::path::Path;
 

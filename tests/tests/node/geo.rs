@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::reload::{File, reloads};
 
 const REQUEST: &str = "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: 16\r\n\r\n{\"model\":\"tiny\"}";
-/// Believes whoever connects about who the client is.
+/// Trusts every peer's claims about the client's address.
 const BEHIND_PROXY: &str = "trusted_proxies = [\"127.0.0.0/8\"]";
 
 /// A database in a file, and how it is replaced.

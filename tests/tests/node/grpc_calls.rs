@@ -133,7 +133,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Opens a stream whose first message is on its way.
+    /// Opens a stream whose first message is being sent.
     pub(crate) async fn open(
         node: &Node,
         server: &mut CallServer,

@@ -243,7 +243,7 @@ async fn header_blocks_of_very_many_fields_close_their_connection_and_no_other()
     let replica = Scripted::start().await.serve(OK);
     let node = Setup::new().replica("a", replica.address).start().await;
     let mut honest = Client::http2(node.addresses()[0]).await;
-    // Each byte stands for a field. The library refuses such a request by itself.
+    // Each byte encodes one field. The library refuses such a request by itself.
     let block = [&b"\x82\x86\x01\x01x\x04\x04/raw"[..], &[0x90; 4_000]].concat();
     let mut wire = Wire::connect(node.addresses()[0]).await;
     wire.send(PREFACE).await;

@@ -133,7 +133,7 @@ pub(crate) fn quick() -> Setup {
     QUICK.into_iter().fold(Setup::new(), Setup::set)
 }
 
-/// What the node knows of its replica, once `is_told` finds in it what it looks for.
+/// Returns the record of its replica in the admin API, once `is_told` accepts it.
 async fn member(node: &Node, what: &str, is_told: impl Fn(&Value) -> bool) -> Value {
     let mut client = Client::http1(node.admin_address().expect("one")).await;
     within(what, async {
@@ -172,7 +172,7 @@ async fn listed(node: &Node) -> Vec<String> {
     ids.filter_map(|card| card["id"].as_str().map(str::to_owned)).collect()
 }
 
-/// Waits until these are the models that clients are told.
+/// Waits until the node lists exactly these models to clients.
 pub(crate) async fn lists(node: &Node, expected: &[&str]) {
     within(&format!("{expected:?} are listed"), async {
         while listed(node).await != expected {

@@ -104,7 +104,7 @@ async fn wrong_and_cached(has_events: bool) -> (u64, u64) {
     (wrong, cached)
 }
 
-/// Waits for the subscription, and asks something until the events are known to tell of requests.
+/// Waits for the subscription, and sends requests until events are known to report them.
 async fn prove(node: &Node, emulator: &Emulator) {
     eventually("a subscription", || emulator.replica(0).kv_events_counts().0 > 0).await;
     ask(&mut Client::http1(node.addresses()[0]).await, &[system(100)]).await;

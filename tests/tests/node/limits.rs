@@ -1,4 +1,4 @@
-//! What clients may take, and what happens to those who take more.
+//! Limits of clients, and the answers to clients that exceed them.
 
 use std::time::Duration;
 
@@ -363,7 +363,7 @@ async fn a_replica_that_sends_informational_replies_without_end_has_broken_http(
 async fn bodies_that_memory_has_no_place_for_get_503() {
     let replica = Scripted::start().await;
     let setup = Setup::new().set("limits.body_bytes_total_max = 100000");
-    // What a proxy sends is of many clients: one alone may not have that much.
+    // Requests of a proxy come from many clients. A single client may not hold that much.
     let setup = setup.listener("trusted_proxies = [\"127.0.0.0/8\"]");
     let node = setup.replica("a", replica.address).start().await;
     let json = format!("{{\"model\":\"tiny\",\"x\":\"{}\"}}", "x".repeat(60_000));

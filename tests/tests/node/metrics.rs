@@ -7,7 +7,7 @@ use spillway_telemetry::GROUPS;
 use spillway_tests::{Client, Page, Scripted, Setup, chat, emulator, eventually, get, post, spawn};
 
 /// Parts of the names of metrics that only nodes of a cluster have, and of those of requests that
-/// wait, are turned away, asked twice or continued; other tests look for them.
+/// wait, are rejected, retried or continued. Other tests cover them.
 const OF_CLUSTERS: [&str; 15] = [
     "_dns_",
     "_region_",

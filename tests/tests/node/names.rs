@@ -1,4 +1,4 @@
-//! Configs of names: what is wrong with them is told with its place and a remedy.
+//! Config errors in names are reported with their place and a remedy.
 
 use crate::config::check;
 

@@ -1,4 +1,4 @@
-//! Who was turned away and comes again when it was told to.
+//! Rejected clients that retry at the promised time.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const COUNTED: Duration = Duration::from_millis(1_500);
 struct Busy {
     gate: Gate,
     node: Node,
-    /// Those that were let in, so that nobody leaves.
+    /// Admitted requests, kept so that none of them leaves.
     clients: Vec<JoinHandle<Reply>>,
 }
 
@@ -30,7 +30,8 @@ impl Busy {
     async fn new(queue_max: usize) -> Self {
         let gate = Gate::start().await;
         let route = format!("[[route]]\nname = \"llm\"\nqueue_max = {queue_max}\n");
-        // A busy machine makes promises that are far away: what is served meanwhile is not given up.
+        // A busy machine promises times far in the future, so the requests being served must not
+        // time out before.
         let setup = one_place(&gate).set("timeouts.first_byte_ms = 600000");
         let node = setup.listener(CLAIMS).table(route).start().await;
         let mut busy = Self { gate, node, clients: Vec::new() };
@@ -48,8 +49,9 @@ impl Busy {
         busy
     }
 
-    /// Such a node, and when the client `kept` may come again, whom it has turned away. A busy machine
-    /// serves at another pace and so makes promises that are too far away to wait for: then it begins anew.
+    /// Returns such a node, and the time at which its rejected client `kept` may retry. A busy
+    /// machine has a varying pace and so promises times too far ahead to wait for. The node is then
+    /// replaced and the attempt repeated.
     async fn with_promise(queue_max: usize) -> (Self, Instant) {
         let mut attempts = 0;
         loop {
@@ -79,7 +81,7 @@ impl Busy {
         eventually("it waits", || self.waiting() == before + 1).await;
     }
 
-    /// A request comes and is turned away; when it may come again.
+    /// Sends a request that is rejected. Returns the time at which it may be retried.
     async fn turned_away(&self, id: &str) -> Instant {
         let reply = within("it is told at once", ask(&self.node, of_class(CLASS, id))).await;
         let seconds = check_shed(&reply.expect("a reply"), (503, "overloaded"), "queue_full");
@@ -98,7 +100,7 @@ impl Busy {
 }
 
 async fn until(due: Instant) {
-    // wait: for the moment at which the client was told to come again
+    // wait: for the time at which the client may retry
     tokio::time::sleep_until(due.into()).await;
 }
 

@@ -1,5 +1,5 @@
-//! Replicas that ask to be left alone: requests wait for that to be over, and clients can keep to what
-//! they were told.
+//! Replicas that ask for a pause: requests wait until it is over, and clients can rely on the retry
+//! times that they got.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ async fn what_is_told_names_the_rest_and_no_limit() {
     assert_eq!(replica.requests.count(), 1);
 }
 
-/// What only one replica can answer waits for a place there, and not beyond its deadline.
+/// A request that only one replica can answer waits for a place there, until its deadline.
 #[tokio::test]
 async fn a_request_for_a_full_replica_alone_ends_at_its_deadline() {
     let replica = Scripted::start().await;

@@ -17,7 +17,7 @@ use crate::grpc_calls::{code, connect, frame, infer, kserve, scripted};
 
 /// More than the sockets of a connection on loopback hold, and an HTTP/2 client's window.
 const LONG: usize = 12 << 20;
-/// What a client over HTTP/2 takes of a reply that nobody reads, where it has a narrow window.
+/// Bytes that an HTTP/2 client with a narrow window takes of a reply that it does not read.
 const WINDOW: u32 = 16 << 10;
 const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                       transfer-encoding: chunked\r\n\r\n";

@@ -19,7 +19,7 @@ pub(crate) async fn serving(models: &[&str]) -> Emulator {
     Emulator::start(config).await.expect("an emulator")
 }
 
-/// A node that tells how it routed, over one replica of these models.
+/// Returns a node that exposes its routing in headers, over one replica of these models.
 pub(crate) fn over(emulator: &Emulator, models: &str) -> Setup {
     let url = format!("http://{}", emulator.addresses()[0]);
     let models = format!("models = {models}");

@@ -1,4 +1,4 @@
-//! What a tenant that has much leaves to others.
+//! Shares of tenants: the capacity that a tenant with many requests leaves to others.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ const CLASS: u8 = 2;
 #[derive(Clone, Copy)]
 enum Named {
     Tenant,
-    /// By the address that a trusted proxy tells.
+    /// By the address that a trusted proxy forwards.
     Address,
-    /// Not at all: they come from a trusted proxy that tells nothing.
+    /// Not at all: they come from a trusted proxy that names no client.
     Never,
 }
 
@@ -115,7 +115,7 @@ async fn who_has_much_waits_while_a_place_is_left_for_others() {
     pool.place("calm").await;
     assert_eq!(pool.gates[3].held("calm"), 1, "nobody who waits goes before it");
     assert_eq!(pool.free(), 0);
-    // What comes free elsewhere goes to who waits.
+    // Places that become free elsewhere go to waiting requests.
     let before = pool.held("wild");
     pool.gates[0].release("wild", 1);
     eventually("the next has its place", || pool.gates[0].held("wild") == 2).await;

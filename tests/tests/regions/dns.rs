@@ -18,8 +18,8 @@ const ZONE: &str = "infer.test.";
 /// How long a datagram is waited for before it is sent again: any may be lost.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// A name server for `infer.test` that leads clients of each region's network to an address of its own:
-/// 203.0.113.1 for the first region, 203.0.113.2 for the second, and so on.
+/// Configures a name server for `infer.test` that sends clients of each region's network to an
+/// address of its own: 203.0.113.1 for the first region, 203.0.113.2 for the second, and so on.
 pub(crate) fn leading_clients(setup: Setup, regions: &[(&str, &str)]) -> Setup {
     listening(setup, "127.0.0.1:0", regions)
 }
@@ -176,7 +176,7 @@ async fn a_region_that_falls_silent_drains_or_is_the_last_one_is_told_as_it_is()
     let world = World::start().await;
     let (eu, us) = (world.server(0), world.server(1));
     leads(eu, "10.3.7.0/24", "203.0.113.3").await;
-    // As if it had died: nobody hears it, and it hears nobody.
+    // As if it had died: no datagram reaches it or comes from it.
     for other in [0, 1] {
         world.cluster.cut(other, 2, true);
         world.cluster.cut(2, other, true);
@@ -192,7 +192,7 @@ async fn a_region_that_falls_silent_drains_or_is_the_last_one_is_told_as_it_is()
         Page::of(&world.nodes[0]).sum("spillway_dns_region_offered", &[]) == 1.0
     })
     .await;
-    // None is offered any more: those that are alive are told, rather than nothing.
+    // No region is offered any more. The answer then lists those that are alive rather than none.
     world.nodes[0].gateway().announce_leaving();
     eventually("nobody is offered", || {
         Page::of(&world.nodes[0]).sum("spillway_dns_region_offered", &[]) == 0.0
@@ -264,7 +264,7 @@ async fn an_answer_comes_from_the_address_that_was_asked() {
         let node = cluster.start(0, listening(setup, listen, &REGIONS[..1])).await;
         let port = node.dns_address().expect("a name server").port();
         let server = SocketAddr::new(asked.parse().expect("an address"), port);
-        // Connected sockets hear nobody else.
+        // A connected socket only receives from the address that was asked.
         leads(server, "10.1.0.0/24", "203.0.113.1").await;
         node.stop().await;
     }

@@ -75,7 +75,7 @@ async fn send(address: SocketAddr, sent: Arc<AtomicUsize>, endings: Endings) {
 #[tokio::test]
 async fn a_node_dies_and_comes_back_and_every_request_is_accounted_for() {
     let endings = restart_under_load(true).await;
-    // Only what was on the killed node, which has four places, and what was just on its way there.
+    // Only requests on the killed node, which has four places, and those in transit to it.
     assert!(endings.get(BROKEN).copied().unwrap_or(0) <= 8, "{endings:?}");
 }
 
@@ -132,7 +132,8 @@ async fn restart_under_load(is_killed: bool) -> BTreeMap<String, usize> {
     endings
 }
 
-/// Every request has an ending, most are served, and none is served twice but for what a killed node had.
+/// Checks that every request has an ending, that most are served, and that none is served twice,
+/// except for requests of a killed node.
 fn check(
     endings: &BTreeMap<String, usize>,
     sent: usize,

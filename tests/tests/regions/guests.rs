@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::grpc_calls::with;
 use crate::spilling::sees_running;
 
-/// What the replica takes at a time, and what of it guests don't get.
+/// Capacity of the replica, and the part of it that guests don't get.
 const PLACES: usize = 8;
 const RESERVE: usize = 2;
 /// A report, which is a look each 50 ms and a datagram each 100 ms at most, and a busy machine.
@@ -126,7 +126,7 @@ async fn guests_of_a_region_with_two_nodes_get_what_its_own_clients_and_the_rese
     waiting.iter().for_each(JoinHandle::abort);
     eventually("these have left", || edge.gateway().waiting() == 0).await;
 
-    // What is kept is there at once, at either node.
+    // Reserved places are free at once, at either node.
     let since = Instant::now();
     world.ask(0, 1);
     world.ask(1, 1);
@@ -168,8 +168,8 @@ async fn is_refused(link: &Link) {
     }
 }
 
-/// A guest that comes again when it was told to, until it is taken in: the node may not know yet of a
-/// place that has become free. It is served when the gate lets it go.
+/// Sends a guest's request until it is accepted, with retries at the promised times, because the
+/// node may not know yet that a place has become free. The request is served once the gate opens.
 fn is_taken(link: &Arc<Link>) -> JoinHandle<u16> {
     let link = Arc::clone(link);
     spawn(async move {

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// Replicas are asked whether they are well.
 const CHECKED: &str = "health.check = \"tcp\"\nhealth.interval_ms = 100";
-/// Far longer than a node takes to tell what changed.
+/// Far longer than a node takes to report changes.
 const WATCHED_FOR: Duration = Duration::from_secs(2);
 
 async fn ask(node: &Node) -> Reply {

@@ -13,7 +13,7 @@ const REGIONS: [&str; 3] = ["one", "two", "three"];
 const LENGTH: Duration = Duration::from_secs(4);
 /// Requests that a region works on at a time.
 const PLACES: u32 = 6;
-/// What a request takes: 60 tokens at a tenth of their time.
+/// Load of one request: 60 tokens at a tenth of their time.
 const TOKENS: &str = ",\"max_tokens\":60,\"ignore_eos\":true";
 const TIME_SCALE: f64 = 0.1;
 /// So few may wait that a region which keeps what is too much for it has to turn some away.
@@ -76,7 +76,8 @@ impl World {
     }
 }
 
-/// What a region can serve in a second, as it is on this machine now: all its places for a second.
+/// Measures the requests that a region serves in a second on this machine at present, with all its
+/// places in use.
 async fn capacity_per_s(node: &Node) -> f64 {
     let started = Instant::now();
     let mut clients = JoinSet::new();

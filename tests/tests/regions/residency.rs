@@ -145,7 +145,7 @@ async fn a_stand_in_s_route_says_where_it_may_serve() {
     node.stop().await;
 }
 
-/// What each tenant allows, by region.
+/// Regions that each tenant allows.
 const TENANTS: [(&str, &str, [bool; 3]); 4] = [
     ("anywhere", "", [true, true, true]),
     ("european", "countries = [\"DE\", \"FR\"]", [true, true, false]),

@@ -13,7 +13,7 @@ use spillway_tests::{
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What a node answers, on the listener of clients.
+/// Returns a node's answer on the listener of clients.
 async fn asked(node: &Node) -> (u16, String) {
     let reply = Client::once(node.addresses()[0], get("/steering")).await;
     (reply.status, reply.text().to_owned())
@@ -209,7 +209,7 @@ async fn a_region_that_turns_many_away_is_left_out_and_comes_back_and_the_last_o
     eventually("the other one knows", || knows_of(&nodes[1], "one") == Some(false)).await;
     assert_eq!(asked(&nodes[1]).await, takes());
 
-    // Now the second one is full as well: nobody is left to be better.
+    // Now the second one is full as well, so no region is better.
     let second = Flood::start(nodes[1].addresses()[0]);
     let is_shedding = || {
         let steering = nodes[1].gateway().steering();

@@ -20,7 +20,7 @@ pub(crate) fn of_kind(setup: Setup, emulator: &Emulator, kind: &str) -> Setup {
     })
 }
 
-/// What the same request gets where nothing breaks.
+/// Returns the stream that the same request gets from an engine without faults.
 async fn undisturbed(emulator: &Emulator, api: Api, more: &Value) -> Stream {
     let reply = Client::once(emulator.addresses()[0], api.request(more)).await;
     Stream::read(reply.text())

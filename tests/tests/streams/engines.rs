@@ -79,7 +79,7 @@ async fn half_an_event_is_nobody_s_and_white_space_waits() {
     assert_eq!(stream.finishes, ["stop"]);
     assert_eq!(first["stream_options"]["continuous_usage_stats"], true);
     assert_eq!(first["max_tokens"], 12);
-    // What ends in white space was not passed on yet, so it is said again.
+    // Trailing white space was not passed on yet, so it is left to be generated again.
     assert_eq!(second["messages"][1], json!({"role": "assistant", "content": "One"}));
     assert_eq!(second["continue_final_message"], true);
     assert_eq!(second["add_generation_prompt"], false);

@@ -1,4 +1,4 @@
-//! Streams that nobody could go on with exactly.
+//! Streams that no replica could continue exactly.
 
 use serde_json::{Value, json};
 use spillway_emulator::{Close, Fault};

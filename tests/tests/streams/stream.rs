@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use spillway_node::Node;
 use spillway_tests::{Client, ClientBody, Page, Setup, full, post};
 
-/// What a stream said.
+/// Content of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Stream {
     pub(crate) text: String,
