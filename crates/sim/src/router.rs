@@ -52,7 +52,7 @@ pub trait Router: fmt::Debug {
         let _ = (ask, sight, event);
     }
 
-    /// Forgets a request: its reply has begun, it was turned away, or its client has left.
+    /// Forgets a request: its reply has begun, it was rejected, or its client has left.
     fn left(&mut self, request: usize) {
         let _ = request;
     }
@@ -182,7 +182,7 @@ impl Ask<'_> {
             weight: self.weight,
             tokens: queue_tokens(self.inquiry),
             bytes: *prompt_bytes as usize,
-            // 0 is a request that cannot be told from others.
+            // 0 would mark a request that cannot be distinguished from others.
             fingerprint: self.number as u64 + 1,
             is_promised: claim.is_promised(),
         }
@@ -210,7 +210,7 @@ pub enum RouterVerdict {
     },
     /// Pause for this long.
     Pause(Duration),
-    /// Refuse the request. The client comes again after this time, if there is one.
+    /// Refuse the request. The client retries after this time, if there is one.
     Shed(Option<Duration>),
     /// Pass on the error reply of a replica.
     Fail,

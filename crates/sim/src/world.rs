@@ -75,7 +75,7 @@ pub struct World {
     replicas: Vec<SimReplica>,
     /// Round-trip times that nodes of each region believe, in milliseconds.
     believed_rtt_ms: Vec<Vec<f32>>,
-    /// Hot trie that all regions agree on, and changes on their way into it.
+    /// Hot trie that all regions agree on, and changes that were proposed to it.
     trie: HotTrie,
     deltas: BTreeMap<usize, HotDelta>,
     proposals: usize,
@@ -94,8 +94,7 @@ struct Region {
     kv_use: Average,
 }
 
-/// Nodes that stand in one region and share their replicas: those of that region, or of all
-/// regions.
+/// Nodes that run in one region and share their replicas: those of that region, or of all regions.
 #[derive(Debug)]
 struct Group {
     /// Region in which the nodes stand.
@@ -142,7 +141,7 @@ enum WorldEvent {
     Answered { request: usize, attempt: u32 },
     /// The end of a guest's reply arrives at the node that the client asked.
     BroughtBack { request: usize, attempt: u32 },
-    /// A client that was turned away asks again.
+    /// A rejected client asks again.
     Again { request: usize, attempt: u32 },
     /// A request that waits is decided about again, unless its wait has ended.
     Paused { request: usize, pause: u32 },
@@ -166,7 +165,7 @@ enum WorldEvent {
     Forwarded { request: usize, node: usize, region: usize, station: Station },
     /// The nodes of a group look at their replicas.
     Look { group: usize },
-    /// A node measures its load and tells others of it.
+    /// A node measures its load and reports it to others.
     Tick { node: usize },
     /// A node counts its requests, and those that others of the region told of.
     Count { node: usize },
@@ -188,11 +187,11 @@ enum WorldEvent {
     Repaired { fault: usize },
     /// The node that forwarded a request sees that the link broke.
     LinkBroken { request: usize, attempt: u32 },
-    /// A node hears that a replica refused the connection.
+    /// A node learns that a replica refused the connection.
     Unconnected { request: usize, attempt: u32 },
     /// A later token of a reply arrives at the node that the client asked.
     Token { request: usize, token: u32, attempt: u32 },
-    /// The node that the client asked hears that the replica of a guest's reply failed.
+    /// The node that the client asked learns that the replica of a guest's reply failed.
     SourceBroke { request: usize, attempt: u32 },
     /// The source of a stream is judged by time.
     StreamDue { request: usize },
@@ -345,7 +344,7 @@ impl World {
         }
     }
 
-    /// Returns the moment at which a request's node hears what its replica says now.
+    /// Returns the moment at which a request's node receives a message that its replica sends now.
     fn heard_at(&self, request: usize, replica: usize) -> Time {
         self.now.after_us(self.reach_us(self.requests[request].node, replica))
     }

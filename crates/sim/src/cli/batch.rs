@@ -71,7 +71,7 @@ struct Progress {
     done: AtomicUsize,
     all: usize,
     began: Instant,
-    /// Last minute since the beginning that was told.
+    /// Last minute since the beginning whose progress was printed.
     told: AtomicU64,
 }
 

@@ -66,8 +66,9 @@ pub enum ContenderError {
 
 impl Contender {
     /// Returns the contender that a text specifies: `spillway`, `omni`, each with settings as
-    /// [`RouterConfig::with_settings`](crate::RouterConfig::with_settings) reads them after a `:`, or the name of a baseline. A central one
-    /// stands in the first region, or in the one whose number follows an `@`, as with `lmetric-central@1`.
+    /// [`RouterConfig::with_settings`](crate::RouterConfig::with_settings) reads them after a `:`,
+    /// or the name of a baseline. A central one runs in the first region, or in the one whose
+    /// number follows an `@`, as with `lmetric-central@1`.
     ///
     /// # Errors
     ///
@@ -103,8 +104,8 @@ impl Contender {
         Self { name: baseline.name.to_string(), way: Way::Baseline { baseline, central } }
     }
 
-    /// Returns this central baseline as it stands in a region, under the name that says so; `None` for
-    /// a contender that is not central.
+    /// Returns this central baseline moved to a region, with a name that includes the region;
+    /// `None` for a contender that is not central.
     #[must_use]
     pub fn in_region(&self, region: usize) -> Option<Self> {
         let Way::Baseline { baseline, central: Some(_) } = &self.way else { return None };
@@ -137,8 +138,7 @@ impl Contender {
         }
     }
 
-    /// Returns the conditions as they are for this contender: a central router stands in one
-    /// region.
+    /// Returns the conditions for this contender: a central router runs in one region.
     #[must_use]
     pub fn conditions(&self, conditions: &Conditions) -> Conditions {
         let central = match &self.way {
@@ -151,7 +151,7 @@ impl Contender {
     /// Runs a scenario that was made for [`Contender::conditions`].
     #[must_use]
     pub fn run(&self, scenario: &Scenario) -> Figures {
-        // All contenders are told the size of the caches, as replicas report it.
+        // All contenders get the size of the caches, as replicas report it.
         let engine = &scenario.world.engine;
         let kv_tokens = engine.kv_blocks.get() as f32 * engine.block_tokens.get() as f32;
         match &self.way {

@@ -124,7 +124,7 @@ impl ReplicaSight for Facts<'_> {
     }
 }
 
-/// Nobody is told apart: requests have no tenants here.
+/// Tenants are not distinguished: requests have no tenants here.
 impl TenantSight for Facts<'_> {
     fn tenant(&self) -> Option<TenantKey> {
         None

@@ -130,7 +130,7 @@ impl Memory {
                 // Evicted before the request was read: the engine itself says what else is gone.
                 self.index.take_belief(holder, replied.chain);
             } else {
-                // The reply tells what really was cached; the index only assumed it.
+                // The reply shows how much was really cached; the index only assumed it.
                 self.index.correct(holder, replied.chain, cached_blocks);
             }
         }

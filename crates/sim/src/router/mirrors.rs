@@ -46,7 +46,7 @@ impl Mirrors {
         written: &Written<'_>,
     ) -> bool {
         let (prompt, reply) = written.chain.split_at(written.prompt_blocks);
-        // Neighbours hear of the blocks alone.
+        // Neighbours learn only the blocks.
         let told = if written.is_own {
             Told {
                 written: reply.to_vec(),
@@ -100,7 +100,7 @@ impl Mirrors {
     }
 }
 
-/// Tells the index the size of a replica's cache, which depends on what its events tell.
+/// Sets the index's size of a replica's cache, which depends on the events read so far.
 fn size(index: &mut FineIndex, holder: Holder, blocks: u32, mirror: &KvMirror) {
     index.set_capacity(holder, (f64::from(blocks) * mirror.room()) as u32);
 }

@@ -21,8 +21,8 @@ const DELEGATES: f64 = 0.05;
 const SUB_AGENTS: usize = 2;
 const SUB_AGENT_TURNS: usize = 5;
 
-/// Adds the turns of one agent. What it delegates begins with the instruction of sub-agents and runs
-/// at once; its own next turn follows the last of it.
+/// Adds the turns of one agent. Delegated tasks begin with the instruction of sub-agents and run at
+/// once. The agent's own next turn follows the last of them.
 ///
 /// The numbers are made up. A context has 42,000 tokens on the mean over its turns. Those of 30 agents
 /// together are a little more than the caches of four H100 replicas: 1.26 M against 1.21 M.

@@ -55,17 +55,17 @@ struct Record {
     timestamp: f64,
     input_length: u32,
     output_length: u32,
-    /// Hashes of blocks of 512 tokens, the last of which may be incomplete; each stands for the
-    /// whole prompt up to the block's end.
+    /// Hashes of blocks of 512 tokens, the last of which may be incomplete; each covers the whole
+    /// prompt up to the block's end.
     hash_ids: Vec<u64>,
 }
 
 /// Reads the requests of a trace: one JSON object a line with `timestamp` (ms), `input_length`,
 /// `output_length` (tokens) and `hash_ids`.
 ///
-/// The clock of the published traces goes by steps of 3 s, with ten requests each. Requests with one
-/// timestamp come at random moments until the next one: at the very same moment no two gateways
-/// could know of each other's.
+/// The published traces have timestamps in steps of 3 s, with ten requests each. Requests with one
+/// timestamp arrive at random moments until the next one: if all arrived at the same moment, no
+/// gateway could know of another's requests.
 ///
 /// # Errors
 ///

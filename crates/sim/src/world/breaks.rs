@@ -1,4 +1,4 @@
-//! What faults do to requests that are under way, and how nodes notice.
+//! Effects of faults on requests under way, and the ways in which nodes notice.
 
 use std::ops::Range;
 
@@ -75,7 +75,8 @@ impl World {
         self.faults.iter().any(|fault| fault.kind == FaultKind::Lying { replica })
     }
 
-    /// Returns the region whose nodes the clients of a region ask now; `None` if nobody answers them.
+    /// Returns the region whose nodes the clients of a region ask now; `None` if no node answers
+    /// them.
     pub(super) fn asked_region(&self, region: usize) -> Option<usize> {
         let Some(Fault { kind: FaultKind::RegionLost { moved_after_s, .. }, begin_s, .. }) =
             self.region_loss(region)
@@ -180,7 +181,7 @@ impl World {
         }
     }
 
-    /// Lets a node hear that a replica refused the connection.
+    /// Reports to a node that a replica refused the connection.
     pub(super) fn unconnected(&mut self, request: usize) {
         let RequestState::Placed(placed) = self.requests[request].state else { return };
         let node = self.requests[request].node;

@@ -33,7 +33,7 @@ impl World {
     pub(super) fn seek_better(&mut self, of: usize) {
         let broke = self.stream_break(of, BreakCause::Drained, false);
         if broke.rest == StreamRest::LastEvents {
-            // Its end is on the way.
+            // Its last events are in transit.
             return self.report(of, ReplyEvent::NotContinued(StreamEnd::NoPlaceLeft));
         }
         self.begin_search(of, broke);
@@ -195,7 +195,7 @@ impl World {
 
     /// Goes on with a search after a pause.
     pub(super) fn search_paused(&mut self, of: usize) {
-        // The client may have lost its node meanwhile.
+        // The client may have lost its node during the pause.
         if self.requests[of].state != RequestState::Over {
             self.tell_stream(of, StreamEvent::Paused);
             self.search(of);

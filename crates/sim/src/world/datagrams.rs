@@ -104,7 +104,7 @@ impl World {
         let PulseMember { node, region } = &self.network.members[from];
         let gossip = &mut self.nodes[to].gossip;
         let taken = gossip.pulse.handle_datagram(instant, node, region, &bytes);
-        // What was overtaken is refused, as in nodes.
+        // Overtaken datagrams are refused, as in nodes.
         if let Some(counts) = counts.filter(|_| taken.is_ok()) {
             gossip.count(home, counts);
         }

@@ -9,7 +9,7 @@ pub struct Fault {
     pub begin_s: f64,
     /// Seconds from the beginning of the run until the fault ends.
     pub end_s: f64,
-    /// What is wrong meanwhile.
+    /// Kind of the fault.
     pub kind: FaultKind,
 }
 

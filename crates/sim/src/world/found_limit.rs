@@ -28,7 +28,7 @@ pub(super) struct FoundLimit {
     /// predicted without a queue.
     began: u32,
     first_tokens: f64,
-    /// What guests lacked that were refused.
+    /// Lack for which guests were refused.
     guest_lack: Option<GuestLack>,
 }
 

@@ -23,7 +23,7 @@ pub(super) struct Gossip {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct KnownRegion {
     pub(super) load: ModelLoad,
-    /// Milliseconds from the report to `read`, with the time on the way.
+    /// Milliseconds from the report to `read`, including the time in transit.
     pub(super) age_ms: f32,
     /// Moment at which the node read of the region.
     pub(super) read: Time,

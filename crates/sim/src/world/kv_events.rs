@@ -1,4 +1,4 @@
-//! KV events: what engines publish of their caches, on the way to the nodes that read them.
+//! KV events: changes that engines publish of their caches, in transit to the nodes that read them.
 
 use spillway_types::KvEvent;
 

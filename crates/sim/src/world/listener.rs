@@ -1,4 +1,4 @@
-//! Router of tests that does as it is told, and writes down what it sees and hears.
+//! Router of tests that follows a given rule, and records all that it sees and receives.
 
 use std::cell::RefCell;
 use std::rc::Rc;

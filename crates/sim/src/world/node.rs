@@ -33,7 +33,7 @@ pub(super) struct SimNode {
     pub(super) limits: Vec<FoundLimit>,
     /// Requests of this node that have arrived at each replica.
     pub(super) arrived: Vec<u64>,
-    /// Reports of the last looks on their way, oldest first, with the moment from which they are
+    /// Reports of the last looks in transit, oldest first, with the moment from which they are
     /// known.
     looked: Vec<VecDeque<(Time, Signals)>>,
     latencies: Vec<PeakEwma>,
@@ -53,7 +53,7 @@ pub(super) struct OwnReport {
     pub(super) load: ModelLoad,
     pub(super) at: Time,
     pub(super) counts: RegionCounts,
-    /// Nodes of the region that are heard, and this one.
+    /// Nodes of the region whose reports arrive, and this one.
     pub(super) nodes: u32,
     /// Requests of this node that end each second.
     own_rate_per_s: Option<f32>,
@@ -221,8 +221,8 @@ impl SimNode {
         }
     }
 
-    /// Returns the load in the form that gossip tells to other nodes. `has_siblings` is true if some
-    /// of them are of the own region.
+    /// Returns the load in the form that gossip sends to other nodes. `has_siblings` is true if
+    /// some of them are of the own region.
     pub(super) fn own_load(&self, names: &Names, has_siblings: bool) -> OwnLoad {
         let waiting = self.waits();
         let told = |reading: Reading| reading.is_known().then_some(reading.value);
@@ -243,7 +243,7 @@ impl SimNode {
         let is_served = self.replicas.iter().any(|replica| !replica.is_away);
         let load = if is_served { self.report.load } else { ModelLoad::unserved() };
         let share = ModelShare { waiting, rate_per_s: self.report.own_rate_per_s };
-        // Replicas are told inside the region alone.
+        // Replicas are only reported inside the region.
         let told = if has_siblings { names.replicas.as_slice() } else { &[] };
         OwnLoad {
             replicas: told.iter().zip(&self.replicas).map(replica).collect(),

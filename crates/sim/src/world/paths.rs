@@ -49,8 +49,7 @@ impl World {
         if self.config.central.is_some() { 0 } else { region }
     }
 
-    /// Returns the moment at which neighbours hear what happens at a moment; `None` if they never
-    /// do.
+    /// Returns the moment at which neighbours learn of an event at `at`; `None` if they never do.
     pub(super) fn shared_at(&self, at: Time) -> Option<Time> {
         self.config.news.share_ms.map(|share_ms| at.after_us((share_ms * 1e3) as u64))
     }

@@ -23,7 +23,7 @@ pub(super) struct SimReplica {
     chains: BTreeMap<usize, BlockHashes>,
     /// True if the engine publishes KV events.
     publishes: bool,
-    /// KV events of the last steps that nobody took.
+    /// KV events of the last steps that were not taken yet.
     events: Vec<KvEvent>,
     /// Duration of the counted steps without the reading of weights.
     pub(super) work: Duration,

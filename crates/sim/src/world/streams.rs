@@ -106,7 +106,7 @@ impl World {
     pub(super) fn part_broke(&mut self, part: usize) {
         self.requests[part].state = RequestState::Moving;
         if self.requests[part].inquiry.hop > 0 {
-            // Tokens that are on their way home arrive before.
+            // Tokens that are already in transit arrive first.
             let at = self.home_at(part, self.now);
             let attempt = self.requests[part].attempt;
             self.agenda.put(at, WorldEvent::SourceBroke { request: part, attempt });
@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// Returns true if a node hears a region, and is heard there.
+    /// Returns true if a node receives a region's datagrams and the region receives the node's.
     pub(super) fn is_reachable(&self, node: usize, region: usize) -> bool {
         let name = &self.network.regions[region];
         let view = self.nodes[node].gossip.pulse.region(name, self.instant());

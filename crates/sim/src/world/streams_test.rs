@@ -283,7 +283,7 @@ fn a_poisonous_request_kills_two_engines_and_no_more() {
         let (fate, poison) = of(40);
         assert_eq!((fate, poison.deaths, poison.continuations), (Fate::Failed, 2, 1), "{seed}");
         let others = (0..40).map(of);
-        // It can't be told from a request that was at both engines by chance.
+        // It looks the same as a request that was at both engines by chance.
         let failed = others.clone().filter(|(fate, _)| *fate == Fate::Failed).count();
         let twice = others.clone().filter(|(_, stream)| stream.deaths == 2).count();
         assert!(failed == twice && failed < 10, "{seed}: {failed}, {twice}");

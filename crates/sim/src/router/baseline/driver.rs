@@ -38,7 +38,7 @@ pub(super) struct Driver {
 /// Blocks that a baseline knows of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
-    /// Blocks of prompts, as a router sees them on their way.
+    /// Blocks of prompts, as a router sees them when it sends them.
     Prompts,
     /// Blocks of prompts and replies, as engines publish them in events. Until the events of a prompt
     /// come, its blocks count as cached, as with the better ones of these routers.
@@ -102,7 +102,7 @@ impl Driver {
             until: ask.inquiry.deadline.at(),
             over: ShedReason::Waited,
             begin_by: None,
-            // First come, first served, also for those that were called in vain.
+            // First come, first served, even for requests that were called without success.
             turn_by: Some(visit.since),
             pause: PAUSE,
             passes_turn_on: false,

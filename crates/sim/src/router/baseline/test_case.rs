@@ -277,7 +277,7 @@ impl Case {
         replica
     }
 
-    /// Returns the replica that a request is sent to, and tells the node that it was sent.
+    /// Returns the replica that a request is sent to, and reports to the node that it was sent.
     pub(super) fn serve(&mut self, asked: &Asked) -> usize {
         let replica = self.replica(asked);
         self.sent(asked.number, replica, &asked.chain, asked.at_ms);
