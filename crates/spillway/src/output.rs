@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::io::{Error, ErrorKind, Write, stderr, stdout};
 
-/// Returns true if a letter is an order to the terminal or to whoever lays the text out: a control
-/// character, a mark that turns the direction of writing, or a separator of lines or paragraphs.
+/// Returns true if a letter controls the terminal or the layout of the text: a control character, a
+/// mark that turns the direction of writing, or a separator of lines or paragraphs.
 pub(crate) fn is_order(letter: char) -> bool {
     let turns = matches!(
         letter,
@@ -64,12 +64,12 @@ pub(crate) struct ReaderGone;
 #[error("see the output")]
 pub(crate) struct Silent;
 
-/// Error of a command line that is wrong by more than its definitions tell.
+/// Error of a command line that breaks a rule beyond its definitions.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct WrongUsage(pub(crate) &'static str);
 
-/// Returns true if the command ended because nobody reads its output any more.
+/// Returns true if the command ended because its output has no reader any more.
 pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
     let source = error.downcast_ref::<Error>().and_then(Error::get_ref);
     source.is_some_and(|source| source.is::<ReaderGone>())

@@ -1,4 +1,4 @@
-//! `spillway run`: runs a node until it is told to stop.
+//! `spillway run`: runs a node until it is asked to stop.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;

@@ -149,8 +149,8 @@ async fn with_exabgp(mut watch: AnycastWatch, exabgp: ExaBgp) -> Result<()> {
             watch.tell(is_announced, output::note);
         }
         if let Some(is_announced) = watch.announcement.is_announced()
-            // Nothing is repeated as for BIRD: an ExaBGP that is restarted starts this process
-            // anew, too.
+            // Unlike with BIRD, nothing is repeated: an ExaBGP that restarts also restarts this
+            // process.
             && (change.is_some() || is_refused)
         {
             exabgp.set(is_announced)?;

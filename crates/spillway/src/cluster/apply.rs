@@ -45,7 +45,7 @@ pub(super) struct Wanted {
     pub(super) only_new: bool,
 }
 
-/// What came of one record.
+/// Outcome of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Created,
@@ -140,8 +140,8 @@ impl Records {
 pub(super) async fn write(client: &AdminClient, records: &Records, dry_run: bool) -> Result<()> {
     let mut done = Vec::new();
     let mut waiting: Vec<(&(RecordKind, String), &Wanted)> = records.0.iter().collect();
-    // A record may refer to one that comes later, so those that are refused are tried once more as
-    // long as others go through.
+    // A record may refer to one that comes later, so refused records are tried again as long as
+    // others are accepted.
     while !waiting.is_empty() {
         let mut refused = Vec::new();
         let count = waiting.len();

@@ -69,7 +69,7 @@ pub(super) fn table(items: &Value) -> Table {
         let world = &item["world"];
         let is_own = world["is_own"] == true;
         let spilling = number(&world["spilling"]);
-        // What a silent region said last does not count any more.
+        // The last report of a silent region does not count any more.
         let said = if world["is_heard"] == true { world } else { &Value::Null };
         let (from, to) = if is_own { (spilling, "-".into()) } else { ("-".into(), spilling) };
         vec![

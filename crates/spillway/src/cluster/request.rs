@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::words;
 
-/// Describes one request in sentences: where it was asked for in vain, where it went and why, what was
-/// expected, what came of it, and which regions were not considered.
+/// Describes one request in sentences: the places that were tried without success, where it went
+/// and why, the expected and the actual outcome, and the regions that were not considered.
 pub(super) fn story(entry: &Value) -> String {
     let mut lines = Vec::new();
     if entry["is_guest"] == true {
@@ -23,7 +23,7 @@ pub(super) fn story(entry: &Value) -> String {
     lines.join("\n")
 }
 
-/// Says which places were asked in vain, in their order.
+/// Lists the places that were tried without success, in order.
 fn tried(entry: &Value) -> Vec<String> {
     let lines = tries(entry).iter().zip(1..).map(|(tried, number)| {
         let (place, code) = (place(tried), plain(&tried["code"]));

@@ -112,7 +112,7 @@ impl ClientOrder {
     }
 }
 
-/// What was seen last.
+/// Answers of the last poll.
 #[derive(Debug, Default)]
 struct Look {
     order: ClientOrder,

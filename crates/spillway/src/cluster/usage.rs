@@ -11,7 +11,7 @@ use super::text::{self, Column};
 use crate::output;
 use crate::screen::{Table, width};
 
-/// Columns with what sums are told apart by.
+/// Columns that the sums can be grouped by.
 const BY: [&str; 4] = ["day", "tenant", "key", "model"];
 
 const BUDGETS: &[Column] = &[

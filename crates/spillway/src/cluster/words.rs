@@ -1,6 +1,6 @@
 //! Plain words for the names that decisions have in logs, metrics and answers of the admin API.
 
-/// What a reason or an obstacle means, in words that go on from a name and a colon.
+/// Meanings of reasons and obstacles, worded to follow a name and a colon.
 const REASONS: [(&str, &str); 50] = [
     ("only", "no other replica serves it"),
     ("drawn", "drawn by chance, as its policy does"),
@@ -54,7 +54,7 @@ const REASONS: [(&str, &str); 50] = [
     ("resting", "it asked to be left alone for now"),
 ];
 
-/// What the other obstacles of regions mean.
+/// Meanings of the other obstacles of regions.
 const CLOSED: [(&str, &str); 4] = [
     ("forwarded", "the request came from another region already"),
     ("drained", "its weight or its ramp is 0"),
@@ -62,7 +62,7 @@ const CLOSED: [(&str, &str); 4] = [
     ("rested", "chance left it out, by its weight and ramp"),
 ];
 
-/// What a term of a cost means.
+/// Meanings of the terms of a cost.
 const TERMS: [(&str, &str); 11] = [
     ("floor", "answering a request without a prompt"),
     ("network", "the way there and back"),
@@ -88,7 +88,7 @@ const ENDS: [(&str, &str); 7] = [
     ("deadline_passed", "its deadline passed in the reply"),
 ];
 
-/// What came of a second attempt beside the first.
+/// Outcomes of a second attempt beside the first.
 const HEDGES: [(&str, &str); 3] = [
     ("won", "the second attempt began to reply first"),
     ("lost", "the first attempt began to reply first"),

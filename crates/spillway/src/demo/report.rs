@@ -59,7 +59,7 @@ struct DemoPhase {
     failed: u64,
     first_token: Times,
     regions: Vec<RegionPart>,
-    /// Requests that another region refused, and requests that were lost on the way there.
+    /// Requests that another region refused, and requests that were lost in transit to it.
     refused: u64,
     broken: u64,
     /// Percent of prompt tokens that replicas had cached; None without prompts.

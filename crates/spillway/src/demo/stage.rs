@@ -1,4 +1,4 @@
-//! Phase of the demo: a load, an outage meanwhile, and the outcomes.
+//! Phase of the demo: a load, an outage during it, and the outcomes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

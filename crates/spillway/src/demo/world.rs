@@ -29,7 +29,8 @@ const NODE: &str = "node";
 const CERTIFICATE_DAYS: u32 = 40;
 /// Port of the first region's admin address, as the README names it.
 const ADMIN_PORT: u16 = 9_900;
-/// Longest wait until nodes hear each other: some round trips, and much for a busy machine.
+/// Longest wait until nodes receive each other's reports: some round trips, and much for a busy
+/// machine.
 const MEETING_MAX: Duration = Duration::from_secs(60);
 /// Interval between two looks.
 const LOOK: Duration = Duration::from_millis(20);
@@ -72,7 +73,7 @@ pub(crate) struct DemoFigures {
     pub(crate) waiting: usize,
     /// Requests that another region refused.
     pub(crate) refused: u64,
-    /// Requests that were lost on the way.
+    /// Requests that were lost in transit.
     pub(crate) broken: u64,
     /// Tokens of prompts that replicas read, and the cached part of them.
     pub(crate) prompt_tokens: u64,
@@ -243,7 +244,7 @@ async fn closed(doors: &[SocketAddr]) {
     let started = Instant::now();
     for door in doors {
         while started.elapsed() < MEETING_MAX && TcpStream::connect(door).await.is_ok() {
-            // wait: no event tells that the kernel has closed a listener.
+            // wait: no event reports that the kernel has closed a listener.
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -292,7 +293,7 @@ impl DemoPlan<'_> {
     /// Returns where the region's node listens: on the ports behind those of the first region.
     fn addresses(&self, listen: SocketAddr) -> Addresses {
         let offset = u16::try_from(self.region.index()).unwrap_or(u16::MAX);
-        // Who asks for any port wants no fixed one for admins either.
+        // If any port will do, the admin address needs no fixed one either.
         let behind = |port: u16| match listen.port() {
             0 => 0,
             _ => port.checked_add(offset).unwrap_or(0),
@@ -436,7 +437,7 @@ mod tests {
         let deadline = Instant::now() + MEETING_MAX;
         while lost.others().any(|other| world.reaches(other, lost)) {
             assert!(Instant::now() < deadline, "they never noticed");
-            // wait: the other nodes notice by silence, and no event tells that.
+            // wait: the other nodes notice by silence, which no event reports.
             tokio::time::sleep(LOOK).await;
         }
         assert!(lost_at.elapsed() > FAREWELL_MAX, "they were told");

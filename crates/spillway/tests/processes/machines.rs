@@ -106,7 +106,7 @@ impl Machines {
         self.folder.path().join(name)
     }
 
-    /// Starts a node by its config. What it logs is kept for [`Self::log`].
+    /// Starts a node by its config. Its log is kept for [`Self::log`].
     pub(crate) fn start(&mut self, node: usize) {
         self.start_with(node, &[]);
     }

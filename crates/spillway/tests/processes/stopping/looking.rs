@@ -14,7 +14,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Node with a live replica and one at a port that nobody listens on.
+/// Node with a live replica and one at a port without a listener.
 struct Looking {
     node: Alone,
     admin: String,
