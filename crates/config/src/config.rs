@@ -76,7 +76,7 @@ pub struct Config {
     pub access_log: AccessLogConfig,
     /// Traces; `None` if none are sent.
     pub traces: Option<Box<TracesConfig>>,
-    /// Location databases, not read yet, and rules that go by them; they can change while the node
+    /// Location databases, not read yet, and rules that use them; they can change while the node
     /// runs.
     pub geo: GeoConfig,
     /// Keys and tenants; they can change while the node runs.
@@ -89,8 +89,8 @@ pub struct Config {
     pub prices: spillway_usage::PriceList,
     /// Settings that can change while the node runs.
     pub world: WorldConfig,
-    /// Time for which the node serves on after it was told to stop, while it reports that it is not
-    /// ready. `None` measures it by who polls.
+    /// Time for which the node serves on after it was asked to stop, while it reports that it is
+    /// not ready. `None` measures it by the polls that arrive.
     pub drain_notice: Option<std::time::Duration>,
     /// Version of the program, for operators. The program adds its build.
     pub version: String,

@@ -29,7 +29,7 @@ pub(crate) enum Fix {
     Unwrap,
     /// The key means nothing.
     Ignore,
-    /// What was meant is unknown.
+    /// The intended setting is unknown.
     Remove,
 }
 
@@ -149,7 +149,7 @@ impl Finding<'_> {
         (self.fault(message, remedy).labelled(format!("this is {}", kind(value))), fix)
     }
 
-    /// Returns what the value was meant as, if that can be told from its type.
+    /// Returns the intended form of the value, if its type reveals that.
     fn conversion(&self, node: Node<'_>, value: &DeValue<'_>) -> (Option<String>, Fix) {
         let key = self.key();
         let written = self.written();

@@ -110,7 +110,7 @@ impl LimitSection {
     }
 }
 
-/// Returns the scope that a name stands for; records of the cluster have such names, too.
+/// Returns the scope that a name means; records of the cluster have such names, too.
 fn scope(name: &str) -> Option<Scope> {
     match name.split_once(':') {
         None => (name == "global").then_some(Scope::Global),

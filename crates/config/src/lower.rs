@@ -135,7 +135,7 @@ pub(crate) fn lower(
     })
 }
 
-/// What is told and counted of requests.
+/// Settings of the access log, traces, usage and prices.
 struct Told {
     access_log: AccessLogConfig,
     traces: Option<Box<TracesConfig>>,
@@ -349,7 +349,8 @@ fn lower_routes(
 }
 
 fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener, ConfigError> {
-    // A token file that is named but lists no token still asks for one, and so lets nobody in.
+    // A token file that is named but lists no token still makes the API require one, and so no
+    // client is admitted.
     let mut api = AdminConfig {
         requires_token: section.token_file.is_some(),
         names: section.names.clone(),
@@ -452,11 +453,11 @@ fn check_country(
 /// Names that routes may use beside models.
 struct OtherNames {
     splits: BTreeSet<String>,
-    /// Models that others stand in for.
+    /// Models that have fallbacks.
     with_fallback: BTreeSet<String>,
 }
 
-/// What routes may refer to.
+/// Names that routes may refer to.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     served: &'a Served<'a>,

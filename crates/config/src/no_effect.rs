@@ -15,7 +15,7 @@ struct Rule {
     needs: Needs,
 }
 
-/// What gives settings an effect.
+/// Condition under which settings have an effect.
 enum Needs {
     /// This setting of the same table.
     Key(&'static str),
@@ -69,7 +69,7 @@ pub(crate) fn check(source: &Source) -> Result<(), ConfigErrors> {
             if rule.needs.is_in(file, section) || rule.is_from_outside(source) {
                 continue;
             }
-            // What is switched off is meant to do nothing.
+            // A setting that is switched off is meant to have no effect.
             let set = section.iter().filter(|(key, value)| {
                 rule.keys.iter().any(|it| &**key.get_ref() == *it) && !is_off(value)
             });

@@ -1,9 +1,9 @@
-//! Units of numbers, which keys end with, and what a number that may not be zero is told by.
+//! Units of numbers, which keys end with, and the error of a number that may not be zero.
 
 /// Error of a number that may not be zero.
 pub(crate) const AT_LEAST_ONE: &str = "must be at least 1";
 
-/// Endings of keys, and the unit that each stands for.
+/// Endings of keys, and the unit that each means.
 const UNITS: [(&str, &str); 11] = [
     ("_permille_min", "‰"),
     ("_permille", "‰"),

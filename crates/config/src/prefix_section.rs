@@ -56,7 +56,7 @@ pub struct KnowledgeConfig {
     pub prefix: PrefixConfig,
     /// Limits of the prefix index.
     pub index: IndexConfig,
-    /// True if nodes of a region tell each other where they sent prompts.
+    /// True if nodes of a region inform each other where they sent prompts.
     pub is_shared: bool,
     /// True if speeds are kept over a restart.
     pub is_kept: bool,

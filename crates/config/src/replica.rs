@@ -93,7 +93,7 @@ impl ReplicaConfig {
     /// models that it lists.
     pub fn with_found(self, engine: Option<Engine>, listed: Vec<ModelName>) -> Self {
         let Self { mut spec, mut care, settings, overflow, may_vanish } = self;
-        // What the config says is never replaced by what a server says of itself.
+        // Values of the config are never replaced by the server's own reports.
         if settings.is_open() {
             if settings.needs_models {
                 spec.models = listed;

@@ -37,8 +37,9 @@ impl RoutesSaid {
         Self(said.collect())
     }
 
-    /// Returns the route `name` of the cluster with `settings`. What those do not say, the config's
-    /// route of that name does. Models, pool, policy and residency are left to the caller.
+    /// Returns the route `name` of the cluster with `settings`. Settings that are not among them
+    /// come from the config's route of that name. Models, pool, policy and residency are left to
+    /// the caller.
     ///
     /// # Errors
     /// Returns an error if the settings can't be used.

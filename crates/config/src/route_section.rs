@@ -401,8 +401,8 @@ fn continuations_max() -> u32 {
     3
 }
 
-/// Returns the default policy. Where prompts are seen, it goes by the predicted time of the first
-/// token. Elsewhere it picks a replica close to the least loaded one, without herds when signals
+/// Returns the default policy. Where prompts are read, it uses the predicted time of the first
+/// token. Elsewhere it picks a replica close to the least loaded one, without herding when signals
 /// are late.
 #[must_use]
 pub fn default_policy(reads_bodies: bool) -> Policy {

@@ -37,7 +37,7 @@ fn hide_secrets(key: &str, value: &mut Value) {
     match value {
         Value::Table(table) => {
             for (inner, value) in table {
-                // Whatever stands in a secret is one.
+                // Every value inside a secret is secret.
                 hide_secrets(if is_secret(key) { key } else { inner }, value);
             }
         }

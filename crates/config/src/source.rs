@@ -13,8 +13,8 @@ use crate::secrets::{is_secret, masked};
 
 /// Text of a config, for turning byte ranges into lines.
 ///
-/// The variables stand behind the file's text, as if they were lines of it. So a byte range tells
-/// of each value whether the file or a variable gave it.
+/// The variables follow the file's text, as if they were lines of it. So a byte range shows of each
+/// value whether the file or a variable set it.
 #[derive(Debug)]
 pub(crate) struct Source {
     path: PathBuf,

@@ -50,7 +50,7 @@ fn same_urls(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
     let replicas = file.replica.iter().filter(|replica| !replica.is_overflow());
     let same = replicas.filter_map(|replica| {
         let (url, at) = (replica.url.get_ref().trim_end_matches('/'), replica.url.span());
-        // Replicas of several pools may stand for one server on purpose.
+        // Replicas of several pools may share one server on purpose.
         let earlier = places.insert((url, replica.pool.as_str()), at.clone())?;
         let message = format!("two replicas of the pool {:?} have the URL {url}", replica.pool);
         let remedy = "give each its own URL: the server is taken for two, and gets twice its share";
