@@ -101,8 +101,8 @@ impl Admin {
         }
     }
 
-    /// Has the audit trail show that `caller` gave an order that no command of the log stands for.
-    /// `what` has the order in words. Never waits.
+    /// Adds an order of `caller` to the audit trail for which the log has no command. `what` has
+    /// the order in words. Never waits.
     pub fn record(&self, caller: &str, what: String, recorded: Recorded) {
         self.orders.done(caller, what, recorded);
     }
@@ -195,7 +195,7 @@ impl Admin {
         let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
         let refuse = |caller: Option<&str>, error: ApiError| {
             let path = head.uri.path();
-            // What strangers write is not repeated.
+            // Text of unknown clients is not repeated.
             let path = if caller.is_some() { path } else { path.split('/').nth(1).unwrap_or("") };
             self.orders.refused(caller, format!("{} {path}", head.method), error.cause());
             Box::new(error.into_reply())
@@ -282,8 +282,8 @@ impl Admin {
         answered
     }
 
-    /// Records an order that was refused because of who gave it. What the cluster refuses for other
-    /// reasons is in its log.
+    /// Records an order that was refused because of its caller. Orders that the cluster refuses for
+    /// other reasons are in its log.
     fn refused(
         &self,
         (method, path): &(http::Method, String),
@@ -296,7 +296,7 @@ impl Admin {
         if !by_caller || !endpoint.is_order() {
             return;
         }
-        // What strangers write is not repeated.
+        // Text of unknown clients is not repeated.
         let path = if caller.is_some() { path } else { &endpoint.path };
         self.orders.refused(caller, format!("{method} {path}"), error.cause());
     }

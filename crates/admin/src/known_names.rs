@@ -46,7 +46,7 @@ pub(crate) fn known_names(state: &State, resource: Resource) -> BTreeSet<String>
     }
 }
 
-/// Returns the names that clients may ask for, and those that stand behind them.
+/// Returns the names that clients may ask for, and those that they resolve to.
 fn models(state: &State) -> BTreeSet<String> {
     let records = state.records();
     let served = records.replicas.iter().flat_map(|(_, replica)| &replica.spec.models);

@@ -13,7 +13,7 @@ use crate::requests::{ComparedRegions, Expected, LeftOutEntry, RequestEntry, Try
 pub struct RecordField {
     /// Name of the field, behind those of the objects that it is in, e.g. `expected.wait_ms`.
     pub name: String,
-    /// What the field means.
+    /// Meaning of the field.
     pub meaning: String,
     /// Its values, if there are few; empty else.
     pub values: Vec<&'static str>,

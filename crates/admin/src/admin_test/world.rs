@@ -27,7 +27,7 @@ pub(super) use spillway_testkit::{PATIENCE, eventually};
 /// A cluster of nodes with names `a`, `b` … and a region `region-a`, `region-b` … each.
 pub(super) struct World {
     certificates: Certificates,
-    /// What writes the audit trail; ends with the runtime of the test.
+    /// Tasks that write the audit trail; they end with the runtime of the test.
     tasks: TaskTracker,
     pub(super) seeds: Vec<Seed>,
     pub(super) nodes: Vec<Option<Node>>,

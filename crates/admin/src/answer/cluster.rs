@@ -36,7 +36,7 @@ pub(crate) struct Cluster<'a> {
     pub(crate) route_check: Option<&'a dyn RouteCheck>,
     /// Index of the state whose keys this node lets in; `None` where nothing follows them.
     pub(crate) admitted: Option<&'a watch::Receiver<u64>>,
-    /// What this node knows of replicas and regions; `None` where dry runs estimate no moves.
+    /// This node's knowledge of replicas and regions; `None` where dry runs estimate no moves.
     pub(crate) overview: Option<&'a dyn Overview>,
     /// Asks the other nodes; `None` where dry runs estimate no moves.
     pub(crate) all_nodes: Option<&'a dyn AllNodes>,

@@ -234,7 +234,7 @@ fn no_country(error: NoCountry) -> ApiError {
 
 /// Returns the key in the request, with the secret of the stored key. The version must be named:
 /// rights of a key must not overwrite a change that the caller has not seen, and a key that was
-/// removed meanwhile must not come back.
+/// removed since must not come back.
 async fn key_over(cluster: &Cluster<'_>, call: &AdminCall, id: &KeyId) -> Result<Key, ApiError> {
     if !matches!(call.expect, Expect::Version(_)) {
         // A `PATCH` over a key that exists has the version that it was made over.

@@ -102,10 +102,10 @@ async fn settle_tenant(
     if call.query.is_dry_run {
         return write(cluster, call, &about, command).await.map(Some);
     }
-    // The request's name stands for the key.
+    // The request's name identifies the write of the key.
     let own = AdminCall { request: None, ..call.clone() };
     match carry_out(cluster, &own, &about, command).await {
-        // Another request has made it meanwhile.
+        // Another request has made it in between.
         Err(error) if !error.is_conflict() => Err(error),
         _ => Ok(None),
     }

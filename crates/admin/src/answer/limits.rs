@@ -60,7 +60,7 @@ pub(super) fn of_file(own: Option<&dyn OwnLimits>, call: &AdminCall) -> Option<V
 
 fn found(own: Option<&dyn OwnLimits>, call: &AdminCall) -> Option<LimitItem> {
     let name = call.path.first().map(String::as_str).unwrap_or_default();
-    // All of them: the one that is asked for may stand behind the first thousand.
+    // All of them, because the requested one may come after the first thousand.
     let own = own?.own_limits(usize::MAX);
     let found = own.iter().find(|(terms, _)| terms.scope.label() == name);
     found.map(|(terms, usage)| item(terms, usage.as_ref()))

@@ -75,7 +75,7 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Re
     })
 }
 
-/// Returns an order in words that no command of the log stands for.
+/// Describes in words an order for which the log has no command.
 pub(crate) fn text_of(call: &AdminCall) -> Option<String> {
     match call.endpoint.operation {
         // It holds all that the cluster knows, salts and hashes of keys too.

@@ -1,4 +1,4 @@
-//! What a drain would move, for the answer to a dry run.
+//! Effects of a drain, for the answer to a dry run.
 
 use spillway_cluster_state::{RegionState, ReplicaState};
 use spillway_geo::Coordinates;
@@ -161,7 +161,7 @@ mod tests {
             (&*first.name, first.more, &*second.name),
             ("eu-central-1", 2.0, "ap-northeast-1")
         );
-        // Tokyo is farther from Frankfurt than Virginia is, whoever is asked.
+        // Tokyo is farther from Frankfurt than Virginia is, whichever node is asked.
         let names = to(of_region(&world(), "eu-central-1", all)).into_iter().map(|it| it.0);
         assert_eq!(names.collect::<Vec<_>>(), ["us-east-1", "ap-northeast-1"]);
         assert_eq!(of_region(&world(), "mars", all), None);

@@ -91,7 +91,7 @@ pub struct HealthReport {
     pub health: Health,
     /// State in a sentence.
     pub summary: String,
-    /// What is wrong, the most urgent first.
+    /// Problems, the most urgent first.
     pub problems: Vec<Problem>,
 }
 
@@ -177,7 +177,7 @@ pub(super) fn rows(node: &NodeOverview, log: Option<&StatusAnswer>) -> Vec<NodeR
     let member = |name: &str| members.iter().find(|member| member.name == name);
     let role = |name: &str| role_of(member(name), log);
     let applied = |log: &StatusAnswer| log.applied_index;
-    // What any node has carried out was committed.
+    // An index that any node has applied was committed.
     let peers = node.peers.iter().map(|peer| peer.applied_index);
     let newest = log.and_then(|log| log.committed_index.max(applied(log)));
     let newest = peers.chain([newest]).flatten().max();

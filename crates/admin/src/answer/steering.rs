@@ -42,7 +42,7 @@ pub(crate) fn steering(by: Option<&dyn Steered>) -> Result<Reply, ApiError> {
 impl From<SteeredRegion> for RegionSteering {
     fn from(known: SteeredRegion) -> Self {
         let reason = match known.steering.reason() {
-            // What a silent region said last does not count any more.
+            // The last report of a silent region does not count any more.
             _ if !known.is_heard => Some("silent"),
             reason => reason.map(AwayReason::name),
         };

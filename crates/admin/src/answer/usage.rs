@@ -1,4 +1,4 @@
-//! What clients used, of all nodes together.
+//! Usage of clients, of all nodes together.
 
 use std::time::SystemTime;
 

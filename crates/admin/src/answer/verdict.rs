@@ -59,7 +59,7 @@ pub(super) fn judge(sight: Sight<'_>, problems: &[Problem]) -> (Health, String) 
     let begin = match health {
         Health::Healthy => "healthy: ",
         Health::Degraded => "degraded: ",
-        // What is wrong says so itself, in capitals.
+        // Problems speak for themselves, in capitals.
         Health::Unhealthy => "",
     };
     (health, format!("{begin}{}", texts.join("; ")))

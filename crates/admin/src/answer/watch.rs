@@ -69,7 +69,7 @@ pub(crate) struct Lost {
 struct Watcher {
     control_plane: Arc<ControlPlane>,
     applied: watch::Receiver<u64>,
-    /// Index up to which all changes were told.
+    /// Index up to which all changes were sent.
     told: u64,
     state: WatchState,
     alive: Duration,
@@ -127,8 +127,8 @@ pub(super) async fn watch(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Rep
 }
 
 impl Watcher {
-    /// Returns the next event; `None` at the end. A slow reader holds up nothing but this watch:
-    /// changes meanwhile are sent together, or are forgotten, and an event says so.
+    /// Returns the next event; `None` at the end. A slow reader delays nothing but this watch:
+    /// changes in the meantime are sent together, or are forgotten, and an event says so.
     async fn next(&mut self) -> Option<String> {
         match self.state {
             WatchState::Begun => {
@@ -171,8 +171,8 @@ impl Watcher {
                 // The log has ended.
                 Ok(Err(_)) => return None,
                 Err(_) => {
-                    // Everything up to there was told. The client may have seen more than this
-                    // node has.
+                    // Everything up to there was sent. The client may have seen more than this node
+                    // has.
                     self.told = self.told.max(freshness.index);
                     return Some(event("alive", self.told, &freshness));
                 }
