@@ -10,7 +10,7 @@ pub(crate) enum Length {
     AtMost(u32),
     /// Any length between these numbers of tokens.
     Between(u32, u32),
-    /// Exactly this number of tokens: the model is told to ignore its end token.
+    /// Exactly this number of tokens: the model ignores its end token.
     Exactly(u32),
 }
 

@@ -44,7 +44,8 @@ struct Core {
     /// one.
     last_id: u64,
     metrics: Arc<Metrics>,
-    /// Publisher of what the cache stores and evicts; `None` if nobody can listen.
+    /// Publisher of the blocks that the cache stores and evicts; `None` if no subscriber is
+    /// possible.
     publisher: Option<KvPublisher>,
 }
 
@@ -197,7 +198,7 @@ impl Driver {
             publisher.restart();
         }
         core.metrics = Arc::new(Metrics::new(&self.models, core.engine.config()));
-        // Dropping the senders tells the requests that they are lost.
+        // Dropping the senders shows the requests that they are lost.
         core.live.clear();
     }
 

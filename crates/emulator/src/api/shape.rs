@@ -81,7 +81,7 @@ impl Shape {
                 "properties": { "answer": { "type": "string" }, "score": { "type": "integer" } },
             }))),
             Some("json_schema") => {
-                // In `/v1/responses` the fields stand in the format itself.
+                // In `/v1/responses` the fields are in the format itself.
                 let inner = format.get("json_schema").unwrap_or(format);
                 let name = inner["name"].as_str().filter(|name| !name.is_empty());
                 name.ok_or_else(|| invalid("json_schema must have a name", "response_format"))?;
