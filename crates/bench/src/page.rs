@@ -80,7 +80,7 @@ fn tables(reports: &[ScenarioReport]) -> String {
     format!("{}\n{}", ratio_table(reports).markdown(), figure_table(reports).markdown())
 }
 
-/// Returns CPU time over nginx's and memory; nginx's own CPU time stands in the last row.
+/// Returns CPU time over nginx's and memory; nginx's own CPU time is in the last row.
 fn ratio_table(reports: &[ScenarioReport]) -> Grid {
     let titles = RATIOS.iter().map(|(_, title)| *title);
     let mut grid =

@@ -25,7 +25,7 @@ pub(crate) struct Bars {
 /// Name of a line, and its points from left to right.
 pub(crate) type Line = (String, Vec<(f64, f64)>);
 
-/// Panel with up to two lines over the same axis; a vertical mark stands at zero.
+/// Panel with up to two lines over the same axis; a vertical mark is at zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     /// Title above the panel.
