@@ -75,7 +75,7 @@ pub enum EngineEvent {
         cached_tokens: u32,
     },
     /// The request lost its KV to older requests and waits again. Its generated tokens are kept;
-    /// their KV and that of the prompt will be computed anew.
+    /// their KV and that of the prompt will be computed again.
     Preempted {
         /// Id of the request.
         id: RequestId,
