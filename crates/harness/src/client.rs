@@ -25,7 +25,7 @@ const REPLY_BYTES_MAX: usize = 16 << 20;
 const IDLE_MAX: usize = 4_096;
 /// Time limit of a client for a request of [`LoadRequest::get`].
 const GET_PATIENCE: Duration = Duration::from_secs(5);
-/// Time limit of [`LoadClient::post`]: an emulated replica that is told to crash answers when its
+/// Time limit of [`LoadClient::post`]: an emulated replica that is asked to crash answers when its
 /// connections are gone.
 const POST_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two tries of [`LoadClient::ready`].

@@ -50,7 +50,7 @@ where
     results
 }
 
-/// Returns the result of a task that nobody aborts. A panic in it goes on here.
+/// Returns the result of a task that is never aborted. A panic in it continues here.
 fn result<T>(ended: Result<T, JoinError>) -> T {
     ended.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
@@ -207,8 +207,8 @@ impl LoadGenerator {
     /// attempts it made.
     ///
     /// # Panics
-    /// Panics if a request has panicked: the records would not tell of the requests that the load
-    /// has not made since.
+    /// Panics if a request has panicked: the records would not show the requests that the load has
+    /// not made since.
     pub async fn end(mut self, patience: Duration) -> Vec<LoadRecord> {
         self.is_over.store(true, Ordering::Relaxed);
         match timeout(patience + MARGIN, &mut self.task).await {
