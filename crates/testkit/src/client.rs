@@ -74,8 +74,8 @@ impl Client {
         Self { sender: Sender::Http2(sender), address, task }
     }
 
-    /// Opens an HTTP/2 connection with a window of so many bytes for each stream: a reply that nobody reads
-    /// stops there.
+    /// Opens an HTTP/2 connection with a window of `bytes` for each stream: a reply that is not
+    /// read stops there.
     ///
     /// # Panics
     /// If it is refused.
