@@ -160,7 +160,7 @@ impl<M: Model> Story<'_, M> {
     }
 
     fn leave_out_reads(&mut self, model: &M, bounds: Bounds) {
-        // Each trial is a search of its own, so a long story is told as it is.
+        // Each trial is a search of its own, so a long history is shown unchanged.
         if self.rest.len() > TRIALS_MAX {
             return;
         }

@@ -18,7 +18,7 @@ pub const REGIONS_MAX: usize = 64;
 /// Most nodes of all regions together: each may need a namespace and a device.
 pub const NODES_MAX: usize = 512;
 
-/// Default limits of packets and bytes on their way: 2 Gbit/s at 500 ms in full packets.
+/// Default limits of packets and bytes in transit: 2 Gbit/s at 500 ms in full packets.
 const PACKETS_MAX_DEFAULT: usize = 131_072;
 const BYTES_MAX_DEFAULT: usize = 128 * 1024 * 1024;
 

@@ -167,7 +167,7 @@ impl Hub {
         self.queue.peek().map(|due| due.due_ns)
     }
 
-    /// Returns the number of packets on their way.
+    /// Returns the number of packets in transit.
     #[must_use]
     pub(crate) fn in_flight(&self) -> usize {
         self.queue.len()

@@ -12,7 +12,7 @@ pub enum PacketProtocol {
     Tcp,
     /// UDP, with ports.
     Udp,
-    /// ICMP echo: its identifier stands for both ports.
+    /// ICMP echo: its identifier takes the place of both ports.
     Icmp,
 }
 
