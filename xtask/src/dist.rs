@@ -97,7 +97,8 @@ fn make(
         && report.step("checksums", || checksums(out))
 }
 
-/// Checks that a binary is no larger than its budget: what it grows by is to be seen by whoever adds it.
+/// Checks that a binary is no larger than its budget, so that the author of a change sees the
+/// growth.
 fn check_size(binary: &Path, profile: &str) -> Result<CheckOutcome> {
     let mib_max = if profile == "dev" { SIZE_MIB_MAX_DEV } else { SIZE_MIB_MAX };
     let mib = fs::metadata(binary)?.len() >> 20;

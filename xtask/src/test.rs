@@ -17,8 +17,8 @@ const BUILD: &str = "cargo build --locked --workspace";
 /// Regular expression for the begin of an example in a doc comment.
 const EXAMPLE: &str = "^[[:space:]]*//[/!].*```";
 
-/// Suites of clients that run once more against several nodes behind a load balancer: those of what
-/// a client keeps from request to request, and of faults.
+/// Suites of clients that run again against several nodes behind a load balancer: those about state
+/// that a client keeps from request to request, and about faults.
 const BALANCED: [&str; 9] = [
     "test_curl.py",
     "test_keys.py",

@@ -331,7 +331,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     of_packages.chain(documented).chain(pure).collect()
 }
 
-/// Compares the rows `| crate | .. | may use |` with [`LAYERS`]; `–` stands for none.
+/// Compares the rows `| crate | .. | may use |` with [`LAYERS`]; `–` means none.
 fn documented_arrows(page: &TextFile) -> Vec<Finding> {
     let rows = page.numbered().filter_map(|(number, line)| {
         let name = line.strip_prefix("| `")?.split_once("` |")?.0;

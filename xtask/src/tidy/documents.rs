@@ -78,7 +78,7 @@ fn is_external(link: &str) -> bool {
     link.contains("://") || link.starts_with("mailto:")
 }
 
-/// Returns `link` as a path from the root, when it stands on the page at `from`.
+/// Returns `link`, found on the page at `from`, as a path from the root.
 fn join(from: &str, link: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

@@ -112,7 +112,8 @@ mod tests {
     use super::super::tree::testing::tree;
     use super::*;
 
-    /// Checks one file. `SLEEP` and `ROOT` in it stand for text that this file must not contain.
+    /// Checks one file. `SLEEP` and `ROOT` in it are placeholders for text that this file must not
+    /// contain.
     fn check_one(path: &str, text: &str) -> Vec<(&'static str, Option<usize>)> {
         let text = text.replace("SLEEP", &["sleep", "("].concat());
         let text = text.replace("ROOT", &["/", "root", "/"].concat());

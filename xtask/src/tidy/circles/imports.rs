@@ -44,7 +44,7 @@ impl Modules {
         let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
         let below = match name {
             "lib.rs" | "main.rs" | "mod.rs" => folder.to_owned(),
-            // Modules of a program in `bin/` stand beside it.
+            // Modules of a program in `bin/` are beside it.
             _ if path.is_empty() => folder.to_owned(),
             _ => file.trim_end_matches(".rs").to_owned(),
         };
@@ -141,8 +141,8 @@ impl Modules {
         if !self.0.contains_key(&child) {
             return self.find_item(module, path, steps);
         }
-        // A function may have the name of a module beside it. Who names it alone may mean both, and
-        // needs a file only for the function.
+        // A function may have the name of a module beside it. A path that ends at this name may
+        // mean both, and needs a file only for the function.
         if rest.is_empty()
             && let Some(Target::Item(file)) = self.find_item(module, path, steps)
         {

@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         if is_for_tests(inner) {
             return self.skip_item();
         }
-        // Names of functions stand in quotes there, as in `serde(with = "crate::seconds")`.
+        // Names of functions are quoted there, as in `serde(with = "crate::seconds")`.
         for token in inner {
             if let Token::Text(text) = token {
                 module.paths.append(&mut parse(text.trim_matches('"')).paths);
