@@ -21,7 +21,7 @@ const CALLS_MAX: usize = 64;
 /// A listening server; what is called on it is the test's to answer.
 #[derive(Debug)]
 pub struct CallServer {
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     calls: mpsc::Receiver<Call>,
 }
@@ -78,7 +78,7 @@ impl CallServer {
         within("a call", self.calls.recv()).await.expect("the server runs")
     }
 
-    /// Whether no call waits to be answered.
+    /// Returns true if no call waits to be answered.
     pub fn is_alone(&mut self) -> bool {
         self.calls.is_empty()
     }

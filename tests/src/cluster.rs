@@ -19,7 +19,7 @@ use spillway_testkit::{CLUSTER, RefuseAll, eventually, identity};
 
 const PORT: u16 = 7_946;
 const DAYS: u32 = 2;
-/// How long a node may be silent unless the test says otherwise.
+/// Milliseconds that a node may be silent unless the test sets another limit.
 const SILENCE_MS: u32 = 3_000;
 
 /// A cluster in the making, and what its nodes share. Node `i` is `n<i>` of the region it was given.
@@ -89,7 +89,7 @@ impl Cluster {
         Self { joiners, ..self }
     }
 
-    /// Where node `index` keeps what the cluster agrees on.
+    /// Returns the folder in which node `index` keeps the agreed state.
     #[must_use]
     pub fn data(&self, index: usize) -> PathBuf {
         self.folder_of(index).join("data")
@@ -313,7 +313,7 @@ pub async fn knows(node: &Node, region: &str) {
     eventually("the region is known", || is_open(node, region)).await;
 }
 
-/// Whether that region is one that `node` could forward requests for `tiny` to.
+/// Returns true if `node` could forward requests for `tiny` to the region.
 #[must_use]
 pub fn is_open(node: &Node, region: &str) -> bool {
     let regions = node.gateway().regions();

@@ -1,4 +1,4 @@
-//! What whole-node tests are built from: nodes, replicas under a script, clients, metrics.
+//! Parts for tests of whole nodes: nodes, replicas under a script, clients, metrics.
 //!
 //! Everything runs in one process on loopback. A helper that can't do its part panics: that is how
 //! a test fails. Every wait has a deadline far above what a loaded machine needs.

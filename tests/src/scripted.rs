@@ -15,7 +15,7 @@ use spillway_testkit::{spawn, within};
 #[derive(Debug)]
 pub struct Scripted {
     listener: TcpListener,
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
 }
 
@@ -26,7 +26,7 @@ pub struct Recorded(Arc<Mutex<Vec<Message>>>);
 /// A replica that gives every request the same reply. Ends when dropped.
 #[derive(Debug)]
 pub struct Serving {
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     /// Requests that it received.
     pub requests: Recorded,
@@ -122,7 +122,7 @@ impl Recorded {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many there are.
+    /// Returns the number of recorded requests.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()

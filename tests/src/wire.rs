@@ -20,7 +20,7 @@ pub struct Wire {
     buffer: Vec<u8>,
 }
 
-/// One HTTP/1.1 request or reply as it stood on the wire.
+/// One HTTP/1.1 request or reply as it was on the wire.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// Everything up to and including the empty line.
@@ -31,7 +31,7 @@ pub struct Message {
     pub trailers: String,
 }
 
-/// How the other side ended a connection.
+/// Way in which the other side ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     /// In order.
@@ -221,7 +221,7 @@ impl Message {
         header(&self.head, name)
     }
 
-    /// How often a header occurs.
+    /// Returns the number of lines of a header.
     #[must_use]
     pub fn header_count(&self, name: &str) -> usize {
         lines(&self.head).filter(|(known, _)| known.eq_ignore_ascii_case(name)).count()

@@ -169,7 +169,7 @@ fn is_full(node: &Node) -> bool {
     format!("{:?}", node.gateway().memory().pressure()) == "Full"
 }
 
-/// Whether a connection of its own gets a reply.
+/// Returns true if a connection of its own gets a reply.
 async fn ask_whether_alive(address: SocketAddr) -> bool {
     let mut wire = Wire::connect(address).await;
     let request = "GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";

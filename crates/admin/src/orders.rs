@@ -21,9 +21,10 @@ const QUEUE_MAX: usize = 256;
 const CALLERS_MAX: usize = 1_024;
 /// Refused attempts of one caller that are recorded at once, and the time until one more is.
 const REFUSALS: Rate = Rate { burst: 32, period: Duration::from_secs(600) };
-/// The same for all callers without a good token together.
+/// Limit like [`REFUSALS`], for all callers without a good token together.
 const STRANGERS: Rate = Rate { burst: 8, period: Duration::from_secs(1_800) };
-/// The same for orders that programs repeat, such as load reports about one replica.
+/// Limit like [`REFUSALS`], for orders that programs repeat, such as load reports about one
+/// replica.
 const REPEATED: Rate = Rate { burst: 1, period: Duration::from_secs(3_600) };
 /// Time limit of one attempt to write a record, pause before the next, and number of attempts.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -46,7 +47,7 @@ pub(crate) struct Order {
     pub(crate) refused: Option<String>,
 }
 
-/// How often one order is recorded.
+/// Frequency at which one order is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// Each time: a person gives the order.

@@ -44,7 +44,7 @@ pub(crate) enum Scope {
     /// The answering one.
     #[default]
     Node,
-    /// Those of a region.
+    /// All nodes of a region.
     Region,
     /// All.
     Cluster,

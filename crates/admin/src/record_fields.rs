@@ -15,7 +15,7 @@ pub struct RecordField {
     pub name: String,
     /// Meaning of the field.
     pub meaning: String,
-    /// Its values, if there are few; empty else.
+    /// Values of the field, if there are few; empty else.
     pub values: Vec<&'static str>,
 }
 

@@ -83,7 +83,7 @@ pub enum Found {
     },
     /// A file.
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
         /// Replicas in the file when the config was read.
         replicas: Vec<ReplicaConfig>,

@@ -21,7 +21,7 @@ enum Needs {
     Key(&'static str),
     /// This value of a setting of the same table.
     Value(&'static str, &'static str),
-    /// That this setting of the same table is left out, which goes before.
+    /// Absence of this setting of the same table, which takes precedence.
     Without(&'static str),
     /// A route whose requests are read for their prompts.
     Bodies,

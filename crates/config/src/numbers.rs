@@ -54,7 +54,7 @@ const WRITTEN: [(&str, &[(&str, u64)]); 3] = [
         ],
     ),
 ];
-/// Those of all other numbers, such as tokens.
+/// Units of all other numbers, such as tokens.
 const COUNTED: &[(&str, u64)] = &[
     ("k", 1_000),
     ("m", 1_000_000),

@@ -223,7 +223,7 @@ proptest! {
         prop_assert_eq!(stats.generation_tokens, u64::from(generated));
     }
 
-    /// The same calls give the same events and the same counters.
+    /// Checks that equal calls give equal events and counters.
     #[test]
     fn an_engine_is_deterministic(actions in prop::collection::vec(action(), 1..60)) {
         let run = || {

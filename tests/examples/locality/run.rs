@@ -16,7 +16,7 @@ use crate::workload::region_load;
 const REGIONS: [&str; 3] = ["eu", "us", "ap"];
 /// Between regions: eu-us, eu-ap, us-ap.
 const RTT_MS: [(usize, usize, u64); 3] = [(0, 1, 80), (0, 2, 220), (1, 2, 170)];
-/// How one run is laid out.
+/// Layout of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout<'o> {
     pub(crate) policy: &'o str,

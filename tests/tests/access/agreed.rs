@@ -15,7 +15,7 @@ use spillway_tests::{
 
 use crate::keys::{Key, record};
 
-/// How long a command may take, elections included.
+/// Longest time for a command, elections included.
 const LIMIT: Duration = PATIENCE;
 /// Longest time until a revocation takes effect everywhere.
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);

@@ -53,7 +53,7 @@ impl Growing {
         self.nodes[index].take().expect("a node that runs").stop().await;
     }
 
-    /// Its disk is another from now on.
+    /// Gives node `index` an empty disk from now on.
     pub(crate) fn wipe(&self, index: usize) {
         std::fs::remove_dir_all(self.cluster.data(index)).expect("a folder");
     }
@@ -205,7 +205,7 @@ async fn a_token_of_one_use_lets_one_of_two_in_and_each_region_gets_a_vote() {
     .await;
 }
 
-/// Whether a file below `folder` has these bytes.
+/// Returns true if a file below `folder` contains these bytes.
 fn is_on_disk(folder: &Path, bytes: &[u8]) -> bool {
     std::fs::read_dir(folder).expect("a folder").flatten().any(|entry| {
         let path = entry.path();

@@ -1,5 +1,5 @@
-//! Where requests may be served, as operators say it while nodes run: by tenants and routes, and by the
-//! countries that nodes say their regions are in.
+//! Regions where requests may be served, as operators change them while nodes run: by tenants and
+//! routes, and by the countries that nodes report for their regions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,7 +93,7 @@ async fn until_countries_are_known_a_client_is_asked_to_come_again() {
     }
 }
 
-/// Where a node believes another region to be.
+/// Returns the country in which a node believes another region to be.
 fn country_of(node: &Node, region: &str) -> Option<String> {
     let regions = node.gateway().regions();
     let other = regions.others.iter().find(|other| other.name.as_str() == region)?;
@@ -104,7 +104,7 @@ fn own_country(node: &Node) -> Option<String> {
     node.gateway().regions().own_country.map(|country| country.to_string())
 }
 
-/// Where a node would have a tenant's requests served.
+/// Returns the residency of a tenant, as a node applies it.
 fn of_tenant(node: &Node, tenant: &str) -> Residency {
     node.gateway().keys().terms(tenant).residency
 }

@@ -12,7 +12,7 @@ use spillway_tests::{
 
 use crate::world::*;
 
-/// How long what was agreed may take to be done everywhere, far above what it takes.
+/// Longest time for an agreed change to take effect everywhere, far above the usual time.
 const SOON: Duration = PATIENCE;
 
 fn alias(name: &str, target: &str) -> Item {

@@ -254,7 +254,7 @@ impl World {
     }
 }
 
-/// One heartbeat after the other to two nodes, each in the term after theirs, as number `own`.
+/// Sends heartbeats in turn to two nodes, each in the term after theirs, as number `own`.
 async fn keep_usurping(world: &World, link: &Link, targets: [usize; 2], own: NodeId) {
     loop {
         for to in targets {
@@ -278,7 +278,7 @@ async fn is_served(link: &Link, to: usize) -> bool {
     matches!(answer, Ok(Ok(spillway_link::ForwardAnswer::Reply(_))))
 }
 
-/// It has dialled again, more than once.
+/// Waits until the link has dialled again, more than once.
 async fn has_tried(link: &Link) {
     let failed = || link.peers()[0].control_dials.failed;
     let before = failed();

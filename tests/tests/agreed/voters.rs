@@ -11,7 +11,7 @@ const NEIGHBOURS: [usize; 2] = [0, 3];
 /// A node elsewhere, which is asked how things stand.
 const WITNESS: usize = 1;
 
-/// Whether node `index` votes and how many do, as a node knows it.
+/// Returns whether node `index` votes and the number of voters, as a witness knows them.
 fn votes(nodes: &[Option<Node>], index: usize) -> (bool, usize) {
     let witness = nodes[WITNESS].as_ref().expect("a node that runs");
     let status = witness.control_plane().expect("a part in the cluster").status();

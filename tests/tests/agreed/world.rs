@@ -13,7 +13,7 @@ use spillway_tests::{
 
 /// Longest time for an order to be carried out, elections included.
 pub(crate) const LIMIT: Duration = PATIENCE;
-/// How long one is tried that can't be carried out.
+/// Time for which an order is tried that can't be carried out.
 pub(crate) const SHORT: Duration = Duration::from_secs(5);
 pub(crate) const REGIONS: [&str; 3] = ["one", "three", "two"];
 

@@ -185,7 +185,7 @@ struct World {
     nodes: Vec<Node>,
     /// Holds the nodes' files.
     _cluster: Option<Cluster>,
-    /// Where the rest of the node runs.
+    /// Runtime of the rest of the node.
     elsewhere: Runtime,
 }
 

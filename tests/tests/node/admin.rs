@@ -247,7 +247,7 @@ async fn connected(
     certificates.connect(tcp, "localhost", &["h2", "http/1.1"]).await
 }
 
-/// How the metrics are answered over TLS.
+/// Returns the answer to a request for metrics over TLS.
 async fn metrics(mut stream: TlsStream<TcpStream>) -> String {
     let request = format!(
         "GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {READER}\r\n\

@@ -169,7 +169,7 @@ async fn a_stream_whose_replica_refuses_connections_ends_with_an_event() {
     assert!(last.contains("stream_cut"), "{last}");
 }
 
-/// Its checks say that it is down, and yet it is all there is.
+/// The replica's checks report that it is down, and yet it is the only one.
 #[tokio::test]
 async fn a_request_that_is_sent_to_a_replica_which_is_down_is_not_given_up_for_that() {
     let emulator = slow_emulator(1, 0.5).await;

@@ -1,4 +1,5 @@
-//! Where clients are: found by address in a database that can be replaced, counted, and held against rules.
+//! Locations of clients: found by address in a database that can be replaced, counted, and checked
+//! against rules.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! How calls over gRPC end: deadlines, clients that leave, replicas that fail.
+//! Ends of calls over gRPC: deadlines, clients that leave, replicas that fail.
 
 use bytes::Bytes;
 use h2::Reason;

@@ -27,7 +27,7 @@ fn quick() -> Setup {
     QUICK.into_iter().fold(Setup::new(), Setup::set)
 }
 
-/// Whether the replica stands like this.
+/// Returns true if the replica has this admission state.
 pub(crate) fn stands(node: &Node, replica: &str, admission: &str) -> bool {
     let labels = [("replica", replica), ("admission", admission)];
     Page::of(node).sum("spillway_replica_admission", &labels) == 1.0

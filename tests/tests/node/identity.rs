@@ -52,7 +52,7 @@ impl Engine {
         lock(&self.asked).iter().any(|line| line.contains(path))
     }
 
-    /// How often a path was asked for.
+    /// Returns the number of requests for a path.
     pub(crate) fn count(&self, path: &str) -> usize {
         lock(&self.asked).iter().filter(|line| line.contains(path)).count()
     }

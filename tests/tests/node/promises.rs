@@ -26,7 +26,7 @@ struct Busy {
 }
 
 impl Busy {
-    /// One request is served and `queue_max` wait.
+    /// Starts the node and its load: one request is served, and `queue_max` requests wait.
     async fn new(queue_max: usize) -> Self {
         let gate = Gate::start().await;
         let route = format!("[[route]]\nname = \"llm\"\nqueue_max = {queue_max}\n");

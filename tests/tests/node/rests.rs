@@ -61,7 +61,7 @@ async fn others_wait_while_the_only_replica_wants_to_be_left_alone() {
     }
 }
 
-/// One tenant waits for its rest to be over, and is no hindrance to another one.
+/// One tenant waits until its pause is over, and does not delay another one.
 #[tokio::test]
 async fn a_tenant_that_is_to_leave_the_replica_alone_keeps_nobody_else_waiting() {
     let replica = Scripted::start().await;

@@ -1,4 +1,4 @@
-//! When another replica is asked, and when none may be.
+//! Retries at another replica, and requests that may not be retried.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! One name, several models: who gets which, and who stays with it.
+//! One name, several models: which client gets which, and stays with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use spillway_tests::{
 
 use crate::reload::{File, reloads};
 
-/// One replica that serves these models a thousand times faster than a machine would.
+/// Starts one replica that serves these models a thousand times faster than a machine would.
 pub(crate) async fn serving(models: &[&str]) -> Emulator {
     let models = models.iter().map(|model| (*model).to_owned()).collect();
     let config = EmulatorConfig { models, time_scale: 0.001, ..EmulatorConfig::default() };

@@ -12,7 +12,7 @@ use crate::shedding::{CLAIMS, ask, of_class, with};
 
 const CLASS: u8 = 2;
 
-/// How it shows whose a request is.
+/// Way in which a request shows its tenant.
 #[derive(Clone, Copy)]
 enum Named {
     Tenant,

@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
 const ZONE: &str = "infer.test.";
-/// How long a datagram is waited for before it is sent again: any may be lost.
+/// Time to wait for a datagram before it is sent again: any may be lost.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Configures a name server for `infer.test` that sends clients of each region's network to an

@@ -18,7 +18,7 @@ const LENGTH: Duration = Duration::from_secs(6);
 const SLOTS: usize = 4;
 const PERIOD: Duration = Duration::from_millis(12);
 
-/// How requests ended: the status and the gateway's code, or that the connection broke.
+/// Number of requests by ending: the status and the gateway's code, or a broken connection.
 type Endings = Arc<Mutex<BTreeMap<String, usize>>>;
 
 /// Few places, so that one region alone can't serve them all.
@@ -38,7 +38,7 @@ fn request(number: usize) -> http::Request<spillway_tests::ClientBody> {
     request
 }
 
-/// How often each request of the load reached a replica and was finished there.
+/// Returns how often each request of the load was finished at a replica.
 fn finished(emulators: &[Emulator]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for replica in emulators.iter().flat_map(Emulator::replicas) {

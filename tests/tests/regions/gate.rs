@@ -25,7 +25,7 @@ struct Books {
 /// A request that came.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrived {
-    /// Its `x-request-id`.
+    /// Value of `x-request-id`.
     pub(crate) id: String,
     pub(crate) message: Message,
     /// Requests here, itself included.
@@ -56,7 +56,7 @@ impl Gate {
         lock(&self.books).arrived.clone()
     }
 
-    /// How many are kept here now whose id begins with that.
+    /// Returns the number of requests held here now whose id begins with `prefix`.
     pub(crate) fn held(&self, prefix: &str) -> usize {
         let is_kept = |held: &&Held| held.go.is_some() && held.id.starts_with(prefix);
         lock(&self.books).held.iter().filter(is_kept).count()

@@ -42,7 +42,7 @@ fn blocks(node: &Node) -> f64 {
     sum(node, "spillway_prefix_index_blocks", &[])
 }
 
-/// Whether it believes that no replica has anything to do.
+/// Returns true if the node believes that no replica has anything to do.
 fn is_idle(node: &Node) -> bool {
     let view = node.gateway().view();
     view.replicas()

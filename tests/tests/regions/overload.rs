@@ -97,7 +97,7 @@ async fn capacity_per_s(node: &Node) -> f64 {
     f64::from(count) / started.elapsed().as_secs_f64()
 }
 
-/// How many replies had each status and code.
+/// Returns the number of replies by status and code.
 fn endings(replies: &[Reply]) -> BTreeMap<String, usize> {
     let mut endings = BTreeMap::new();
     for reply in replies {

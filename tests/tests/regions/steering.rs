@@ -1,4 +1,5 @@
-//! Whether new clients are to be sent to a node: what it says, when, and what the others know of it.
+//! Advice whether to send new clients to a node: its content, its timing, and the other nodes'
+//! knowledge of it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ async fn says(node: &Node, expected: (u16, String)) {
     }
 }
 
-/// Whether that region takes clients, as far as the node knows; `None` if it knows no such region.
+/// Returns whether the region takes clients, as far as the node knows; `None` if it knows no such
+/// region.
 fn knows_of(node: &Node, region: &str) -> Option<bool> {
     let all = node.gateway().region_steering();
     let found = all.iter().find(|known| known.name.as_str() == region);

@@ -23,7 +23,7 @@ async fn exchange(api: Api, more: Value, replies: (String, String)) -> (Stream, 
     exchange_by(continuing(""), api.request(&more), replies).await
 }
 
-/// The same of a node with more in its config.
+/// Does the same as [`exchange`], with a node of another config.
 async fn exchange_by(
     setup: Setup,
     request: Request<ClientBody>,

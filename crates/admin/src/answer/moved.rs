@@ -38,7 +38,7 @@ pub(super) async fn moved(cluster: &Cluster<'_>, call: &AdminCall) -> Option<Mov
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ServedPerS {
     all: f64,
-    /// Those of them that other regions forwarded there.
+    /// Requests among `all` that other regions forwarded there.
     received: f64,
 }
 

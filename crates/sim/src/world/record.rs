@@ -71,7 +71,7 @@ pub struct Record {
     pub reply_tokens: u32,
     /// True if a region other than the client's served the request.
     pub is_forwarded: bool,
-    /// How the request ended.
+    /// Fate of the request.
     pub fate: Fate,
     /// Times that the client was rejected with a retry time and retried then.
     pub returns: u32,

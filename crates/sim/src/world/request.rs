@@ -53,7 +53,7 @@ pub(super) struct Request {
     pub(super) returns: u32,
     /// Milliseconds from the arrival to the last time that the client asked.
     pub(super) asked_again_ms: f64,
-    /// How the request ended.
+    /// Fate of the request.
     pub(super) fate: Fate,
     /// True if the request waited in a node.
     pub(super) waited: bool,

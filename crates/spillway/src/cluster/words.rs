@@ -77,7 +77,7 @@ const TERMS: [(&str, &str); 11] = [
     ("tie", "decides between nearly equal ones"),
 ];
 
-/// How a request ended.
+/// Endings of requests, in words.
 const ENDS: [(&str, &str); 7] = [
     ("complete", "the reply was passed on whole"),
     ("answered", "the gateway itself answered"),
@@ -110,7 +110,7 @@ fn find(words: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
     words.iter().find(|(known, _)| *known == name).map(|(_, words)| *words)
 }
 
-/// Why a record says that a region was not considered, where that has no other words.
+/// Reasons for leaving out a region that have no words elsewhere.
 const LEFT_OUT: [(&str, &str); 2] = [
     ("no_model", "it reports no replica of the model"),
     ("circuit_open", "its circuit breaker is open"),

@@ -24,7 +24,7 @@ pub(crate) struct DemoStage {
     /// Place among the phases and scenes, from 1.
     pub(crate) number: u32,
     pub(crate) title: &'static str,
-    /// What happens, for people.
+    /// Description of the events, for people.
     pub(crate) story: String,
     pub(crate) loads: Loads,
     pub(crate) seed: u64,

@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Where clients reach a node.
+    /// Returns the address at which clients reach a node.
     pub(crate) fn data(&self, node: usize) -> SocketAddr {
         self.network.data(node)
     }

@@ -1,4 +1,4 @@
-//! One node without a cluster: what `spillway status`, `replicas` and `regions` say of it.
+//! One node without a cluster: its rows in `spillway status`, `replicas` and `regions`.
 
 use std::process::{Command, Output};
 
