@@ -215,8 +215,8 @@ impl Cluster {
         serial_of_pem(&pem).expect("a certificate")
     }
 
-    /// In the place of node `index` a bare link that is connected to node `to`: it says what no
-    /// node would say, and takes nothing. For a node of this process that has been started.
+    /// Replaces node `index` by a bare link that is connected to node `to`: it sends messages that
+    /// no node would send, and serves nothing. For a node of this process that has been started.
     ///
     /// # Panics
     /// If the link can't be opened, or does not connect.

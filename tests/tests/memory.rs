@@ -63,7 +63,7 @@ async fn thousands_of_idle_connections_cost_little_and_hinder_nobody() {
     let _alone = MEASURING.lock().await;
     let replica = Scripted::start().await.serve(OK);
     let limit = "limits.connections_per_client_max = 16384";
-    // They say nothing for as long as it takes to open all of them.
+    // The connections stay silent for as long as it takes to open all of them.
     let setup = Setup::new().set(limit).set("limits.head_timeout_ms = 900000");
     let node = setup.replica("a", replica.address).start().await;
     assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
@@ -152,7 +152,7 @@ async fn without_any_memory_left_connections_are_refused_but_for_a_trickle() {
     eventually("memory is full", || is_full(&node)).await;
     let (mut refused, mut served) = (0, 0);
     while refused == 0 || served == 0 {
-        // More at once than the trickle lets in between two looks.
+        // More at once than are admitted between two checks.
         let mut asked = tokio::task::JoinSet::new();
         for _ in 0..40 {
             asked.spawn(ask_whether_alive(node.addresses()[0]));

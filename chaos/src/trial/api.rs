@@ -98,7 +98,7 @@ impl ApiClient {
                 Some(found) => ApiRead::Value(Some(found), freshness),
                 None => ApiRead::Refused(format!("not readable: {body}")),
             },
-            // Only this code says that the key is absent; any other 404 says nothing about it.
+            // Only this code means that the key is absent; any other 404 does not.
             (404, "not_found") => ApiRead::Value(None, freshness),
             (status, code) => ApiRead::Refused(format!("{status} {code}")),
         }

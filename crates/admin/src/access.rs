@@ -185,8 +185,8 @@ fn is_from_other_page(head: &Parts) -> bool {
 /// Paths that a link of another page does not lead to: they take one of few places, or the state.
 const NO_VISITS: [&str; 3] = ["/v1/live", "/v1/watch", "/v1/backup"];
 
-/// Returns true if a browser says that a page of another origin sent the request. A link that opens in
-/// a tab of its own is none: no page gets what it shows.
+/// Returns true if a browser reports that a page of another origin sent the request. A link that
+/// opens in a tab of its own is none: no page gets what it shows.
 fn is_from_other_site(head: &Parts) -> bool {
     let said = |name: &str| head.headers.get(name).map(HeaderValue::as_bytes);
     let is_visit = said("sec-fetch-mode") == Some(b"navigate".as_slice())

@@ -38,7 +38,7 @@ pub struct Admin {
     all_nodes: Option<Arc<dyn AllNodes>>,
     requests: Option<Arc<dyn Requests>>,
     route_check: Option<Arc<dyn RouteCheck>>,
-    /// Index of the state whose keys this node lets in.
+    /// Index of the state whose keys this node admits.
     admitted: Option<watch::Receiver<u64>>,
     orders: Orders,
     shared: Arc<AdminShared>,
@@ -120,7 +120,7 @@ impl Admin {
         Self { requests: Some(by), ..self }
     }
 
-    /// Adds the index of the state whose keys the node lets in: a key is not shown before it can be
+    /// Adds the index of the state whose keys the node admits: a key is not shown before it can be
     /// used here.
     #[must_use]
     pub fn admitting(self, by: watch::Receiver<u64>) -> Self {

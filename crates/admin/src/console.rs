@@ -126,7 +126,7 @@ mod tests {
                 }
                 let name = path.strip_prefix(&folder).unwrap().to_str().unwrap();
                 let name = if name == "index.html" { "" } else { name };
-                // Says where the outlines come from; no part of the page.
+                // Names the sources of the outlines; no part of the page.
                 if name == "SOURCES.md" {
                     continue;
                 }

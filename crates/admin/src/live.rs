@@ -104,7 +104,7 @@ enum LiveState {
     Begun(Bytes),
     /// Snapshots are sent. // => (Leaving | Ended)
     Going,
-    /// The node leaves, and the stream is still to say so. // => Ended
+    /// The node leaves, and the stream still has to report it. // => Ended
     Leaving,
     /// Nothing more is to be sent.
     Ended,

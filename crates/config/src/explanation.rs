@@ -301,7 +301,7 @@ fn quoted<'a>(message: &'a str, words: &str) -> Option<&'a str> {
     message.strip_prefix(words)?.trim_start().strip_prefix('`')?.split('`').next()
 }
 
-/// Returns what belongs into a setting, with the unit of a number.
+/// Returns the kind of value that a setting needs, with the unit of a number.
 fn with_unit(node: Node<'_>, key: &str) -> String {
     let words = node.words();
     match unit_of(key).filter(|_| node.is_number()) {

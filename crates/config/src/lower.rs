@@ -330,8 +330,8 @@ fn check_listeners(source: &Source, listeners: &[ListenerSection]) -> Result<(),
     Ok(())
 }
 
-/// Returns true if everything that is built in is served though no route says so. Routes that name
-/// models are the list of what is served.
+/// Returns true if the route `default` is implied, which serves everything that is built in. Routes
+/// that name models are the full list of served models, so nothing is implied beside one.
 pub(crate) fn implies_default(routes: &[RouteSection]) -> bool {
     routes.iter().all(|route| route.path_prefix.is_some())
 }

@@ -184,7 +184,8 @@ impl ReplicaConfig {
 
 /// Gives a page at the port of the replica's API the API's TLS.
 fn with_tls(scrape: &Scrape, tls: Option<&TlsTarget>) -> Scrape {
-    // The API's TLS says nothing about an exporter at another port, which is asked in cleartext.
+    // The API's TLS does not imply TLS for an exporter at another port, which is asked in
+    // cleartext.
     let is_own = scrape.host.is_none() && scrape.port.is_none();
     Scrape { tls: tls.filter(|_| is_own).cloned(), ..scrape.clone() }
 }

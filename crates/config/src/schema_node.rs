@@ -1,4 +1,4 @@
-//! Parts of the schema, found by the path of a setting, for errors that say what belongs there.
+//! Parts of the schema, found by the path of a setting, for errors that describe its valid values.
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,4 @@
-//! Says what is wrong with a text that is no TOML, by what people write in its place.
+//! Explains the errors of a text that is no TOML, by common mistakes.
 
 use std::ops::Range;
 

@@ -45,7 +45,7 @@ impl Finish {
 /// End of an answer that an injected fault ends before its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyEnd {
-    /// The engine aborts the answer, and says so.
+    /// The engine aborts the answer with an error.
     Aborted,
     /// The answer ends without a reason.
     Unexplained,

@@ -48,7 +48,7 @@ pub fn run_one((name, run): Target, input: &[u8]) {
 /// Replays the kept inputs of each target, then runs mutations of them from a fixed seed.
 ///
 /// # Panics
-/// Panics if an input makes a target panic. The message has the input and says how to keep it.
+/// Panics if an input makes a target panic. The message has the input and the way to keep it.
 pub fn check(targets: &[Target]) {
     let runs = number(RUNS_VARIABLE).unwrap_or(RUNS);
     for target in targets {

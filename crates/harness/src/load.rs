@@ -1,5 +1,5 @@
-//! Load: clients in an open loop (a rate of requests, whatever becomes of earlier ones) or a closed loop (a
-//! number of clients that send one request after the other).
+//! Load: clients in an open loop (a rate of requests, whatever the outcome of earlier ones) or a
+//! closed loop (a number of clients that send one request after the other).
 
 use std::collections::BTreeMap;
 use std::fmt;

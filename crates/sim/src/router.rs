@@ -34,7 +34,7 @@ use crate::text::BYTES_PER_TOKEN;
 /// Routing of one node, with everything that it remembers.
 ///
 /// The world calls [`Router::decide`] for each request that came to the node, carries out the
-/// verdict, and reports what came of it by [`Router::handle`]. It calls the other methods whenever
+/// verdict, and reports the outcome with [`Router::handle`]. It calls the other methods whenever
 /// the node learns something. Replicas are numbered as in [`Place::homes`], regions within the
 /// world.
 pub trait Router: fmt::Debug {

@@ -167,7 +167,7 @@ enum WorldEvent {
     Look { group: usize },
     /// A node measures its load and reports it to others.
     Tick { node: usize },
-    /// A node counts its requests, and those that others of the region told of.
+    /// A node counts its requests, and those that others of the region reported.
     Count { node: usize },
     /// A node's gossip is due.
     Gossip { node: usize },
@@ -205,7 +205,7 @@ enum WorldEvent {
 
 impl WorldEvent {
     /// Returns the request and the attempt that the event belongs to; `None` if it happens whatever
-    /// becomes of attempts.
+    /// the outcome of attempts.
     fn attempt(&self) -> Option<(usize, u32)> {
         match *self {
             Self::Arrived { request, attempt }

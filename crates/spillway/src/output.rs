@@ -77,7 +77,7 @@ pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
 
 /// Writes a line to standard error that is no part of a command's output.
 pub(crate) fn note(text: &str) {
-    // If even this can't be written there is nowhere left to say so.
+    // If even this can't be written, there is nowhere left to report it.
     drop(writeln!(stderr().lock(), "{}", plain(text)));
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn error(error: &anyhow::Error) {
     if error.is::<Silent>() {
         return;
     }
-    // If even this can't be written there is nowhere left to say so.
+    // If even this can't be written, there is nowhere left to report it.
     drop(writeln!(stderr().lock(), "spillway: {}", plain(&text_of(error))));
 }
 

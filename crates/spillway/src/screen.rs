@@ -6,7 +6,7 @@ use crate::output;
 
 /// Width in characters of a terminal that does not say its own.
 const USUAL_WIDTH: usize = 80;
-/// Number of characters below which no cell is cut: shorter ones would say nothing.
+/// Number of characters below which no cell is cut: shorter ones would be useless.
 const CELL_MIN: usize = 12;
 
 /// Returns the characters that a line may have: the terminal's width, or the environment variable

@@ -1,4 +1,5 @@
-//! Keys that the cluster agreed on: let in everywhere, and refused everywhere once they are revoked.
+//! Keys that the cluster agreed on: admitted everywhere, and refused everywhere once they are
+//! revoked.
 
 use std::time::{Duration, Instant};
 

@@ -74,7 +74,7 @@ async fn a_revoked_key_stops_soon_on_open_connections_too() {
     let took = until(&mut client, &revoked, 401).await;
     assert!(took <= SLOWDOWN * REVOKED_WITHIN, "{took:?}");
     until(&mut client, &kept, 200).await;
-    // Let in again, and then taken out altogether.
+    // Admitted again, and then removed altogether.
     file.replace(&setup.clone().table(&*revoked.block).text());
     until(&mut client, &revoked, 200).await;
     file.replace(&setup.text());

@@ -151,7 +151,7 @@ async fn a_node_joins_by_token_and_serves_before_and_after() {
             && status.fault.is_none()
     })
     .await;
-    // Nobody's config names it, and yet requests go there and come from there.
+    // No config names the node, and yet requests go there and come from there.
     knows(world.node(2), "four").await;
     knows(world.node(3), "two").await;
     assert_eq!(served_in(world.node(3)).await, "four");

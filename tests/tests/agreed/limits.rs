@@ -244,7 +244,8 @@ async fn what_is_owed_to_a_limit_is_owed_after_a_restart_too() {
     assert_eq!(ask(world.node(0)).await.status, 429);
 }
 
-/// A request that would use 900 tokens, and says so in a field that the engine may read or not.
+/// Sends a request that would use 900 tokens, and declares so in a field that the engine may or may
+/// not read.
 async fn lie(address: SocketAddr, fields: &str) -> Reply {
     let fields = format!(",\"ignore_eos\":true,{fields}");
     Client::once(address, chat("tiny", &fields)).await

@@ -18,8 +18,8 @@ const REGIONS: [&str; 3] = ["one", "three", "two"];
 const COUNTRIES: [&str; 3] = ["DE", "US", "FR"];
 const TENANTS: [&str; 3] = ["acme", "beta", "gamma"];
 
-/// A node for each region, each with one place, in a country of its own. None says where the others
-/// are.
+/// A node for each region, each with one place, in a country of its own. None declares the
+/// countries of the others.
 struct Trial {
     cluster: Cluster,
     replicas: Vec<Serving>,

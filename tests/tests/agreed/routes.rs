@@ -57,7 +57,8 @@ fn policy_is(reply: &Reply, policy: &str) -> bool {
     reply.status == 200 && reply.header("x-spillway-policy") == Some(policy)
 }
 
-/// Requests for `tiny` at a node, without a pause, until told to stop; how many, and how many failed.
+/// Sends requests for `tiny` to a node, without a pause, until `stop` is set. Returns how many
+/// there were, and how many failed.
 fn load(node: &Node, stop: &Arc<AtomicBool>) -> tokio::task::JoinHandle<(usize, usize)> {
     let (address, stop) = (node.addresses()[0], Arc::clone(stop));
     spawn(async move {

@@ -172,7 +172,7 @@ impl World {
         found.expect("a leader")
     }
 
-    /// Says something to node `to` on a stream of its own.
+    /// Sends a message to node `to` on a stream of its own.
     async fn say<T: Wire>(&self, link: &Link, to: usize, said: (Purpose, T)) -> Option<Answer> {
         let from = NodeId(number(self.node(to), "n3").unwrap_or(4));
         self.say_as(from, link, to, said).await
@@ -300,7 +300,7 @@ async fn an_edge_nodes_certificate_mints_no_key_and_moves_no_leader() {
     };
     assert_eq!(refusal.code, RefusalCode::NotPermitted);
     assert!(refusal.remedy.contains("n0, n1, n2"), "{refusal}");
-    // Whoever has its certificate.
+    // An attacker with the certificate of `EDGE`.
     world.stop(EDGE).await;
     let leader = world.leader().await;
     let thief = world.cluster.bare_link(EDGE, leader).await;

@@ -121,8 +121,8 @@ fn a_request_of_each_shape_keeps_to_its_instructions() {
     );
 }
 
-/// Tells each stage that takes more than its budget, or so much less that the budget would not keep
-/// what was won.
+/// Lists each stage that takes more than its budget, or so much less that the budget would not
+/// preserve the improvement.
 fn differences(budgets: &Counts, counted: &Counts) -> String {
     let mut text = String::new();
     for (shape, stages) in counted {

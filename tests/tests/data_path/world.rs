@@ -70,7 +70,7 @@ pub(crate) fn with_each_shape(mut act: impl FnMut(&Shape, &mut dyn FnMut(usize))
     }
 }
 
-/// Tells where a message ends: by its length, or by its last chunk.
+/// Returns true if a message is complete, by its length or its last chunk.
 fn is_whole(message: &[u8]) -> bool {
     let Some(head) = message.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
     let (head, body) = message.split_at(head + 4);

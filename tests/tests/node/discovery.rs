@@ -65,7 +65,7 @@ async fn addresses_of_a_name_are_replicas() {
 
 #[tokio::test]
 async fn a_model_whose_replicas_are_not_found_yet_is_unavailable_and_not_unknown() {
-    // Nobody listens there: the name server never answers.
+    // No process listens there, so the name server never answers.
     let source = format!(
         "[[discovery]]\nname = \"workers\"\ndns = \"workers.test:8000\"\nresolver = \"{}\"\n\
          [discovery.replica]\nurl = \"http://\"\nmodels = [\"tiny\"]",

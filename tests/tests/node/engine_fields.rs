@@ -136,7 +136,7 @@ async fn no_header_hides_parameters_from_the_gateway() {
         Client::once(node.addresses()[0], request)
     };
     let length = "inference-header-content-length";
-    // Whoever generates text reads all of the body.
+    // Endpoints that generate text read all of the body.
     for (status, action, headers) in [
         (400, "generate", &[(length, "0")][..]),
         (400, "generate_stream", &[(length, "2")]),

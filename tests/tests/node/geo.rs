@@ -83,7 +83,7 @@ async fn clients_are_counted_where_they_are_by_whoever_may_say_so() {
     assert_eq!(built, 1_700_000_000.0);
     node.stop().await;
 
-    // Nobody's word is taken who is no trusted proxy.
+    // Addresses are believed only from trusted proxies.
     let node = setup.clone().start().await;
     assert_eq!(ask_from(&node, "203.0.113.7").await.status, 200);
     assert_eq!((counted(&node, "DE"), counted(&node, "unknown")), (0, 1));

@@ -64,7 +64,7 @@ async fn a_crashed_replica_is_soon_out_by_what_requests_meet_with() {
     while out_after.is_none() && crashed_at.elapsed() < PATIENCE {
         // All of them are answered: a refused connection is no reason to fail a request.
         assert_eq!(ask(&node).await.status, 200);
-        // Many failures within a moment are as good as two signals.
+        // Many failures within a moment count as two signals.
         let is_out = stands(&node, "r1", "ejected") || stands(&node, "r1", "down");
         out_after = is_out.then(|| crashed_at.elapsed());
     }
@@ -149,7 +149,7 @@ async fn errors_of_the_server_eject_a_replica_and_errors_of_the_request_do_not()
     tokio::time::sleep(Duration::from_millis(250)).await;
     assert!(stands(&node, "r0", "open"), "a 4xx blames the request");
     emulator.replica(0).set_fault(status(500)).await.expect("a fault");
-    // Ten in a row within a moment are as good as two signals.
+    // Ten in a row within a moment count as two signals.
     let is_out = || stands(&node, "r0", "ejected") || stands(&node, "r0", "down");
     for asked in 0.. {
         if is_out() {

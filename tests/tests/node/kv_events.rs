@@ -1,4 +1,4 @@
-//! The index follows what an engine says that it stores and evicts.
+//! The index follows the engine's reports of stored and evicted blocks.
 
 use std::num::NonZeroU32;
 
@@ -86,7 +86,7 @@ async fn wrong_and_cached(has_events: bool) -> (u64, u64) {
     let (mut wrong, mut cached) = (0, 0);
     for turn in 0..TURNS {
         if turn % 2 == 1 {
-            // Somebody else, whom the node knows nothing of.
+            // Another client, unknown to the node.
             ask(&mut Client::http1(emulator.addresses()[0]).await, &[system(1_000 + turn)]).await;
             if has_events {
                 in_step(&node, &emulator).await;

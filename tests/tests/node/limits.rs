@@ -175,7 +175,7 @@ async fn a_body_that_drips_is_answered_408_while_others_are_served() {
             let mut others = Vec::new();
             let (other, ()) =
                 tokio::join!(Client::once(node.addresses()[0], chat("tiny", "")), async {
-                    // The streamed one is sent on as it comes; it is never whole.
+                    // The streamed one is sent on while it arrives; it is never complete in memory.
                     while !others
                         .last()
                         .is_some_and(|head: &(Wire, String)| head.1.contains("/v1/chat"))

@@ -34,7 +34,7 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
         [[route]]\nname = \"smart\"\npath_prefix = \"/smart\"\nreplace_prefix = \"\"\nprotocol = \"openai\"\n";
     let names = "[fallback]\nlost = [\"tiny\"]\n[[split]]\nmodel = \"chat\"\nby = \"random\"\n\
         arms = [{ name = \"only\", model = \"tiny\", weight = 1 }]";
-    // Nobody else serves one of its models: down, it is that model's last resort.
+    // No other replica serves one of its models. While it is down, it is that model's last resort.
     let dead = "models = [\"tiny\", \"lost\"]\nhealth = { check = \"tcp\", interval_ms = 50 }";
     let away = "role = \"overflow\"\nmodels = { away = \"tiny\" }\n\
         price = { prompt_per_million = 1, completion_per_million = 1 }\n\

@@ -1,4 +1,4 @@
-//! Requests go where their prompts are cached, and say how they got there.
+//! Requests go where their prompts are cached, and their replies show the reason.
 
 use std::time::Duration;
 

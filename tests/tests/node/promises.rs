@@ -74,7 +74,7 @@ impl Busy {
         self.clients.push(ask(&self.node, of_class(CLASS, id)));
     }
 
-    /// A request comes and is let in to wait.
+    /// Sends a request that is admitted to the queue.
     async fn enter(&mut self, id: &str) {
         let before = self.waiting();
         self.come(id);

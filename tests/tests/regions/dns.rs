@@ -126,7 +126,7 @@ fn addresses(answer: &Message) -> Vec<String> {
     answer.answers.iter().map(|record| record.data.to_string()).collect()
 }
 
-/// Waits until clients of that network are led to that address.
+/// Waits until the name server gives clients of that network this address.
 async fn leads(server: SocketAddr, subnet: &str, address: &str) {
     let start = Instant::now();
     loop {
@@ -157,7 +157,7 @@ async fn clients_of_each_network_are_led_to_the_region_near_them_by_both_transpo
             assert!(regions.answers.iter().all(|record| record.ttl == 1));
             assert_eq!(soa.answers.len(), 1);
         }
-        // Nobody knows where 127.0.0.1 is: near this node.
+        // The location of 127.0.0.1 is unknown, so the node's own region counts as nearest.
         let answer = by_udp(server, &query(RecordType::A, None)).await;
         assert_eq!(addresses(&answer), [format!("203.0.113.{}", index + 1)]);
     }
@@ -184,7 +184,7 @@ async fn a_region_that_falls_silent_drains_or_is_the_last_one_is_told_as_it_is()
     leads(eu, "10.3.7.0/24", "203.0.113.2").await;
     leads(us, "10.3.7.0/24", "203.0.113.2").await;
     leads(eu, "10.1.7.0/24", "203.0.113.1").await;
-    // One that is about to end says so itself.
+    // A node that is about to end announces it.
     world.nodes[1].gateway().announce_leaving();
     leads(eu, "10.3.7.0/24", "203.0.113.1").await;
     leads(us, "10.2.7.0/24", "203.0.113.1").await;
@@ -235,7 +235,7 @@ async fn what_is_no_query_ends_a_connection_and_not_the_server() {
         let mut stream = TcpStream::connect(server).await.expect("connects");
         stream.write_all(bytes).await.expect("sends");
         let mut answer = Vec::new();
-        // Closed with what it had sent unread, the kernel may say that it was reset.
+        // The server closes with unread data, so the kernel may report a reset.
         drop(within("it ends", stream.read_to_end(&mut answer)).await);
         assert_eq!(answer, b"");
     }

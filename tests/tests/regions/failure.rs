@@ -53,7 +53,7 @@ fn finished(emulators: &[Emulator]) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Sends requests at a steady pace, whatever becomes of them.
+/// Sends requests at a steady pace, whatever their outcomes.
 async fn send(address: SocketAddr, sent: Arc<AtomicUsize>, endings: Endings) {
     let started = Instant::now();
     let mut requests = JoinSet::new();

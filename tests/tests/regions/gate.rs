@@ -69,7 +69,7 @@ impl Gate {
         let ways: Vec<_> = held.filter_map(|held| held.go.take()).take(count).collect();
         assert_eq!(ways.len(), count, "so many {prefix} were here");
         for go in ways {
-            // Whoever has given it up in this moment has no use for it.
+            // A client that has just given up ignores the signal.
             let _: Result<(), ()> = go.send(());
         }
     }

@@ -1,4 +1,5 @@
-//! A request is forwarded once: who can't serve it says so, and the first node asks the next.
+//! A request is forwarded once: a region that can't serve it refuses it, and the first node asks
+//! the next region.
 
 use std::time::Duration;
 

@@ -50,7 +50,7 @@ fn is_idle(node: &Node) -> bool {
         .all(|replica| replica.in_flight() + replica.elsewhere() + replica.pending_elsewhere() == 0)
 }
 
-/// Goes by what is known of caches, and not by how little that saves at the speed of these replicas.
+/// Routes by knowledge of caches, although that saves little at the speed of these replicas.
 const BY_PREFIX: &str = "[[route]]\nname = \"llm\"\npolicy = \"prefix_aware\"\n";
 
 /// Nodes of one region with the same replicas.

@@ -128,7 +128,7 @@ async fn a_region_whose_own_route_forbids_it_refuses_a_guest() {
 #[tokio::test]
 async fn a_stand_in_s_route_says_where_it_may_serve() {
     let tiny = Scripted::start().await.serve(OK);
-    // Nobody listens there any more.
+    // No process listens there any more.
     let gone = Scripted::start().await.address;
     let setup = Setup::new()
         .table("[fallback]\nhuge = [\"tiny\"]")
@@ -264,7 +264,7 @@ async fn a_client_s_country_decides_which_region_serves_it() {
     assert!(refused.text().contains(told), "{}", refused.text());
     assert_eq!(found(&nodes[0], "entry"), 1);
     assert_eq!((replicas[0].requests.count(), replicas[1].requests.count()), (1, 3));
-    // Nobody else may serve it: it is not served here, either.
+    // No other region may serve it, and this one may not either.
     let two = nodes.pop().expect("a node");
     assert_eq!((found(&two, "receiving"), found(&nodes[0], "sending")), (0, 0));
     two.stop().await;

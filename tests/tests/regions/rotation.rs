@@ -27,7 +27,7 @@ const CUT: Duration = Duration::from_millis(3_500);
 struct Step<'a> {
     trusted: &'a [&'a spillway_link::certs::Authority],
     issuer: &'a spillway_link::certs::Authority,
-    /// Tells the certificates of one step from those of another.
+    /// Validity in days, which distinguishes the certificates of each step.
     days: u32,
 }
 
@@ -58,7 +58,7 @@ fn refused(nodes: &[Node], reason: &[(&str, &str)]) -> f64 {
     nodes.iter().map(of).sum()
 }
 
-/// Requests one after the other until told to stop; each is served by another region.
+/// Sends requests one after the other until it is stopped; each is served by another region.
 struct Load {
     stop: Arc<AtomicBool>,
     task: JoinHandle<Vec<Reply>>,
@@ -211,7 +211,7 @@ async fn certificates_and_the_authority_change_under_load_and_nobody_notices() {
     for reply in &replies {
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
-    // Whoever still shows a certificate of the old CA is let in nowhere.
+    // A node that still uses a certificate of the old CA is admitted nowhere.
     nodes.pop().expect("a third node").stop().await;
     cluster.trust(2, &[old, &new]);
     cluster.issue(2, old, 5);

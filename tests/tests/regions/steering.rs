@@ -146,7 +146,7 @@ async fn a_node_that_stops_says_so_at_once_and_serves_on_and_its_region_stays_wh
     assert_eq!(asked(&two).await, takes());
 }
 
-/// Requests that come faster than one place serves them, until told to stop.
+/// Sends requests faster than one place serves them, until it is stopped.
 struct Flood {
     stop: Arc<AtomicBool>,
     task: JoinHandle<Vec<Reply>>,

@@ -30,7 +30,8 @@ const LAYERS: [(&str, &[&str]); 44] = [
             "spillway-node",
         ],
     ),
-    // Stands on the link, yet above it here: nothing ships with it, and tests of all crates may use it.
+    // Depends on the link, yet is above it here: nothing ships with it, and tests of all crates may
+    // use it.
     ("spillway-testkit", &["spillway-link"]),
     ("spillway-types", &[]),
     ("spillway-prefix", &["spillway-types"]),
@@ -318,7 +319,7 @@ const ARCHITECTURE: &str = "docs/architecture.md";
 /// Page that names the pure crates.
 const CONTRIBUTING: &str = "CONTRIBUTING.md";
 
-/// Checks every crate of the workspace, and what the documents say of them.
+/// Checks every crate of the workspace, and the documents about the crates.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let of_packages = tree.metadata.members().flat_map(|package| {
         let mut findings = arrows(tree, package);
@@ -363,7 +364,7 @@ fn documented_purity(page: &TextFile) -> Vec<Finding> {
         .collect()
 }
 
-/// Stands for no crate in the table of the documents.
+/// Means no crate in the table of the documents.
 const NO_CRATE: &str = "–";
 
 /// Returns the name of a crate's folder.

@@ -103,7 +103,7 @@ impl World {
         identity(seed.region.as_str(), seed.name.as_str())
     }
 
-    /// Tells every link the addresses of all running nodes.
+    /// Gives every link the addresses of all running nodes.
     fn introduce(&self) {
         let running =
             self.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.as_ref()?)));

@@ -214,7 +214,7 @@ async fn one_field_changes_one_field() {
     let mut expected = before.clone();
     expected["price_ms"] = json!(5);
     assert_eq!(record(path).await, expected);
-    // A whole record leaves what orders and nodes set, unless it says so itself.
+    // A whole record leaves the fields that orders and nodes set, unless it names them itself.
     client.put(path, &json!({ "price_ms": 6 })).await.done();
     (expected["price_ms"], expected["rtt_hints_ms"]) = (json!(6), json!({}));
     assert_eq!(record(path).await, expected);

@@ -34,7 +34,7 @@ pub(crate) struct Cluster<'a> {
     pub(crate) own_limits: Option<&'a dyn OwnLimits>,
     /// Check of routes; `None` where records have no settings of config files.
     pub(crate) route_check: Option<&'a dyn RouteCheck>,
-    /// Index of the state whose keys this node lets in; `None` where nothing follows them.
+    /// Index of the state whose keys this node admits; `None` where nothing follows them.
     pub(crate) admitted: Option<&'a watch::Receiver<u64>>,
     /// This node's knowledge of replicas and regions; `None` where dry runs estimate no moves.
     pub(crate) overview: Option<&'a dyn Overview>,

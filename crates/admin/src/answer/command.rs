@@ -154,8 +154,8 @@ async fn put(cluster: &Cluster<'_>, call: &AdminCall, key: RecordKey) -> Result<
     Ok(Command::Put { item, expect })
 }
 
-/// Refuses a replica at an address that only a machine itself or its cloud answers. Nodes connect to
-/// no such address, by whatever name: this only says so at once.
+/// Refuses a replica at an address that only a machine itself or its cloud answers. Nodes connect
+/// to no such address, by whatever name: this check only reports it at once.
 fn check_url(url: &str) -> Result<(), ApiError> {
     let host = url.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
     let address = host.and_then(|host| host.trim_matches(['[', ']']).parse().ok());

@@ -73,8 +73,8 @@ async fn check_names(
     }
 }
 
-/// Makes the tenant of a new key if there is none and the caller says so. Returns the answer to a dry
-/// run that would make it: the key that would follow can't be tried without.
+/// Makes the tenant of a new key if there is none and the caller asks for it. Returns the answer to
+/// a dry run that would make it: the key that would follow can't be tried without.
 async fn settle_tenant(
     cluster: &Cluster<'_>,
     call: &AdminCall,

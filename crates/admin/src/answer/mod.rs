@@ -56,8 +56,8 @@ pub use verdict::Health;
 pub(crate) use watch::{Event, Lost};
 pub(crate) use write::Written;
 
-/// Carries a request out. Of a name that nothing has, the error says which names there are, and which
-/// one is near.
+/// Carries a request out. For an unknown name, the error lists the known names, and the one that is
+/// near.
 pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     carry_out(cluster, call).await.map_err(|error| match command::resource_of(call) {
         Some(resource) if error.is_missing() => {

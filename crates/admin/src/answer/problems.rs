@@ -20,11 +20,11 @@ use crate::overview::{
 /// Age of a node's knowledge from which on a majority counts as lost. Elections are over within a
 /// few seconds.
 pub(super) const AGE_MS_MAX: u64 = 10_000;
-/// Free part of the data folder's file system below which a node says so, if less than
-/// [`ROOM_BYTES`] is free, too: a tenth of a small disk, or what a log and a few snapshots take.
+/// Free part of the data folder's file system below which a node warns, if less than [`ROOM_BYTES`]
+/// is free, too: a tenth of a small disk, or what a log and a few snapshots take.
 const ROOM_PERCENT: u64 = 10;
 const ROOM_BYTES: u64 = 1 << 30;
-/// Time for which the disk has not answered from which on a node says so.
+/// Milliseconds without an answer of the disk after which a node reports a problem.
 pub(super) const DISK_MS: u64 = 2_000;
 /// Share of requests that fail from which on the node counts as unhealthy.
 pub(super) const FAILING_PERCENT_UNHEALTHY: f64 = 50.0;

@@ -84,7 +84,7 @@ struct Watcher {
 enum WatchState {
     /// Nothing was sent yet. // => (Watching | Ended)
     Begun,
-    /// Changes are sent as they come. // => Ended
+    /// Changes are sent when they happen. // => Ended
     Watching,
     /// Nothing more is to be sent.
     Ended,
@@ -133,7 +133,7 @@ impl Watcher {
         match self.state {
             WatchState::Begun => {
                 self.state = WatchState::Watching;
-                // Tells a client that asked for no index where its watch begins.
+                // Gives a client that asked for no index the start of its watch.
                 let freshness = freshness(&self.control_plane).await?;
                 Some(event("begin", self.told, &freshness))
             }

@@ -65,7 +65,7 @@ pub(super) fn row(job: &Job) -> Row {
     }
 }
 
-/// Progress of many runs: shown all the time on a terminal, and told each minute to a file.
+/// Progress of many runs: shown all the time on a terminal, and written each minute to a file.
 #[derive(Debug)]
 struct Progress {
     done: AtomicUsize,

@@ -39,7 +39,7 @@ pub struct Spread {
     /// Figure of the seed with the best one.
     pub best: f64,
     /// Half the width of the 95 % confidence interval of the mean, by Student's t; `None` for one
-    /// seed, which says nothing of the spread.
+    /// seed, which has no spread.
     pub margin: Option<f64>,
 }
 

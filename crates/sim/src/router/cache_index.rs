@@ -76,13 +76,14 @@ impl CacheIndex {
     pub(super) fn replied(&mut self, replied: &Replied<'_>) {
         let first_missing = replied.chain.get((replied.cached_tokens / BLOCK_TOKENS) as usize);
         let carries = |mirrors: &Mirrors| mirrors.carries(replied.replica, first_missing);
-        // Where the engine itself says what is gone, a reply proves nothing about other blocks.
+        // Where the engine itself reports evictions, a reply proves nothing about other blocks.
         if !self.mirrors.as_ref().is_some_and(carries) {
             self.correct(replied.replica, replied.chain, replied.cached_tokens);
         }
     }
 
-    /// Notes a prompt with its reply, for targets whose KV events are read: they say what is kept.
+    /// Notes a prompt with its reply, for targets whose KV events are read: they report which
+    /// blocks are kept.
     pub(super) fn written(&mut self, written: &Written<'_>) {
         let Some(mirrors) = &mut self.mirrors else { return };
         let Some(holder) = self.holders[written.replica] else { return };

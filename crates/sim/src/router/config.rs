@@ -56,7 +56,7 @@ pub enum Knowledge {
     None,
     /// Requests sent by the node and its neighbours, corrected by the replies.
     Index,
-    /// As `index`, with the KV events of the engines, which say what is stored and evicted.
+    /// As `index`, with the KV events of the engines, which report stored and evicted blocks.
     Events,
     /// The caches themselves.
     Truth,

@@ -98,7 +98,7 @@ pub struct CacheReport<'a> {
 pub enum CacheNews<'a> {
     /// Blocks that were stored and evicted, in their order.
     Events(&'a [KvEvent]),
-    /// Events got lost: what earlier ones told may be wrong.
+    /// Events got lost: the effects of earlier ones may be wrong.
     Missed,
 }
 

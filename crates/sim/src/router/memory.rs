@@ -127,7 +127,8 @@ impl Memory {
             let first_missing = replied.chain.get(cached_blocks as usize);
             let carries = |mirrors: &Mirrors| mirrors.carries(replied.replica, first_missing);
             if self.mirrors.as_ref().is_some_and(carries) {
-                // Evicted before the request was read: the engine itself says what else is gone.
+                // Evicted before the request was read: the engine itself reports which other blocks
+                // are gone.
                 self.index.take_belief(holder, replied.chain);
             } else {
                 // The reply shows how much was really cached; the index only assumed it.

@@ -34,12 +34,12 @@ impl Mirrors {
         self.mirrors[sent.replica].sent(&chain, sender, sent.now_ms);
     }
 
-    /// Returns true if the events of a replica say that it has this block.
+    /// Returns true if the events of a replica report that it has this block.
     pub(super) fn carries(&self, replica: usize, block: Option<&u64>) -> bool {
         block.is_some_and(|block| self.mirrors[replica].carries(*block))
     }
 
-    /// Notes the end of a reply. Returns true if the events say what the replica keeps of it.
+    /// Notes the end of a reply. Returns true if the events report what the replica keeps of it.
     pub(super) fn written(
         &mut self,
         (index, holder): (&mut FineIndex, Holder),
@@ -64,7 +64,7 @@ impl Mirrors {
         mirror.is_live()
     }
 
-    /// Takes in what an engine published.
+    /// Adds the news that an engine published.
     pub(super) fn note(
         &mut self,
         index: &mut FineIndex,

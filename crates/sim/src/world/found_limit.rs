@@ -89,7 +89,7 @@ impl FoundLimit {
         }
     }
 
-    /// Takes in a report of the replica.
+    /// Applies a report of the replica.
     pub(super) fn reported(&mut self, at: Instant, signals: &Signals) {
         let told = |reading: Reading| reading.is_known().then_some(reading.value);
         let (queued, running, kv_use) =

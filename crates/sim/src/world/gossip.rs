@@ -51,7 +51,7 @@ impl Gossip {
         Self { pulse, due: None, regions: vec![None; regions], counts }
     }
 
-    /// Takes in counts of another region, unless newer ones came before.
+    /// Applies counts of another region, unless newer ones came before.
     pub(super) fn count(&mut self, region: usize, (made, counts): (Time, RegionCounts)) {
         if made >= self.counts[region].0 {
             self.counts[region] = (made, counts);

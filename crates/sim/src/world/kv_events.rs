@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// Tells the nodes whose own a replica is the oldest of what it published.
+    /// Sends the oldest batch that a replica published to the nodes that own the replica.
     pub(super) fn take_kv_events(&mut self, replica: usize) {
         let Some(news) = self.kv_streams.take(replica) else { return };
         let group = &self.groups[self.group_of(replica)];

@@ -119,8 +119,8 @@ pub(super) fn serve(replica: usize) -> RouterVerdict {
     RouterVerdict::Serve { replica, prediction: None }
 }
 
-/// Runs a world whose nodes follow a rule; returns what came of it, the places of the nodes, and
-/// their notes.
+/// Runs a world whose nodes follow a rule; returns the figures, the places of the nodes, and their
+/// notes.
 pub(super) fn listen(
     config: &WorldConfig,
     sessions: Vec<Session>,

@@ -71,7 +71,7 @@ impl World {
         self.settle_gossip(node);
     }
 
-    /// Lets a node that has siblings count its requests, and those that they told of.
+    /// Lets a node that has siblings count its requests, and those that the siblings reported.
     pub(super) fn count(&mut self, node: usize) {
         self.agenda.put(self.now.after_us(COUNT_US), WorldEvent::Count { node });
         if !self.is_region_lost(self.region_of(node)) {

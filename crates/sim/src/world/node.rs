@@ -124,7 +124,7 @@ impl SimNode {
         }
     }
 
-    /// Takes in a report of a replica, to be known from a later look on, and learns those due by
+    /// Stores a report of a replica, to be known from a later look on, and applies those due by
     /// now.
     pub(super) fn look(
         &mut self,
@@ -148,8 +148,8 @@ impl SimNode {
         }
     }
 
-    /// Tells the region's other nodes what this one has at each replica now, and notes what they have
-    /// told of theirs.
+    /// Reports this node's requests at each replica to the region's other nodes, and notes their
+    /// reports.
     pub(super) fn count(&mut self, names: &Names) {
         let counts = self.replicas.iter().zip(&names.replicas).map(|(replica, name)| {
             let OwnReplica { in_flight, pending_tokens, .. } = *replica;
@@ -167,7 +167,7 @@ impl SimNode {
         }
     }
 
-    /// Sums up the region from this node's replicas and from what its other nodes told.
+    /// Sums up the region from this node's replicas and from the reports of its other nodes.
     pub(super) fn sum_up(&mut self, (now, instant): (Time, Instant), names: &Names) {
         let peers: Vec<PeerView> = self.gossip.pulse.peers(instant);
         let live = || peers.iter().filter(|peer| peer.live);

@@ -229,7 +229,7 @@ fn requests_on_their_way_to_a_lost_region_are_sent_elsewhere() {
 fn streams_leave_a_replica_that_is_being_drained_while_others_have_room() {
     for seed in 0..10 {
         let drained = fault(FaultKind::ReplicaDrained { replica: 0 });
-        // Nobody notices that it is gone, once it is empty.
+        // No client notices that it is gone, once it is empty.
         let begin_s = FAULT_S + 1.0;
         let gone = Fault { begin_s, ..fault(FaultKind::ReplicaLost { replica: 0 }) };
         let world = world(&[(1 + seed as usize % 2, 3)], seed, vec![drained, gone]);

@@ -26,7 +26,7 @@ use crate::output;
 /// Time after which an order to BIRD is repeated.
 const REPEAT: Duration = Duration::from_secs(1);
 
-/// Announces and withdraws until told to stop.
+/// Announces and withdraws until it is stopped.
 pub(crate) fn run(args: &AnycastArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

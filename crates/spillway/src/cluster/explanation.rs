@@ -24,7 +24,7 @@ pub(super) fn picture(answer: &Value) -> String {
     lines.join("\n")
 }
 
-/// Says what would happen, and why.
+/// Describes what would happen, and why.
 fn sentence(answer: &Value) -> String {
     let (chosen, region) = (plain(&answer["chosen"]), plain(&answer["region"]));
     let reason = plain(&answer["reason"]);

@@ -51,7 +51,8 @@ fn place(entry: &Value) -> String {
     }
 }
 
-/// Says where a request went, and why; nothing of a place that failed, which [`tried`] has named.
+/// Describes where a request went, and why; leaves out a place that failed, which [`tried`] has
+/// named.
 fn went(entry: &Value) -> Option<String> {
     let text = |name: &str| entry[name].as_str();
     let why = |reason: Option<&str>| {
@@ -112,13 +113,13 @@ fn meaning(code: &str) -> String {
     format!("{first}{} ({code})", letters.as_str())
 }
 
-/// Says where rules let a request be served.
+/// Describes where rules let a request be served.
 fn residency(entry: &Value) -> Option<String> {
     let residency = entry["residency"].as_str()?;
     Some(format!("Its residency rules let it be served {residency}."))
 }
 
-/// Says which other regions were not considered, and why.
+/// Names the other regions that were not considered, and why.
 fn left_out(entry: &Value) -> Option<String> {
     let regions = entry["left_out"].as_array().filter(|regions| !regions.is_empty())?;
     let named = |it: &Value| {
@@ -129,7 +130,7 @@ fn left_out(entry: &Value) -> Option<String> {
     Some(format!("Regions that were not considered: {}.", named.join(", ")))
 }
 
-/// Says how this region compared with others.
+/// Describes how this region compared with others.
 fn compared(entry: &Value) -> Option<String> {
     let compared = entry["compared"].as_object()?;
     let here = compared["here_ms"].as_f64();
@@ -144,7 +145,7 @@ fn compared(entry: &Value) -> Option<String> {
     Some(format!("Regions were compared: {here}, {there}."))
 }
 
-/// Says what was expected of the replica.
+/// Describes the figures that were expected of the replica.
 fn expected(entry: &Value) -> Option<String> {
     let expected = entry["expected"].as_object()?;
     let number = |name: &str| expected.get(name).and_then(Value::as_f64).unwrap_or_default();
@@ -168,7 +169,7 @@ fn expected(entry: &Value) -> Option<String> {
     ))
 }
 
-/// Says how it ended.
+/// Describes how the request ended.
 fn came_of_it(entry: &Value) -> String {
     let number = |name: &str| entry[name].as_f64().unwrap_or_default();
     let is_by_client = entry["code"].as_str().is_none_or(|code| code == "client_closed");
@@ -195,7 +196,7 @@ fn capitalised(words: &str) -> String {
     first + letters.as_str()
 }
 
-/// Says which tokens a request used; nothing if it used none.
+/// Describes the tokens that a request used; empty if it used none.
 fn used(entry: &Value) -> String {
     let (prompt, cached) = (&entry["prompt_tokens"], &entry["cached_tokens"]);
     let generated = entry["completion_tokens"].as_u64().unwrap_or_default();

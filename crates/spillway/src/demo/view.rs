@@ -66,7 +66,7 @@ impl DemoView {
         Ok(Self { form, started, shown_at: None, console: String::new() })
     }
 
-    /// Tells what happens between phases, or what the demo consists of.
+    /// Prints what happens between phases, or what the demo consists of.
     ///
     /// # Errors
     /// Returns an error if the output is closed, or the user ended the demo.

@@ -145,7 +145,7 @@ impl Machines {
         status.unwrap()
     }
 
-    /// Tells a node to stop and waits for its good end.
+    /// Stops a node, and waits for its orderly end.
     pub(crate) fn stop(&mut self, node: usize) {
         self.terminate(node);
         assert_eq!(self.ended(node).code(), Some(0), "{}", self.log(node));

@@ -1,4 +1,4 @@
-//! Slips in configs, and what `spillway config check` says of each.
+//! Slips in configs, and the messages of `spillway config check` about them.
 //!
 //! Each file `slips/NAME.toml` has a slip; `slips/NAME.txt` is the output of the check. After a
 //! change of texts, `SPILLWAY_SLIPS_WRITE=1` writes the outputs again; read them before you keep

@@ -115,7 +115,7 @@ pub(super) fn by_p95(standing: &Standing) -> Vec<&Row> {
     best_places(rows)
 }
 
-/// Returns the first row of each baseline, wherever it stands.
+/// Returns the first row of each baseline, whichever region it runs in.
 fn best_places(mut rows: Vec<&Row>) -> Vec<&Row> {
     let mut seen = BTreeSet::new();
     rows.retain(|row| seen.insert(Contender::baseline_of(&row.contender).to_owned()));

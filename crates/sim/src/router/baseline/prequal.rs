@@ -19,8 +19,8 @@ const USUAL: f64 = 96.0;
 /// Least growth of the latency with each request in flight, as a part of that of an idle replica.
 const GROWTH_MIN: f64 = 0.1;
 
-/// Latencies that each replica remembers, and their age in milliseconds: beyond it they say
-/// nothing, so that a replica that was slow once gets requests again.
+/// Latencies that each replica remembers, and their age in milliseconds: older ones are ignored, so
+/// that a replica that was slow once gets requests again.
 const LATENCIES_MAX: usize = 64;
 const AGE_MS_MAX: u64 = 30_000;
 

@@ -45,7 +45,7 @@ struct Seen {
 }
 
 impl SeenCurve {
-    /// Takes in the time to first token of a request that met so many others in flight.
+    /// Adds the time to first token of a request that met so many others in flight.
     pub(super) fn see(&mut self, now_ms: u64, first_token_ms: f64, in_flight: u32) {
         if now_ms / BUCKET_MS != self.bucket.0 {
             let times = std::mem::take(&mut self.bucket.1);

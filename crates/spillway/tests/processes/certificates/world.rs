@@ -106,7 +106,7 @@ impl World {
         self.machines.ended(node).code()
     }
 
-    /// Tells a node to stop, and waits until it has.
+    /// Stops a node, and waits until it has ended.
     pub(crate) fn stop(&mut self, node: usize) {
         self.machines.stop(node);
     }
