@@ -76,7 +76,7 @@ impl Cluster {
         self
     }
 
-    /// Nodes keep what they agree on, each in a folder of its own.
+    /// Nodes keep their agreed state, each in a folder of its own.
     #[must_use]
     pub fn agreeing(self) -> Self {
         Self { is_agreeing: true, ..self }
@@ -133,7 +133,7 @@ impl Cluster {
         }
     }
 
-    /// Cuts what one node sends another off, or joins it again.
+    /// Cuts or restores the path from one node to another.
     pub fn cut(&self, from: usize, to: usize, is_cut: bool) {
         self.paths[from].cut(link_address(to), is_cut);
     }
@@ -183,7 +183,7 @@ impl Cluster {
     /// # Panics
     /// If the config is wrong.
     pub async fn start(&self, index: usize, setup: Setup) -> Node {
-        // One that was stopped may hold it for a moment.
+        // A node that was stopped may hold it for a moment.
         eventually("the port is free", || UdpSocket::bind(link_address(index)).is_ok()).await;
         self.try_start(index, setup).await.expect("a node")
     }
@@ -224,7 +224,7 @@ impl Cluster {
         self.bare_link_to(index, &[to]).await
     }
 
-    /// Such a link that is connected to several nodes.
+    /// Opens such a link that is connected to several nodes.
     ///
     /// # Panics
     /// If the link can't be opened, or does not connect.

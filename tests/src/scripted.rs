@@ -1,4 +1,4 @@
-//! A replica that does what the test says, byte by byte.
+//! A replica under the control of the test, byte by byte.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::wire::{Message, Wire};
 use spillway_testkit::{spawn, within};
 
-/// A listening socket; what is accepted on it is the test's to answer.
+/// A listening socket; the test answers the accepted connections.
 #[derive(Debug)]
 pub struct Scripted {
     listener: TcpListener,

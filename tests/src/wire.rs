@@ -13,7 +13,7 @@ use spillway_testkit::within;
 /// Room for one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// A raw connection with what was read of it but not looked at yet.
+/// A raw connection with the bytes that were read but not parsed yet.
 #[derive(Debug)]
 pub struct Wire {
     stream: TcpStream,
@@ -85,7 +85,8 @@ impl Wire {
         within("sending", self.stream.write_all(bytes.as_ref())).await
     }
 
-    /// Sends until `chunk` is no longer taken for 200 ms, and returns the bytes that were.
+    /// Sends until no bytes of `chunk` are accepted for 200 ms. Returns the number of bytes that
+    /// were.
     ///
     /// # Panics
     /// If the other side is gone.
@@ -137,7 +138,7 @@ impl Wire {
         self.buffer.drain(..count).collect()
     }
 
-    /// Reads a whole request or reply, its length as its head says.
+    /// Reads a whole request or reply, with the length that its head declares.
     ///
     /// # Panics
     /// If the connection ends before.

@@ -82,7 +82,7 @@ async fn thousands_of_idle_connections_cost_little_and_hinder_nobody() {
             output.by_ref().lines().any(|line| line.is_ok_and(|line| line.ends_with("held")));
         (held, output)
     });
-    // Its output stays open: it has more to say at its end.
+    // Its output stays open, since it prints more at its end.
     let (held, output) = reading.await.expect("reads");
     assert!(held, "the connections are open");
     let open = Page::of(&node).sum("spillway_client_connections", &[]);

@@ -47,7 +47,7 @@ impl Time {
 }
 
 impl From<Duration> for Time {
-    /// Rounds up, so that what is due at that time is due by then.
+    /// Rounds up, so that an event at that time is due by then.
     fn from(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX))
     }

@@ -118,7 +118,7 @@ pub trait Router: fmt::Debug {
         false
     }
 
-    /// Notes what the engine of an own replica published of its cache.
+    /// Notes news that the engine of an own replica published of its cache.
     fn cache_told(&mut self, report: &CacheReport<'_>) {
         let _ = report;
     }

@@ -97,7 +97,7 @@ struct Region {
 /// Nodes that run in one region and share their replicas: those of that region, or of all regions.
 #[derive(Debug)]
 struct Group {
-    /// Region in which the nodes stand.
+    /// Region in which the nodes run.
     region: usize,
     nodes: Range<usize>,
     replicas: Range<usize>,
@@ -175,9 +175,9 @@ enum WorldEvent {
     Datagram { number: usize },
     /// The nodes of a group update their limits of requests in flight.
     FindLimits { group: usize },
-    /// The oldest of what a replica's engine published of its cache arrives.
+    /// The oldest news that a replica's engine published of its cache arrives.
     KvEvents { replica: usize },
-    /// A group's first node proposes what has changed in its caches.
+    /// A group's first node proposes the changes in its caches.
     Propose { group: usize },
     /// All regions agree on a proposal.
     Agreed { group: usize, proposal: usize },
@@ -302,7 +302,7 @@ impl World {
         event.attempt().is_some_and(|(request, attempt)| self.requests[request].attempt != attempt)
     }
 
-    /// Ends and begins what is due at a replica, and sends the news to the nodes concerned.
+    /// Ends and begins the steps due at a replica, and sends the news to the nodes concerned.
     fn step(&mut self, replica: usize) {
         let counts = self.counts(self.now);
         // A later change may have moved the step: this event is then out of date.

@@ -1,4 +1,4 @@
-//! One run: a cluster, its replicas, and what they have counted.
+//! One run: a cluster, its replicas, and their counters.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -148,7 +148,7 @@ async fn run(
         clients
             .spawn(async move { region_load(&options, region, own, (start, warm_up, end)).await });
     }
-    // wait: what is measured begins after the caches have filled
+    // wait: the measurement begins after the caches have filled
     tokio::time::sleep(warm_up).await;
     let (before, spilled_before) = (counts(emulators), spilled(nodes));
     // wait: the time that is measured
@@ -190,7 +190,7 @@ async fn run(
     }
 }
 
-/// Requests that other regions served, by what the nodes have counted.
+/// Requests that other regions served, by the counters of the nodes.
 fn spilled(nodes: &[Node]) -> f64 {
     let is_served = |line: &&str| {
         line.starts_with("spillway_spill_requests_total{") && line.contains("\"served\"")

@@ -78,7 +78,7 @@ async fn a_key_of_the_cluster_is_let_in_and_revoked_everywhere() {
     }
     let mut revoked = good;
     revoked.is_revoked = true;
-    // Also one that the config has: the cluster's word counts.
+    // Even a key of the config is revoked: the cluster takes precedence.
     let mut own_revoked = record(&own.text, "acme");
     own_revoked.is_revoked = true;
     let since = Instant::now();
@@ -179,7 +179,7 @@ async fn isolation_and_budgets_of_a_tenant_of_the_cluster_hold_at_all_nodes() {
         eventually("its prompts are kept apart", || node.gateway().authenticator.isolates_any())
             .await;
     }
-    // Less than one request costs: what was spent before counts.
+    // Less than the cost of one request: earlier spending counts.
     let poor = TenantTerms { budget_per_day: Some(1_000), ..isolated };
     agree(&nodes[1], of(poor)).await;
     for node in &nodes {

@@ -267,7 +267,7 @@ async fn a_limit_of_the_file_holds_on_this_node_from_the_first_request_on() {
         assert_eq!(reply.status, 200, "{}", reply.text());
         assert_eq!(reply.header("x-ratelimit-limit-requests"), Some("3"));
         assert_eq!(reply.header("x-ratelimit-remaining-requests"), Some(remaining));
-        // A minute and a step of it, less what the request took.
+        // A minute and a step of it, less the time of the request.
         let reset = reply.header("x-ratelimit-reset-requests").expect("a time");
         assert!(reset.starts_with("1m") || reset.starts_with('5'), "{reset}");
         assert_eq!(reply.header("x-ratelimit-limit-tokens"), Some("4000"));

@@ -141,7 +141,7 @@ async fn listeners_keep_what_is_said_of_them_when_they_change_places() {
     file.replace(&text([section(closed, "keys"), section(open, "none")]));
     reloads(&node, "applied", 1.0).await;
     assert_eq!((status(open).await, status(closed).await), (200, 401));
-    // Both change, and each does as its own section says.
+    // Both change, and each listener follows its own section.
     file.replace(&text([section(closed, "none"), section(open, "keys")]));
     reloads(&node, "applied", 2.0).await;
     assert_eq!((status(open).await, status(closed).await), (401, 200));

@@ -226,7 +226,7 @@ async fn a_token_outlasts_the_authority_that_was_there_when_it_was_made() {
     world.cluster.issue(0, &next, 6);
     world.stop(0).await;
     world.start(0).await;
-    // With what it was given before it is refused, whatever its token.
+    // With its earlier certificate it is refused, whatever its token.
     world.cluster.give_token(1, &text);
     world.start(1).await;
     world.troubled(1, "certificate").await;
@@ -253,7 +253,7 @@ async fn a_signature_from_a_nodes_disk_lets_no_other_node_in() {
     let (_, joined) = joined.node(&"n3".into()).expect("a member");
     let token = JoinText::read(&text).expect("a token");
     let cluster = state(world.node(1)).cluster().expect("a cluster");
-    // The same node signs the same in the same way, so this is what it has sent.
+    // Signatures are deterministic, so this is the one that the node has sent.
     let signature = token.sign(cluster, &joined.spec);
     let mut bytes = Vec::new();
     spillway_codec::write_payload(&signature, &mut bytes).expect("bytes");

@@ -69,7 +69,7 @@ async fn a_limit_of_tokens_is_spent_once_in_all_regions_together() {
     put(node(0), limit(Limit { tokens_per_min: Some(whole), ..Limit::default() })).await;
     is_divided(&world, LimitKind::TokenRate, whole).await;
     let mut admitted = 0;
-    // One after the other wants all there is; each gets what those before left.
+    // Each in turn takes as much as it can get.
     for index in 0..REGIONS.len() {
         let by = Instant::now() + Duration::from_secs(9);
         while Instant::now() < by && held(node(index), LimitKind::TokenRate) > 0 {
@@ -410,7 +410,7 @@ async fn a_node_is_ready_when_it_holds_its_shares_and_refuses_nobody_from_then_o
         };
         let before = used(&node);
         let files = ["limits", "limits_spent"].map(|name| world.cluster.data(0).join(name));
-        // One more charge: whatever is written from now on has in it what was used before.
+        // One more charge, so that every later file includes the earlier usage.
         let spent = || std::fs::read(&files[1]).ok();
         let earlier = spent();
         assert_eq!(ask(&node).await.status, 200);

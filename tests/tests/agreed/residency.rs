@@ -171,7 +171,7 @@ async fn a_region_s_country_reaches_all_nodes_and_two_countries_are_none() {
         }
     }
     assert_eq!(trial.replicas[2].requests.count(), served);
-    // The word of the first order is taken back: the node says again where it is.
+    // The first order is reversed: the region's country is again the one that its node reports.
     let item = Item::Region("two".into(), Region::default());
     order(&trial.nodes[0], Command::Put { item, expect: Expect::Any }).await;
     trial.all_know_all().await;
@@ -345,7 +345,7 @@ async fn what_waits_is_not_served_where_its_tenant_has_become_forbidden() {
     let item = Item::Tenant("acme".into(), Tenant { residency, ..Tenant::default() });
     order(&node, Command::Put { item, expect: Expect::Any }).await;
     eventually("the rule is known", || !of_tenant(&node, "acme").is_anywhere()).await;
-    // Closed, for what comes next is served on connections of its own.
+    // The connection closes, since later requests are served on connections of their own.
     wire.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}").await;
     let replica = replica.serve(OK);
     assert_eq!(first.await.expect("a reply").status, 200);

@@ -20,7 +20,7 @@ use spillway_tests::{Cluster, OK, Scripted, Serving, Setup, eventually};
 use crate::join::{members, number};
 use crate::world::*;
 
-/// The messages of the log as a node writes them, for those who are none.
+/// The messages of the log as a node writes them, for tests that forge them.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Ballot {
     term: u64,
@@ -358,7 +358,7 @@ async fn a_revoked_certificate_is_refused_by_all_nodes_until_it_is_taken_back() 
     eventually("it is accepted again", || is_connected(&thief)).await;
 }
 
-/// With the key of a node that votes, for the whole time: orders go on, and they end its membership.
+/// With the key of a voter, for the whole time: orders go on, and end its membership.
 #[tokio::test]
 async fn a_voters_certificate_takes_no_lead_and_is_shut_out_while_it_is_used() {
     let mut world = World::started().await;

@@ -123,7 +123,7 @@ fn tokens(answer: &Value) -> [u64; 3] {
 /// Returns what so many tokens cost, in millionths.
 fn cost([prompt, cached, completion]: [u64; 3]) -> String {
     let halves = 2 * (prompt - cached) + cached + 20 * completion;
-    // Six digits and a half: the amount has seven behind the point.
+    // Six digits and a half: the amount has seven digits after the point.
     let text = format!("{}.{:07}", halves * 5 / 10_000_000, halves * 5 % 10_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

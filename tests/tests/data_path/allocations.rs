@@ -1,5 +1,5 @@
-//! Allocations: what the gateway's own thread asks of the allocator from a client's first byte to its
-//! last one, the replica's connection and the record included.
+//! Allocations of the gateway's own thread from a client's first byte to its last one, the
+//! replica's connection and the record included.
 
 use crate::world::{SHAPES, with_each_shape};
 

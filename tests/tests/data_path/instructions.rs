@@ -174,7 +174,7 @@ fn stages(profile: &str) -> BTreeMap<String, u64> {
     let by_time = of(BY_TIME);
     let each = |stage: &Stage| {
         let by_time = if stage.is_timed { by_time } else { 0 };
-        // A shape of the other protocol has none of it.
+        // A shape of the other protocol does not call it.
         let total = of(stage.function).saturating_sub(by_time);
         (stage.name.to_owned(), total / COUNTED as u64)
     };

@@ -1,4 +1,4 @@
-//! A worker, its client and its replica on one thread, so that what a request costs can be counted
+//! A worker, its client and its replica on one thread, so that the cost of a request can be counted
 //! exactly: client and replica read into buffers of their own and allocate nothing.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -47,8 +47,8 @@ const USUAL: Shape = Shape {
     status: b"HTTP/1.1 200",
 };
 
-/// The shapes that have budgets. Of those that are forwarded only the sending node's worker is on the
-/// thread that counts; QUIC and the other region run elsewhere.
+/// The shapes that have budgets. For forwarded shapes only the sending node's worker is on the
+/// counting thread; QUIC and the other region run elsewhere.
 pub(crate) const SHAPES: [Shape; 7] = [
     USUAL,
     Shape { name: "16 KB", body_bytes: 16 << 10, ..USUAL },
@@ -107,9 +107,9 @@ async fn read_message(
     Some(read)
 }
 
-/// Answers each request of each connection with the same bytes: a stream to who asks for one. The
-/// client has each event before the next one is sent: how many come together would depend on the
-/// machine.
+/// Answers each request of each connection with the same bytes: a stream if the request asks for
+/// one. Each event is sent after the client has the one before, since the number that arrive
+/// together would depend on the machine.
 async fn answer(listener: tokio::net::TcpListener, events: Arc<Semaphore>) {
     let replies: Arc<[Vec<Vec<u8>>; 2]> = Arc::new([vec![unary()], streamed()]);
     while let Ok((mut stream, _)) = listener.accept().await {

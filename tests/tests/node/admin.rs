@@ -195,7 +195,7 @@ async fn idle_connections_keep_no_operator_out() {
     for number in 0..600 {
         let mut wire = Wire::connect(admin).await;
         if number % 3 == 0 {
-            // An error means that it was let go again.
+            // An error means that the node closed the connection already.
             drop(wire.try_send(b"GET /livez HTTP/1.1\r\nhost: 127.0.0.1\r\nx: ").await);
         }
         idle.push(wire);

@@ -39,7 +39,7 @@ async fn listing(models: Value) -> Serving {
     Scripted::start().await.serve(reply)
 }
 
-/// The model's card, once it says something that `is_told` looks for.
+/// Returns the model's card, once `is_told` accepts it.
 async fn card(node: &Node, id: &str, is_told: impl Fn(&Value) -> bool) -> Value {
     let mut client = Client::http1(node.addresses()[0]).await;
     within("the card", async {
@@ -184,7 +184,7 @@ async fn a_model_that_a_replica_does_not_have_is_told_and_asked_of_others() {
         assert_eq!(client.fetch(chat("tiny", "")).await.status, 200);
     }
     assert_eq!((chats(&wrong), chats(&right)), (0, 20));
-    // Where no other has it, the replica's own answer says more than the gateway could.
+    // Where no other replica has it, the replica's own answer is more precise than the gateway's.
     let alone = setup.start().await;
     member(&alone, "a", is_denied).await;
     assert_eq!(Client::once(alone.addresses()[0], chat("tiny", "")).await.status, 200);

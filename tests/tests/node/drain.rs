@@ -65,7 +65,7 @@ async fn who_connected_before_the_drain_is_served_though_it_has_said_nothing_yet
         for _ in 0..3 {
             clients.push(Client::http1(node.addresses()[0]).await);
         }
-        // At once: the node may not have accepted any of them yet.
+        // Immediately: the node may not have accepted any of them yet.
         node.gateway().start_draining();
         let asked: Vec<_> = clients
             .into_iter()

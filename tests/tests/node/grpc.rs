@@ -1,4 +1,4 @@
-//! Calls over gRPC: what is answered here, what is routed, and how errors look.
+//! Calls over gRPC: which are answered here, which are routed, and the form of errors.
 
 use bytes::Bytes;
 use h2::Reason;

@@ -1,4 +1,4 @@
-//! Calls over gRPC as the tests make them, and what they look for in replies.
+//! Calls over gRPC as the tests make them, and checks of their replies.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! HTTP/2 clients that misuse what the protocol lets them do.
+//! HTTP/2 clients that misuse features of the protocol.
 
 use spillway_node::Node;
 use spillway_tests::{Client, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, chat, eventually, spawn};
@@ -230,7 +230,7 @@ async fn a_replica_that_sends_informational_replies_without_end_is_cut_off() {
         assert!(sent < 64 << 20, "it is read for ever");
     }
     assert_eq!(reply.await.expect("a reply").status, 502);
-    // A few are what the protocol has them for.
+    // A few are allowed, as the protocol intends.
     let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
     let mut wire = asked().await;
     wire.send(&interim).await;

@@ -74,8 +74,8 @@ async fn in_step(node: &Node, emulator: &Emulator) {
     .await;
 }
 
-/// Has chats take turns in no order. Returns the tokens by which the predictions of what is cached
-/// were wrong, and those that were cached.
+/// Has chats take turns in a random order. Returns the tokens by which the predictions of cached
+/// tokens were wrong, and the tokens that were cached.
 async fn wrong_and_cached(has_events: bool) -> (u64, u64) {
     let emulator = small_engine().await;
     let node = node(&emulator, has_events).await;

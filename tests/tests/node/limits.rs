@@ -147,7 +147,7 @@ async fn a_head_that_drips_is_cut_off_while_others_are_served() {
         wire.send(start).await;
         slow.push(wire);
     }
-    // One that was served before, and then begins to drip.
+    // A connection that was served before, and then sends slowly.
     let mut wire = Wire::connect(node.addresses()[0]).await;
     wire.send("GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n").await;
     wire.message().await;
@@ -351,7 +351,7 @@ async fn a_replica_that_sends_informational_replies_without_end_has_broken_http(
         let reply = reply.await.expect("a reply");
         assert_eq!((reply.status, reply.code()), (502, Some("replica_bad_response")));
     }
-    // A few are what the protocol has them for.
+    // A few are allowed, as the protocol intends.
     let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
     let (mut wire, _) = replica.request().await;
     wire.send("HTTP/1.1 102 Processing\r\n\r\n".repeat(100)).await;

@@ -1,4 +1,4 @@
-//! The metrics page: well-formed, and every name on it once there is something to say.
+//! The metrics page: well-formed, and complete once each metric has a value.
 
 use spillway_config::Config;
 use spillway_geo::DatabaseWriter;

@@ -211,7 +211,7 @@ async fn prompts_of_isolated_tenants_look_alike_to_nobody() {
     assert_eq!(expected_tokens(&fetch(&mut client, as_tenant("b")).await), 0);
 }
 
-/// The most tokens that an explanation says are cached anywhere.
+/// Returns the largest number of cached tokens in an explanation.
 fn most_cached(told: &Value) -> u64 {
     match told {
         Value::Object(fields) => {

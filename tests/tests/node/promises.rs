@@ -92,7 +92,7 @@ impl Busy {
     async fn serve_next(&self) -> String {
         let (before, waiting) = (self.gate.arrived().len(), self.waiting());
         self.gate.release("", 1);
-        // The replica may have it before it is counted as one that waits no more.
+        // The replica may have the request before the queue has counted it out.
         let is_next = || self.gate.arrived().len() > before && self.waiting() < waiting;
         eventually("the next is served", is_next).await;
         self.gate.arrived().pop().expect("it came").id
@@ -124,9 +124,9 @@ async fn who_comes_when_it_was_told_to_is_let_in_although_the_queue_is_full_and_
     assert_eq!(within("it is served", last).await.expect("a reply").status, 200);
 }
 
-/// The turns of those that wait where one that was promised a place comes after two newcomers. Nothing where a
-/// busy machine is too late for a promise to count, or takes as long as a turn: that of the newcomers is not
-/// later then.
+/// Returns the order in which waiting requests are served if a client with a promised place comes
+/// after two newcomers. `None` if a busy machine is too late for the promise to count, or takes as
+/// long as a turn, so that the newcomers' turn is not later.
 async fn turns_behind_newcomers() -> Option<Vec<String>> {
     let (mut busy, due) = Busy::with_promise(4).await;
     until(due).await;
@@ -180,7 +180,7 @@ async fn a_promise_is_for_the_same_request_only() {
 async fn who_would_wait_for_longer_than_it_says_is_told_at_once() {
     let busy = Busy::new(30).await;
     busy.serve_next().await;
-    // There is room for one behind twenty-nine, of which one is served each 400 ms.
+    // There is room for one more after twenty-nine, of which one is served each 400 ms.
     eventually("twenty-nine are left", || busy.waiting() == 29).await;
     let request = with(of_class(CLASS, "hurried"), "x-stainless-read-timeout", "5");
     let begin = Instant::now();

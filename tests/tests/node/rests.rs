@@ -35,7 +35,7 @@ async fn who_comes_again_when_the_replica_said_is_served() {
         let reply = client.fetch(chat("tiny", "")).await;
         assert!([429, 503].contains(&reply.status), "{}", reply.text());
         assert_eq!(reply.header("retry-after"), Some("1"));
-        // wait: for as long as the replica said, as libraries do.
+        // wait: for as long as the replica asked, as libraries do.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let reply = client.fetch(chat("tiny", "")).await;
         assert_eq!(reply.status, 200, "{status}: {}", reply.text());
@@ -165,7 +165,7 @@ async fn a_burst_after_calm_is_told_to_come_back_one_after_the_other() {
         };
         told.push(check_shed(&reply.expect("a reply"), (503, "overloaded"), "queue_full"));
     }
-    // Seventeen of half a second each or more behind three others.
+    // Seventeen requests of at least half a second each, after three others.
     let last = told.iter().max().copied().expect("some are told");
     assert!(last >= 8, "{told:?}");
     let mut seconds = told.clone();

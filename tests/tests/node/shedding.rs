@@ -18,7 +18,7 @@ use crate::gate::Gate;
 use crate::health::stands_at_last;
 use crate::reload::{File, reloads};
 
-/// Clients of this listener say themselves whose they are and how urgent.
+/// Clients of this listener set their own tenant and priority.
 pub(crate) const CLAIMS: &str = "auth = \"headers\"\ntrusted_proxies = [\"127.0.0.0/8\"]";
 
 type Request = http::Request<ClientBody>;

@@ -80,8 +80,8 @@ impl Pool {
         8 - self.held("")
     }
 
-    /// A tenant that was there lately and has nothing, and one that has more than its part: five of
-    /// eight places, and now that it is known one more.
+    /// Creates a tenant that was active lately and has no place, and one that has more than its
+    /// share: five of eight places, and one more now that the first is known.
     async fn crowded(room: &str) -> Self {
         Self::crowded_by(Named::Tenant, room).await
     }

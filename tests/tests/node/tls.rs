@@ -20,7 +20,7 @@ async fn encrypted(certificates: &Certificates, replica: &Serving) -> String {
     behind_tls(certificates.acceptor(), replica).await
 }
 
-/// A replica behind a server's side of TLS; returns its URL.
+/// Puts a server with TLS before a replica; returns its URL.
 async fn behind_tls(acceptor: TlsAcceptor, replica: &Serving) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("https://{}", listener.local_addr().expect("a bound socket"));

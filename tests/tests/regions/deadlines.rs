@@ -160,7 +160,7 @@ async fn time_spent_at_home_is_taken_off_before_a_replica_far_away_is_told() {
     away.stop().await;
 }
 
-/// Forwards a request to the node `n1` as another one would that says this of it.
+/// Forwards a request to the node `n1`, with a head that the caller can change.
 pub(crate) async fn forward(
     link: &Link,
     change: impl FnOnce(&mut ForwardHead),

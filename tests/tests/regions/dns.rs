@@ -291,7 +291,8 @@ async fn the_location_database_answers_and_routing_agree_on_what_is_near() {
     let replica = Scripted::start().await.serve(OK);
     let cluster =
         Cluster::new(&REGIONS.map(|(name, _)| name)).set(&format!("geo.database = {path:?}"));
-    // The way to the third region is shorter than that to the second, although that one is nearer.
+    // The path to the third region is shorter than that to the second, although the second is
+    // nearer.
     for (one, other, ms) in [(0, 1, 400), (0, 2, 70), (1, 2, 30)] {
         cluster.distance(one, other, Duration::from_millis(ms));
     }

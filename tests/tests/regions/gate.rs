@@ -1,4 +1,4 @@
-//! A replica that keeps each request until the test lets it go.
+//! A replica that holds each request until the test releases it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,7 +95,7 @@ async fn keep(mut wire: Wire, books: Arc<Mutex<Books>>) {
         let (number, go) = enter(&books, message);
         let is_answered = tokio::select! {
             _ = go => true,
-            // It was given up.
+            // Its client gave up.
             _ = wire.has_more() => false,
         };
         lock(&books).held.retain(|held| held.number != number);
@@ -109,7 +109,7 @@ fn enter(books: &Mutex<Books>, message: Message) -> (usize, oneshot::Receiver<()
     let (go, gone) = oneshot::channel();
     let mut books = lock(books);
     let (number, busy) = (books.arrived.len(), books.held.len() + 1);
-    // Without what the node put behind it.
+    // Without the suffix that the node added.
     let id = message.header("x-request-id").unwrap_or_default();
     let id = id.rsplit_once('-').map_or(id, |(chosen, _)| chosen).to_owned();
     books.held.push(Held { number, id: id.clone(), go: Some(go) });

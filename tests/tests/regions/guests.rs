@@ -1,4 +1,4 @@
-//! Several nodes in one region: its own clients first, guests in what these leave.
+//! Several nodes in one region: its own clients come first, and guests get the rest.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -74,7 +74,8 @@ impl World {
         }
     }
 
-    /// Lets its own clients go; all were served, and no guest ever took what is kept.
+    /// Releases its own clients. Checks that all were served, and that no guest ever took a
+    /// reserved place.
     async fn end(self) {
         self.gate.release("local", self.gate.held("local"));
         for reply in self.locals {
@@ -178,7 +179,7 @@ fn is_taken(link: &Arc<Link>) -> JoinHandle<u16> {
                 ForwardAnswer::Reply(reply) => return reply.status().as_u16(),
                 ForwardAnswer::Refused(refused) => {
                     let wait_ms = refused.wait_ms.expect("a time to come again");
-                    // wait: the time that the node has said
+                    // wait: the time that the node asked for
                     tokio::time::sleep(Duration::from_millis(wait_ms.into())).await;
                 }
             }

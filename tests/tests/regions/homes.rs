@@ -132,7 +132,7 @@ async fn a_conversation_stays_in_its_region_through_an_edge() {
         let reply = Client::once(edge.addresses()[0], turn(messages)).await;
         assert_eq!(fact(&reply, "region"), "west");
     }
-    // A nearer region is better for all but what was begun.
+    // A nearer region is better for all requests except those of the session.
     let east = cluster.start(1, Setup::new().replica("a", replicas[0].address)).await;
     knows(&edge, "east").await;
     for messages in &mut conversations {

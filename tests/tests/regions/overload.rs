@@ -16,10 +16,10 @@ const PLACES: u32 = 6;
 /// Load of one request: 60 tokens at a tenth of their time.
 const TOKENS: &str = ",\"max_tokens\":60,\"ignore_eos\":true";
 const TIME_SCALE: f64 = 0.1;
-/// So few may wait that a region which keeps what is too much for it has to turn some away.
+/// So few may wait that a region without spilling has to reject some requests.
 const QUEUE: u32 = 6;
 
-/// Three regions that are alike, and what each can serve in a second.
+/// Three equal regions, and the requests that each can serve in a second.
 struct World {
     nodes: Vec<Node>,
     _replicas: Vec<Emulator>,
@@ -50,8 +50,8 @@ impl World {
         Self { nodes, _replicas: replicas, each_per_s }
     }
 
-    /// Sends each region so many percent of what it can serve, at a steady pace, and counts how
-    /// requests ended.
+    /// Sends each region a percentage of its capacity, at a steady pace, and counts the endings of
+    /// requests.
     async fn load(&self, percents: [u32; 3]) -> Vec<Reply> {
         let started = Instant::now();
         let mut requests = JoinSet::new();

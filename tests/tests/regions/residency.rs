@@ -12,7 +12,7 @@ use spillway_tests::{
 const REGIONS: [&str; 3] = ["one", "two", "three"];
 const COUNTRIES: [&str; 3] = ["DE", "FR", "US"];
 
-/// Says on the node of this index in which country each region is.
+/// Configures the node of this index with the country of each region.
 fn in_countries(mut setup: Setup, index: usize) -> Setup {
     setup = setup.set(format!("node.country = {:?}", COUNTRIES[index]));
     for (region, country) in REGIONS.iter().zip(COUNTRIES) {
@@ -153,8 +153,8 @@ const TENANTS: [(&str, &str, [bool; 3]); 4] = [
     ("american", "countries = [\"US\"]", [false, false, true]),
 ];
 
-/// Three regions with one place each, so that requests go everywhere, and any way between them is
-/// cut and joined by chance, while tenants of all kinds ask each of them.
+/// Three regions with one place each, so that requests go everywhere. Links between them are cut
+/// and restored at random, while tenants of all kinds send requests to each of them.
 #[tokio::test]
 async fn no_request_is_served_where_it_may_not_be_whatever_is_cut_off() {
     let mut dice = fastrand::Rng::with_seed(7);
@@ -230,7 +230,8 @@ async fn a_client_s_country_decides_which_region_serves_it() {
     for (index, replica) in replicas.iter().enumerate() {
         let rules = "[[residency]]\nclients = [\"DE\"]\ncountries = [\"DE\"]\n\
                      [[residency]]\nclients = [\"US\"]\nregions = [\"mars\"]";
-        // The second node has neither database nor rules: what the first one found out travels with the request.
+        // The second node has neither database nor rules: the first one's findings travel with the
+        // request.
         let mut setup = Setup::new().replica("a", replica.address);
         for (region, country) in ["one", "two"].iter().zip(["FR", "DE"]) {
             setup = setup.table(format!("[[region]]\nname = {region:?}\ncountry = {country:?}"));

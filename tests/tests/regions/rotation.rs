@@ -36,7 +36,7 @@ impl Step<'_> {
     async fn take(&self, cluster: &Cluster, nodes: &[Node]) {
         for (index, node) in nodes.iter().enumerate() {
             assert_ne!(days_left(node), self.days, "it can't be told from the one before");
-            // In this order: who has seen the certificate has seen what is trusted.
+            // In this order, so that a node that uses the new certificate also uses the new trust.
             cluster.trust(index, self.trusted);
             cluster.issue(index, self.issuer, self.days);
         }

@@ -182,7 +182,7 @@ impl Flood {
     }
 }
 
-/// Two regions with one place each that keep what is too much for them, so that they turn it away.
+/// Two regions with one place each that do not spill, so that they reject the excess.
 async fn two_regions() -> (Vec<Node>, Vec<Emulator>) {
     let cluster = Cluster::new(&["one", "two"])
         .set("spill.enabled = false\nspill.queue_max = 1")

@@ -18,7 +18,8 @@ fn delta(id: &str, delta: Value, finish: Option<&str>) -> String {
 }
 
 /// Sends a request through a node over two replicas, has the first break off after `begin`, and
-/// answers for the second with `rest`. Gives what the client saw, and what each replica was asked.
+/// answers for the second with `rest`. Returns the client's stream, and the request that each
+/// replica got.
 async fn exchange(api: Api, more: Value, replies: (String, String)) -> (Stream, Value, Value) {
     exchange_by(continuing(""), api.request(&more), replies).await
 }

@@ -101,7 +101,7 @@ impl Progress {
             true => ("\r", " \n"),
             false => ("", "\n"),
         };
-        // What can't be written to must not stop the runs.
+        // A failed write must not stop the runs.
         let _unread =
             write!(error, "{begin}{done} of {all} runs, {minutes}:{seconds:02} min left{end}");
     }

@@ -1,4 +1,4 @@
-//! Contender: way of routing that takes part in a contest.
+//! Contender: a router that takes part in a contest.
 
 use serde::{Deserialize, Serialize};
 use spillway_route::Policy;
@@ -11,12 +11,12 @@ use crate::{Baseline, Conditions, Figures, Knowledge, Scenario, Setup};
 const SPILLWAY: &str = "spillway";
 /// Name of Spillway's code with the truth and no delays.
 const OMNISCIENT: &str = "omni";
-/// Region where a central router stands unless its name says another one.
+/// Region where a central router runs unless its name has another one.
 const CENTRAL_REGION: usize = 0;
 /// Sign before the number of another region in the name of a central baseline.
 const AT: char = '@';
 
-/// Way of routing that takes part in a contest.
+/// Router that takes part in a contest.
 #[derive(Clone, Debug)]
 pub struct Contender {
     name: String,
@@ -41,7 +41,7 @@ pub enum Role {
     Spillway,
     /// Spillway's code with the truth and no delays: a reference that nothing real can be.
     Omniscient,
-    /// Way of routing that others have published.
+    /// Router that others have published.
     Baseline,
 }
 
@@ -116,7 +116,7 @@ impl Contender {
         Some(Self { name: format!("{}{AT}{region}", baseline.name), way })
     }
 
-    /// Returns the name of the baseline in a contender's name, without the region where it stands.
+    /// Returns the name of the baseline in a contender's name, without the region where it runs.
     #[must_use]
     pub fn baseline_of(name: &str) -> &str {
         name.split_once(AT).map_or(name, |(baseline, _)| baseline)

@@ -86,7 +86,7 @@ impl Fates {
         Self {
             answered: share(Fate::Answered),
             shed: share(Fate::Shed),
-            // One that does not end within the run has got nothing in time.
+            // A request that does not end within the run got nothing in time.
             failed: share(Fate::Failed) + share(Fate::Open),
         }
     }

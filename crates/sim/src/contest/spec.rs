@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::RouterConfig;
 
-/// Part of the settings whose names may stand without it, for brevity.
+/// Part of the settings whose names may be written without it, for brevity.
 const IMPLIED: &str = "tuning";
 
 /// Text that specifies no router.

@@ -37,7 +37,7 @@ use super::{Place, Router};
 use driver::Driver;
 use way::Way;
 
-/// Published way to route.
+/// Published router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Baseline {
     /// Name in tables, e.g. `lmetric-central`.

@@ -35,7 +35,7 @@ pub struct RouterConfig {
     pub slo_ms: Option<u32>,
     /// True if requests sent since a report are added to it.
     pub corrects: bool,
-    /// True if the node remembers what it forwarded to other regions.
+    /// True if the node remembers its forwards to other regions.
     pub remembers_forwards: bool,
     /// True if the node learns the blocks that replies add to caches.
     pub learns_replies: bool,

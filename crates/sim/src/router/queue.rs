@@ -11,7 +11,7 @@ use spillway_route::{
 /// Requests that wait in a node, by their numbers. One model is served, so there is one queue.
 #[derive(Debug)]
 pub struct Queue {
-    // Behind a cell since decisions look at it, and a look may set the expected rate.
+    // In a cell because decisions read it, and a read may set the expected rate.
     admission: RefCell<Admission<usize>>,
     limits: WaitLimits,
     shed_at: Cell<Option<Instant>>,

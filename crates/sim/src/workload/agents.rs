@@ -10,7 +10,7 @@ pub(super) const AGENT_TOKENS: u32 = 6_000;
 const TURNS: std::ops::RangeInclusive<u32> = 20..=60;
 /// Longest context of an agent in tokens: it stops before.
 const CONTEXT_TOKENS_MAX: u32 = 100_000;
-/// Mean lengths of the task, of a call of a tool with the thoughts before, and of what a tool returns.
+/// Mean lengths of the task, of a call of a tool with the thoughts before, and of a tool's result.
 const TASK_TOKENS: u32 = 500;
 const CALL_TOKENS: u32 = 150;
 const RESULT_TOKENS: u32 = 1_700;

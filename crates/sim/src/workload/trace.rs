@@ -94,7 +94,7 @@ fn spread(records: &mut [(u64, Record)], seed: u64) {
         let next_ms = steps.peek().map(|next| next[0].1.timestamp);
         let step_ms = next_ms.map_or(0.0, |next_ms| next_ms - step[0].1.timestamp);
         let step_ms = step_ms.clamp(0.0, STEP_MS_MAX);
-        // A request of its own came when the trace says.
+        // A request of its own arrived exactly at the time of the trace.
         let is_shared = step.len() > 1;
         for (_, record) in step.iter_mut().filter(|_| is_shared) {
             record.timestamp += rng.f64() * step_ms;

@@ -132,7 +132,8 @@ impl World {
             return self.over(request, Fate::Failed, 0);
         }
         asked.first_token_ms = None;
-        // The other region may have seen the request, and nodes don't know what a repetition does.
+        // The other region may have seen the request, and nodes don't know the effect of a
+        // repetition.
         let failure = RegionFailure::Broken { safety: RetrySafety::Never };
         self.tell(request, entry, Outcome::RegionFailed { failure, can_repeat: true });
         self.drive(request);
@@ -216,7 +217,7 @@ impl World {
         self.drive(request);
     }
 
-    /// Ends what is under way in a region that is gone.
+    /// Ends all work in a region that is gone.
     fn lose_region(&mut self, region: usize) {
         let own = self.groups.iter().position(|group| group.region == region);
         for request in 0..self.requests.len() {

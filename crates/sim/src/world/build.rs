@@ -110,7 +110,7 @@ fn regions(config: &WorldConfig) -> (Vec<Region>, Vec<SimReplica>) {
     (regions, replicas)
 }
 
-/// Returns the region in which each group of nodes stands, and the regions of its replicas.
+/// Returns the region in which each group of nodes runs, and the regions of its replicas.
 fn stands(config: &WorldConfig) -> Vec<(usize, Vec<usize>)> {
     let all = 0..config.regions.len();
     match config.central {

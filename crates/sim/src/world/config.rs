@@ -17,8 +17,8 @@ pub struct WorldConfig {
     pub rtt_ms: Vec<Vec<f64>>,
     /// Settings of each replica's engine.
     pub engine: EngineConfig,
-    /// Region in which the only nodes stand, which have the replicas of all regions for their own
-    /// and get the requests of all clients over the network; `None` if each region has nodes.
+    /// Region in which the only nodes run, which own the replicas of all regions and get the
+    /// requests of all clients over the network; `None` if each region has nodes.
     pub central: Option<usize>,
     /// Delays and errors of news.
     pub news: News,
@@ -81,7 +81,7 @@ pub struct RegionConfig {
     pub replicas: usize,
 }
 
-/// Delays of each kind of news, and what is wrong with it.
+/// Delays of each kind of news, and its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct News {
     /// Milliseconds between two looks at a replica. A look is known at the next one: it is 100 to

@@ -67,7 +67,7 @@ impl World {
         self.search(of);
     }
 
-    /// Returns what the continuation of a stream reads.
+    /// Returns the facts that the continuation of a stream reads.
     pub(super) fn stream_facts(&self, of: usize) -> StreamFacts {
         let request = &self.requests[of];
         let (home, begun) = (self.region_of(request.entry), self.config.origin);

@@ -13,7 +13,7 @@ use crate::Time;
 use crate::router::{Ask, Router, RouterVerdict, WorldView};
 
 impl World {
-    /// Carries out what a request's node decides, until the request has to wait for something.
+    /// Carries out the decisions of a request's node until the request has to wait for something.
     pub(super) fn drive(&mut self, request: usize) {
         let node = self.requests[request].node;
         self.refresh(node);
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// Reports to a node's router what came of its verdict.
+    /// Reports to a node's router the outcome of its verdict.
     pub(super) fn tell(&mut self, request: usize, node: usize, outcome: Outcome) {
         self.asking(request, node, |router, ask, sight, _| router.handle(ask, sight, outcome));
     }

@@ -20,7 +20,7 @@ enum Seen {
     Refused,
 }
 
-/// Number of the request, milliseconds since the beginning, and what was seen.
+/// Number of the request, milliseconds since the beginning, and the event.
 type Diary = Rc<RefCell<Vec<(usize, u64, Seen)>>>;
 
 /// Router of the gateway that keeps a diary, and refuses all guests if asked to.

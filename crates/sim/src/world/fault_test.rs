@@ -1,4 +1,4 @@
-//! Each kind of fault: what it does, and that no request gets lost or ends twice by it.
+//! Each kind of fault: its effects, and that no request gets lost or ends twice because of it.
 
 use spillway_route::Policy;
 

@@ -15,7 +15,7 @@ use crate::router::Places;
 const USUAL_MS: f64 = 100.0;
 const IDLE_MS_MIN: f64 = 5.0;
 
-/// Limit of a node for one replica, with what was seen since the last look.
+/// Limit of a node for one replica, with the observations since the last look.
 #[derive(Clone, Debug)]
 pub(super) struct FoundLimit {
     limit: ConcurrencyLimit,
@@ -81,7 +81,7 @@ impl FoundLimit {
         self.unbegun
     }
 
-    /// Notes what a guest lacked that was refused.
+    /// Notes what a refused guest lacked.
     pub(super) fn note_guest_lack(&mut self, lack: GuestLack) {
         // Of several, the reserve counts, as in nodes.
         if self.guest_lack != Some(GuestLack::Reserve) {
@@ -98,7 +98,7 @@ impl FoundLimit {
         self.reports.handle_report(at, &report);
     }
 
-    /// Updates the limit by what was seen since the last look.
+    /// Updates the limit by the observations since the last look.
     pub(super) fn look(
         &mut self,
         in_flight: u32,

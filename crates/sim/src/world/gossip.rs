@@ -1,4 +1,4 @@
-//! Gossip of a node: its `pulse`, and what it last read there of other regions.
+//! Gossip of a node: its `pulse`, and the last reports that it read there of other regions.
 
 use std::time::{Duration, Instant};
 

@@ -144,7 +144,8 @@ impl World {
         }
     }
 
-    /// Returns the present report of a node's replica, with what the node had sent by then.
+    /// Returns the present report of a node's replica, with the number of requests that the node
+    /// had sent by then.
     fn signals(&self, node: usize, at: usize) -> Signals {
         let (node, group) = (&self.nodes[node], &self.groups[self.nodes[node].group]);
         let number = group.replicas.start + at;

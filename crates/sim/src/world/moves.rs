@@ -1,4 +1,4 @@
-//! Way of a request from its client to a node and to a replica.
+//! Path of a request from its client to a node and to a replica.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;

@@ -140,7 +140,7 @@ impl SimNode {
         looked.push_back((due, fresh));
     }
 
-    /// Adds what the node measures itself to the reports of its replicas.
+    /// Adds the node's own measurements to the reports of its replicas.
     pub(super) fn add_latencies(&mut self, instant: Instant) {
         for (replica, latency) in self.replicas.iter_mut().zip(&self.latencies) {
             // Old latencies are trusted less, so that a replica that was slow once gets a new try.

@@ -39,7 +39,7 @@ impl World {
         self.way_us(self.region_of(node), self.region_of(self.requests[request].entry))
     }
 
-    /// Returns the region in which a node stands.
+    /// Returns the region in which a node runs.
     pub(super) fn region_of(&self, node: usize) -> usize {
         self.groups[self.nodes[node].group].region
     }

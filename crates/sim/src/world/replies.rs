@@ -1,4 +1,4 @@
-//! Way of a reply back to its client.
+//! Path of a reply back to its client.
 
 use spillway_journey::{Event as Outcome, StatusClass};
 

@@ -1,4 +1,5 @@
-//! Driver of streams: reports what comes of a reply to its state machine, and carries out its actions.
+//! Driver of streams: reports the events of a reply to its state machine, and carries out its
+//! actions.
 
 use std::time::Instant;
 
@@ -67,7 +68,7 @@ impl World {
         stream.continued.on(StreamEvent::Continued, &facts, instant);
         let before = stream.continue_with(part);
         self.requests[of].replica = self.requests[part].replica;
-        // One that is being drained still has the stream.
+        // A part whose replica is being drained still has the stream.
         self.drop_part(before);
         self.report(of, ReplyEvent::Continued(source));
     }

@@ -147,8 +147,8 @@ fn without_retries() -> RouterConfig {
     RouterConfig { retries: none, ..routing() }
 }
 
-/// Checks that each client has the whole of its stream, each token once and in order, and that no
-/// stream was silent for longer. Returns the streams.
+/// Checks that each client has its whole stream, each token once and in order, and that no stream
+/// was silent for longer. Returns the streams.
 fn whole(figures: &Figures, count: usize, silence_ms: f64) -> Vec<StreamRecord> {
     let streams: Vec<StreamRecord> = figures.streams.iter().flatten().copied().collect();
     assert_eq!((figures.records.len(), streams.len()), (count, count));

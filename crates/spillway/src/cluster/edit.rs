@@ -32,7 +32,7 @@ pub(crate) struct EditArgs {
     dry_run: bool,
 }
 
-/// Opens a record in an editor, and writes what was made of it.
+/// Opens a record in an editor, and writes the edited record.
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses, or if the editor fails. The edited

@@ -18,11 +18,11 @@ use crate::router::{
 /// Replicas that are asked after the first one had no room.
 const RETRIES_MAX: usize = 3;
 
-/// Pause of a request that is kept, before the node looks at it again without a call: half of what
-/// is from one report to the next, since little changes in between but what calls it.
+/// Pause of a request that is kept, before the node checks it again without a call: half the time
+/// between two reports, since little changes in between except for events that call it.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Router that does what a [`Rule`] says.
+/// Router that follows a [`Rule`].
 #[derive(Debug)]
 pub(super) struct Driver {
     rule: Box<dyn Rule>,
@@ -147,7 +147,8 @@ impl Router for Driver {
         let verdict = match choice {
             Choice::Replica(replica) => Some(RouterVerdict::Serve {
                 replica,
-                // The world counts what a replica has to read by what is said to be cached.
+                // The world derives the tokens that a replica has to read from the cached tokens
+                // that the prediction names.
                 prediction: Some(Prediction {
                     cached_tokens: view.cached_tokens(replica),
                     prompt_tokens: ask.prompt_tokens,

@@ -65,7 +65,7 @@ impl DynamoPools {
         self.inner.among(view, of(pool))
     }
 
-    /// Returns the cost of the own pool, by what other regions would know of it.
+    /// Returns the cost of the own pool, with the knowledge that other regions would have of it.
     fn own_cost(&self, view: &View<'_>) -> f64 {
         let count = view.open().count() as f64;
         let least = view.open().map(|replica| view.pending_tokens(replica)).min().unwrap_or(0);

@@ -54,7 +54,7 @@ impl Forwards {
 
     /// Notes news of a request.
     pub(super) fn note(&mut self, news: &News<'_>) {
-        // A request that comes back is served here, or over: it leaves either way.
+        // A request that comes back is served here, or has ended: it leaves either way.
         if let News::Left(request) = news
             && let Some(region) = self.unanswered.remove(request)
         {

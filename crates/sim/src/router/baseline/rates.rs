@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::rule::News;
 
-/// Prompts with fewer tokens to read say little about the time of a token.
+/// Prompts with fewer tokens to read reveal little about the time of a token.
 const TOKENS_MIN: u32 = 256;
 
 /// Milliseconds of reading a token before any was seen: what GORGO's authors measured on A100s.

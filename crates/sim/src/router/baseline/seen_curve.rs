@@ -11,7 +11,8 @@ const SEEN_MIN: usize = 10;
 /// Milliseconds for each entry of the history of the floor: `bucketDuration`.
 const BUCKET_MS: u64 = 60_000;
 
-/// Quantiles of the floor and of the two anchors, and of what stands around an anchor to both sides.
+/// Quantiles of the floor and of the two anchors, and of the samples around an anchor to both
+/// sides.
 const FLOOR: f64 = 0.1;
 const LOW: f64 = 0.25;
 const TYPICAL: f64 = 0.5;
