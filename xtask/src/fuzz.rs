@@ -56,7 +56,7 @@ pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -
     report.finish(json)
 }
 
-/// Returns the names of all targets, or of the one that was asked for.
+/// Returns the names of all targets, or of the requested one.
 fn targets(root: &Path, asked: Option<&str>) -> Result<Vec<String>> {
     let folder = root.join(INPUTS);
     let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;

@@ -65,7 +65,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Returns the exact `version`, or `None` if it contradicts what is known.
+    /// Returns the exact `version`, or `None` if it contradicts earlier answers.
     fn learn(self, version: u64) -> Option<Self> {
         let fits = match self {
             Self::Told(told) => told == version,

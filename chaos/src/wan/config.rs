@@ -202,7 +202,7 @@ fn subnets(regions: &[RegionEntry]) -> Result<Vec<Ipv4Net>, WanConfigError> {
         nets.push(net);
     }
     for (region, net) in regions.iter().zip(&nets).filter(|(region, _)| region.nat.is_some()) {
-        // Else addresses of the other region would lead to the inside of this one.
+        // Otherwise addresses of the other region would lead to the inside of this one.
         let hides = |other: &Ipv4Net| net.contains(other) || other.contains(net);
         if let Some((other, _)) = public.iter().find(|(_, other)| hides(other)) {
             return meaning(format!("region {}: {net} hides addresses of {other}", region.name));

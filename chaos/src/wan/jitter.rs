@@ -8,8 +8,8 @@ const DEVIATIONS_MAX: f64 = 3.0;
 
 /// Normally distributed values at fixed points in time, with straight lines between them.
 ///
-/// A new value for each packet would distort a link that keeps order: each late packet holds up
-/// those behind it, and a dense flow ends up at the largest delay instead of the mean.
+/// A new value for each packet would distort a link that keeps order: each late packet delays those
+/// after it, and a dense flow ends up at the largest delay instead of the mean.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Jitter {
     from: f64,

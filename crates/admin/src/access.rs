@@ -186,7 +186,7 @@ fn is_from_other_page(head: &Parts) -> bool {
 const NO_VISITS: [&str; 3] = ["/v1/live", "/v1/watch", "/v1/backup"];
 
 /// Returns true if a browser reports that a page of another origin sent the request. A link that
-/// opens in a tab of its own is none: no page gets what it shows.
+/// opens a page of its own does not count: no other page can read it.
 fn is_from_other_site(head: &Parts) -> bool {
     let said = |name: &str| head.headers.get(name).map(HeaderValue::as_bytes);
     let is_visit = said("sec-fetch-mode") == Some(b"navigate".as_slice())

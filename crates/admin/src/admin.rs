@@ -174,7 +174,7 @@ impl Admin {
     /// the same listener.
     ///
     /// # Errors
-    /// Returns the answer that says why not.
+    /// Returns the answer with the reason for the refusal.
     pub fn check(&self, head: &http::request::Parts, role: AdminRole) -> Result<(), Box<Reply>> {
         let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
         let caller = access::caller(head, &self.config(), state.as_deref());
@@ -186,7 +186,7 @@ impl Admin {
     /// refusal is recorded in the audit trail. For other services behind the same listener.
     ///
     /// # Errors
-    /// Returns the answer that says why not.
+    /// Returns the answer with the reason for the refusal.
     pub fn authorize(
         &self,
         head: &http::request::Parts,
@@ -209,7 +209,7 @@ impl Admin {
     /// Checks that a request with this head names this listener. For services that need no token.
     ///
     /// # Errors
-    /// Returns the answer that says why not.
+    /// Returns the answer with the reason for the refusal.
     pub fn check_host(&self, head: &http::request::Parts) -> Result<(), Box<Reply>> {
         let checked = access::check_host(head, &self.config());
         checked.map_err(|error| Box::new(error.into_reply()))

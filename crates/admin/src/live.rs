@@ -65,7 +65,7 @@ pub(crate) struct LiveEnd {
     pub(crate) cause: String,
 }
 
-/// The streams of one node, and what they share.
+/// The streams of one node, and their shared state.
 #[derive(Debug)]
 pub(crate) struct Live {
     places: Arc<Semaphore>,

@@ -11,7 +11,7 @@ use crate::requests::{ComparedRegions, Expected, LeftOutEntry, RequestEntry, Try
 /// Field of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordField {
-    /// Name of the field, behind those of the objects that it is in, e.g. `expected.wait_ms`.
+    /// Name of the field, after those of the objects that it is in, e.g. `expected.wait_ms`.
     pub name: String,
     /// Meaning of the field.
     pub meaning: String,

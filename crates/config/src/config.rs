@@ -70,7 +70,7 @@ pub struct Config {
     pub spill: SpillConfig,
     /// Conditions for sending new clients elsewhere.
     pub steering: spillway_health::SteeringConfig,
-    /// Settings of the prefix index and of what is learned of replicas.
+    /// Settings of the prefix index and of the knowledge about replicas.
     pub knowledge: KnowledgeConfig,
     /// Log of requests; it can change while the node runs.
     pub access_log: AccessLogConfig,
@@ -83,7 +83,7 @@ pub struct Config {
     pub access: AccessConfig,
     /// Limits that this node enforces by itself; they can change while the node runs.
     pub limits: Vec<spillway_quota::LimitTerms>,
-    /// Place and length of what is kept of usage.
+    /// Place and length of the stored usage.
     pub usage: UsageConfig,
     /// Prices of tokens; they can change while the node runs.
     pub prices: spillway_usage::PriceList,
@@ -108,7 +108,7 @@ pub struct Config {
     pub files: ReadFiles,
     /// Places of settings that only the start of a node can check.
     pub places: StartPlaces,
-    /// Warnings: what can be used, and most likely says something else than was meant.
+    /// Warnings: valid settings that most likely differ from the intended ones.
     pub warnings: ConfigErrors,
 }
 
@@ -144,7 +144,7 @@ pub struct WorldConfig {
     /// Every route. Where none names models and none is for all, the last one, `default`, serves
     /// everything that is built in.
     pub routes: Vec<RouteSpec>,
-    /// The routes as the file says them, for records of the cluster that say more of them.
+    /// The routes as in the file, for records of the cluster that add to them.
     pub said: RoutesSaid,
     /// True if that route is in no file.
     pub implies_default: bool,

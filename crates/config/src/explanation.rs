@@ -1,5 +1,4 @@
-//! Says in the words of the file what serde finds wrong with the type of a value, and how it can be
-//! corrected.
+//! Explains serde's errors about the type of a value in the words of the file, with a correction.
 
 use toml::de::{DeTable, DeValue};
 
@@ -296,7 +295,7 @@ impl Finding<'_> {
     }
 }
 
-/// Returns the name in backquotes behind these words of serde's.
+/// Returns the name in backquotes after these words of serde's.
 fn quoted<'a>(message: &'a str, words: &str) -> Option<&'a str> {
     message.strip_prefix(words)?.trim_start().strip_prefix('`')?.split('`').next()
 }

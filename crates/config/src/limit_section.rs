@@ -41,7 +41,7 @@ pub(crate) struct LimitSection {
 /// Keys and tenants that limits may name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limited<'a> {
-    /// Keys and tenants of the config; `None` if it is unknown which there are meant to be.
+    /// Keys and tenants of the config; `None` if the intended ones are unknown.
     pub(crate) access: Option<&'a AccessConfig>,
     /// True if the agreed state of a cluster may have more of them.
     pub(crate) is_clustered: bool,

@@ -257,8 +257,8 @@ fn lower_dns(
     file.dns.take().map(|dns| dns.lower(source, cluster, has_tls)).transpose()
 }
 
-/// Checks names and routes against what replicas serve. Where it is unknown what they are meant to
-/// serve, any model and pool counts as served.
+/// Checks names and routes against the models of replicas. Where the intended models are unknown,
+/// any model and pool counts as served.
 fn lower_world(
     source: &Source,
     file: &mut ConfigFile,

@@ -108,7 +108,7 @@ fn sections<'t, 'i>(file: &'t DeTable<'i>, name: &str) -> Vec<&'t DeTable<'i>> {
 }
 
 impl Rule {
-    /// Returns true if an environment variable may give what is missing in the file.
+    /// Returns true if an environment variable may set the missing setting.
     fn is_from_outside(&self, source: &Source) -> bool {
         let own = self.table.split('.').next();
         let other = match self.needs {

@@ -23,7 +23,7 @@ pub(crate) fn unit_of(key: &str) -> Option<&'static str> {
     UNITS.iter().find(|(ending, _)| key.ends_with(ending)).map(|(_, unit)| *unit)
 }
 
-/// Units that people write behind numbers of each unit of a key, and how many of that they are.
+/// Units that people write after numbers, by the unit of a key, with their size in it.
 const WRITTEN: [(&str, &[(&str, u64)]); 3] = [
     (
         "ms",

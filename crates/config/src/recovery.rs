@@ -166,7 +166,7 @@ fn apply<'i>(table: &mut DeTable<'i>, path: &[Step], fix: &'i Fix) {
     }
 }
 
-/// Returns what an error is about.
+/// Returns the subject of an error.
 fn wanted(error: &toml::de::Error) -> Wanted {
     let message = error.message();
     match () {

@@ -44,7 +44,7 @@ const TABLE: &str = "\n| key | type | default | description |\n|---|---|---|---|
 struct Row {
     /// Path of the setting with its section, e.g. `replica.health.path`.
     path: String,
-    /// Cells behind the key.
+    /// Cells after the key.
     cells: String,
 }
 

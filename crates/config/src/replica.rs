@@ -89,8 +89,8 @@ impl ReplicaConfig {
         self.settings.kind
     }
 
-    /// Fills in what the config leaves open and was found out: the replica's software, and the
-    /// models that it lists.
+    /// Fills in settings that the config leaves open and that were found out: the replica's
+    /// software, and the models that it lists.
     pub fn with_found(self, engine: Option<Engine>, listed: Vec<ModelName>) -> Self {
         let Self { mut spec, mut care, settings, overflow, may_vanish } = self;
         // Values of the config are never replaced by the server's own reports.

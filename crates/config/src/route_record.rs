@@ -20,7 +20,7 @@ use crate::source::Source;
 /// Settings that a record has as fields of its own, which cluster and config are merged by.
 const OWN: [&str; 7] = ["name", "path_prefix", "models", "pool", "policy", "regions", "countries"];
 
-/// The routes of a config file as it says them.
+/// The routes of a config file, unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct RoutesSaid(BTreeMap<RouteName, RouteSection>);
 
@@ -85,7 +85,7 @@ pub fn check_route(name: &str, record: &Map<String, Value>) -> Result<(), (Strin
         let source = source(name, &record)?;
         no_effect::check(&source)?;
         let section = section(&source)?;
-        // Another node's file may say what to hash by.
+        // Another node's file may set the fields to hash.
         if record.contains_key("hash_by") {
             section.check_hash_by(&source)?;
         }

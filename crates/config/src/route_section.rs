@@ -370,7 +370,7 @@ fn default_overflow() -> bool {
 /// Reads the fields that clients may set.
 ///
 /// # Errors
-/// Returns an error for each name that is none of a field that steers a model server.
+/// Returns an error for each name that is no field that steers a model server.
 fn engine_fields(names: &[Spanned<String>], source: &Source) -> Result<EngineFields, ConfigErrors> {
     let fields = all(names.iter().map(|name| {
         EngineFields::named(name.get_ref()).ok_or_else(|| {

@@ -60,7 +60,7 @@ pub struct LoadClient {
     socket: SocketMaker,
     idle: Arc<Mutex<Vec<Sender>>>,
     idle_max: usize,
-    /// Time that a request takes to the listener, beyond what the network takes.
+    /// Time that a request takes to the listener, beyond that of the network.
     one_way: Duration,
     /// Client to use if no connection can be opened.
     fallback: Option<Arc<Self>>,

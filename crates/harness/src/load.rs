@@ -92,7 +92,8 @@ impl LoadSource {
         Self { make: Arc::new(make), attempts_max: 1 }
     }
 
-    /// Returns this source with clients that try again after a refusal, when its Retry-After says.
+    /// Returns this source with clients that try again after a refusal, at the time of its
+    /// Retry-After.
     #[must_use]
     pub fn retrying(self, attempts_max: usize) -> Self {
         Self { attempts_max, ..self }

@@ -42,7 +42,7 @@ impl StreamReply {
         }
     }
 
-    /// Returns true if the stream came to its end, and no event said that something failed.
+    /// Returns true if the stream came to its end, and no event reported a failure.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.is_done && self.error.is_none()

@@ -13,9 +13,9 @@ pub(crate) fn is_order(letter: char) -> bool {
     letter.is_control() || turns || matches!(letter, '\u{2028}' | '\u{2029}')
 }
 
-/// Returns a text in which orders are shown instead of carried out, apart from those of lines and
-/// columns. Much of what commands show was said by a node. A JSON text keeps its meaning, since the
-/// form shown is JSON's own.
+/// Returns a text in which control characters are shown instead of carried out, apart from those of
+/// lines and columns. Much of the output of commands comes from a node. A JSON text keeps its
+/// meaning, since the shown form is JSON's own.
 fn plain(text: &str) -> Cow<'_, str> {
     shown(text, |letter| is_order(letter) && !matches!(letter, '\n' | '\t'))
 }
@@ -59,7 +59,7 @@ pub(crate) fn line(text: &str) -> std::io::Result<()> {
 #[error("nobody reads the output")]
 pub(crate) struct ReaderGone;
 
-/// Error of a command that has said everything on standard output.
+/// Error of a command that has reported everything on standard output.
 #[derive(Debug, thiserror::Error)]
 #[error("see the output")]
 pub(crate) struct Silent;

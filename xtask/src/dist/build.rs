@@ -68,7 +68,7 @@ pub(crate) fn static_binary(
         .env("SPILLWAY_BUILD", build)
         // Empty for none.
         .env("SPILLWAY_BOOK", book.unwrap_or_else(|| Path::new("")))
-        // Flags of this machine would end up in what is built.
+        // Flags of this machine would change the built files.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_BUILD_TARGET");
     command::run(&mut cargo)?;

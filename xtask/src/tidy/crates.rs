@@ -8,7 +8,7 @@ use crate::metadata::Package;
 
 /// Crates from the bottom up, each with the crates of this workspace that it may ship with.
 ///
-/// Tests of a crate may use any crate that stands before it in this table.
+/// Tests of a crate may use any crate before it in this table.
 const LAYERS: [(&str, &[&str]); 44] = [
     // Runs the targets of all crates, but uses none of them in its own tests.
     (

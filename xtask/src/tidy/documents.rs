@@ -28,7 +28,7 @@ fn broken_links(tree: &Tree, page: &TextFile) -> Vec<Finding> {
     findings
 }
 
-/// Finds what a link leads to: a tracked file or folder and, behind a `#`, one of its headings.
+/// Finds the target of a link: a tracked file or folder and, after a `#`, one of its headings.
 fn resolve(tree: &Tree, page: &TextFile, link: &str) -> Result<(), String> {
     let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
     let path = if path.is_empty() { page.path.clone() } else { join(&page.path, path) };

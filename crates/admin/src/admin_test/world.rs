@@ -81,7 +81,7 @@ impl World {
             seeds: self.seeds.clone(),
             join_token: None,
             is_operator: true,
-            // Longer than on loopback, so that a busy machine is not taken for a dead leader.
+            // Longer than on loopback, so that a busy machine is not mistaken for a dead leader.
             rtt_max: Duration::from_millis(100),
             watch: Default::default(),
         };

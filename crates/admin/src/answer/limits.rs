@@ -72,7 +72,7 @@ pub(crate) fn alone(
     call: &AdminCall,
     is_list: bool,
 ) -> Result<Reply, ApiError> {
-    // A config file is never behind, so the answer counts as linearizable.
+    // A config file is never out of date, so the answer counts as linearizable.
     let consistency = "linearizable".to_owned();
     let freshness = Freshness { index: 0, age_ms: Some(0), consistency };
     if is_list {

@@ -14,8 +14,8 @@ use crate::overview::{RegionOverview, RegionPlace, ReplicaOverview};
 /// Points of the history that make the rate: a minute.
 const POINTS: usize = 12;
 
-/// Estimates what an order would move; `None` for orders that move nothing, and where this node does
-/// not know the region or the replica.
+/// Estimates the requests that an order would move; `None` for orders that move nothing, and where
+/// this node does not know the region or the replica.
 pub(super) async fn moved(cluster: &Cluster<'_>, call: &AdminCall) -> Option<MovedLoad> {
     match (call.endpoint.operation, &*call.path) {
         (Operation::SetRegionState(state), [name]) if state != RegionState::Active => {
@@ -42,7 +42,8 @@ struct ServedPerS {
     received: f64,
 }
 
-/// Returns what a region served per second in the last minute; `None` if its nodes don't answer.
+/// Returns the requests that a region served per second in the last minute; `None` if its nodes
+/// don't answer.
 async fn served(all: &dyn AllNodes, region: &str) -> Option<ServedPerS> {
     let history = all.history(HistoryScope::Region(Some(region.to_owned()))).await;
     let last = &history.points[history.points.len().saturating_sub(POINTS)..];

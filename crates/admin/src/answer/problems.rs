@@ -1,4 +1,4 @@
-//! The judgement of what is wrong: from what a node knows to [`Problem`]s, the most urgent first.
+//! Judgement of problems: from a node's knowledge to [`Problem`]s, the most urgent first.
 
 mod clocks;
 mod duration;
@@ -51,7 +51,7 @@ pub(super) struct Sight<'a> {
     pub(super) now: SystemTime,
 }
 
-/// Returns what is wrong, the most urgent first.
+/// Returns the problems, the most urgent first.
 pub(super) fn problems(sight: Sight<'_>) -> Vec<Problem> {
     let Sight { node, nodes, log, regions, replicas, now } = sight;
     let mut all: Vec<Problem> = phase(node).into_iter().collect();
@@ -194,7 +194,7 @@ pub(super) enum MajorityLack {
     Leader,
 }
 
-/// Returns what the log lacks to agree; `None` if it lacks nothing.
+/// Returns what the log needs to reach agreement; `None` if it needs nothing.
 pub(super) fn lacks_majority(nodes: &[NodeRow], log: &StatusAnswer) -> Option<MajorityLack> {
     let (heard, all) = voters(nodes);
     let is_cut_off = log.freshness.age_ms.is_none_or(|age_ms| age_ms > AGE_MS_MAX);

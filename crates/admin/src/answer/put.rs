@@ -76,7 +76,7 @@ async fn before(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Before, ApiEr
     };
     let seen = match cluster.read(call, look).await {
         Ok(read) => read.value,
-        // A dry run shows what is here where no quorum can be reached.
+        // Without a quorum, a dry run uses this node's state.
         Err(_) if call.query.is_dry_run => look(&cluster.control_plane.published()),
         Err(error) => return Err(error),
     };

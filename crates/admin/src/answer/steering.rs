@@ -32,7 +32,7 @@ pub(crate) struct RegionSteering {
     pub(crate) rtt_ms: f64,
 }
 
-/// Answers from what gossip says. Needs no cluster's log.
+/// Answers with the advice of gossip. Needs no cluster's log.
 pub(crate) fn steering(by: Option<&dyn Steered>) -> Result<Reply, ApiError> {
     let by = by.ok_or_else(|| ApiError::internal("nobody here knows of regions"))?;
     let regions = by.regions().into_iter().map(RegionSteering::from).collect();

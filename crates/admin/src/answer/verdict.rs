@@ -45,7 +45,7 @@ impl Health {
     }
 }
 
-/// Judges a node and sums up what is wrong in a sentence, beside the `problems` that were found.
+/// Judges a node and sums up its problems in a sentence, beside the `problems` that were found.
 pub(super) fn judge(sight: Sight<'_>, problems: &[Problem]) -> (Health, String) {
     let Sight { node, nodes, log, now, .. } = sight;
     let mut parts = vec![serving(node), cluster(node, nodes, log)];

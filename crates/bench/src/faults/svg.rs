@@ -175,7 +175,7 @@ mod tests {
             .collect();
         assert_eq!(points.len(), 3);
         assert!(points.is_sorted_by_key(|(x, _)| *x) && points[2].0 <= WIDTH);
-        // Larger values stand higher, which is a smaller y.
+        // Larger values are higher up, which is a smaller y.
         assert!(points[1].1 < points[0].1 && points[0].1 < points[2].1, "{points:?}");
     }
 

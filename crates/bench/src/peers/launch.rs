@@ -7,7 +7,7 @@ use std::{ffi::OsString, path::Path};
 pub(super) struct Launch {
     /// Name and text of the config file, which is written into the folder that the peer runs in.
     pub(super) config: Option<(&'static str, String)>,
-    /// Arguments behind the program.
+    /// Arguments after the program.
     pub(super) arguments: Vec<String>,
     /// Variables beside those of this process.
     pub(super) environment: Vec<(&'static str, String)>,

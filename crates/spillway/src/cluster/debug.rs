@@ -50,7 +50,7 @@ pub(crate) struct DebugArgs {
     log_file: Option<PathBuf>,
 }
 
-/// Makes the folder. What can't be had is listed in `missing.txt`.
+/// Makes the folder. Missing parts are listed in `missing.txt`.
 ///
 /// # Errors
 /// Returns an error if the folder can't be made, or is there already.

@@ -43,7 +43,7 @@ pub(super) async fn run(args: &ImportArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the records that a config has, and what can't be taken over, in words.
+/// Returns the records of a config, and the parts that can't be imported, in words.
 fn records(config: &Config) -> (Records, Vec<String>) {
     let mut records = Records::default();
     let mut stays = Vec::new();

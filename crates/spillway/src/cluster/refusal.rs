@@ -1,4 +1,4 @@
-//! Texts of refusals by the admin API, and of answers by what is none.
+//! Texts of refusals by the admin API, and of answers by other servers.
 
 use http::StatusCode;
 use serde_json::Value;

@@ -81,7 +81,7 @@ fn went(entry: &Value) -> Option<String> {
     }
 }
 
-/// Says why a request failed.
+/// Describes why a request failed.
 fn failed(entry: &Value) -> Option<String> {
     let code = entry["code"].as_str()?;
     let detail = entry["detail"].as_str().map(|detail| format!(" {detail}")).unwrap_or_default();
@@ -105,7 +105,8 @@ fn failed(entry: &Value) -> Option<String> {
     })
 }
 
-/// Returns what a code means, as words behind a colon; the code itself if it is one of a newer node.
+/// Returns the meaning of a code, worded to follow a colon; the code itself if it is one of a newer
+/// node.
 fn meaning(code: &str) -> String {
     let Some(meaning) = spillway_protocol::code_meaning(code) else { return code.to_owned() };
     let mut letters = meaning.chars();
@@ -372,7 +373,7 @@ mod tests {
         assert!(story(&entry).starts_with("It was refused: the queue is full"));
     }
 
-    /// Returns a request that failed, with these fields in place of those of one that was served.
+    /// Returns a failed request, with these fields in place of those of a served one.
     fn failing(fields: Value) -> Value {
         let mut entry = served();
         entry["expected"] = Value::Null;

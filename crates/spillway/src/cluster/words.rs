@@ -95,7 +95,7 @@ const HEDGES: [(&str, &str); 3] = [
     ("failed", "the second attempt failed, or no replica took it"),
 ];
 
-/// Returns what the value of a field of a record means, as sentences have it; `None` for a field
+/// Returns the meaning of a value of a record's field, as sentences have it; `None` for a field
 /// without words, and for a value of a newer node.
 pub(crate) fn of_value(field: &str, value: &str) -> Option<&'static str> {
     match field {
@@ -116,23 +116,22 @@ const LEFT_OUT: [(&str, &str); 2] = [
     ("circuit_open", "its circuit breaker is open"),
 ];
 
-/// Returns what the reason means for which a region was not considered; `None` for a name of a newer
-/// node.
+/// Returns the meaning of a reason for leaving out a region; `None` for a name of a newer node.
 pub(super) fn of_left_out(name: &str) -> Option<&'static str> {
     find(&LEFT_OUT, name).or_else(|| of_reason(name))
 }
 
-/// Returns what a reason or an obstacle means; `None` for a name of a newer node.
+/// Returns the meaning of a reason or an obstacle; `None` for a name of a newer node.
 pub(super) fn of_reason(name: &str) -> Option<&'static str> {
     REASONS.iter().chain(&CLOSED).find(|(known, _)| *known == name).map(|(_, words)| *words)
 }
 
-/// Returns what a term of a cost means, by its name without the unit.
+/// Returns the meaning of a term of a cost, by its name without the unit.
 pub(super) fn of_term(name: &str) -> Option<&'static str> {
     TERMS.iter().find(|(known, _)| *known == name).map(|(_, words)| *words)
 }
 
-/// Returns the place of a term among all terms: what is time comes first, in the order of its passing.
+/// Returns the position of a term among all terms: times come first, in chronological order.
 pub(super) fn place_of_term(name: &str) -> usize {
     TERMS.iter().position(|(known, _)| *known == name).unwrap_or(TERMS.len())
 }

@@ -13,7 +13,7 @@ use crate::demo::snapshot::{Flow, RegionNow, Snapshot, whole};
 
 /// Width from which the flows are beside the regions instead of below them.
 const WIDE: u16 = 150;
-/// Width of the flows beside the regions: names, the longest arrow, and what it says.
+/// Width of the flows beside the regions: names, the longest arrow, and its text.
 const FLOWS_WIDTH: u16 = 74;
 /// Rows of one region with its border, at least.
 const REGION_ROWS: u16 = 4;
@@ -32,7 +32,7 @@ const ARROW_MAX: u64 = 16;
 pub(crate) struct Panel {
     /// Seconds since the start.
     pub(crate) passed_s: f64,
-    /// Part of the demo that is behind, 0 to 1.
+    /// Part of the demo that is over, 0 to 1.
     pub(crate) progress: f64,
     /// Address of the console; empty until a node is up.
     pub(crate) console: String,

@@ -51,7 +51,7 @@ pub(crate) struct DemoWorld {
     regions: [Option<Site>; 3],
     doors: Doors,
     links: [SocketAddr; 3],
-    /// Emulated network paths, which delay what each node sends.
+    /// Emulated network paths, which delay the packets of each node.
     paths: [Arc<Paths>; 3],
     /// Certificates; nodes read them again now and then.
     _folder: TempDir,
@@ -290,7 +290,8 @@ impl DemoPlan<'_> {
         Ok(Site { node: started?, emulator })
     }
 
-    /// Returns where the region's node listens: on the ports behind those of the first region.
+    /// Returns the addresses that the region's node listens on: the ports after those of the first
+    /// region.
     fn addresses(&self, listen: SocketAddr) -> Addresses {
         let offset = u16::try_from(self.region.index()).unwrap_or(u16::MAX);
         // If any port will do, the admin address needs no fixed one either.
@@ -404,8 +405,8 @@ mod tests {
     use crate::demo::workload::arrivals;
 
     /// Longest time in which a farewell would arrive: one way takes 113 ms at most. Silence is
-    /// noticed after 900 ms, counted from the last message, which is up to a heartbeat and a way
-    /// old.
+    /// noticed after 900 ms, counted from the last message, which is up to a heartbeat and a
+    /// one-way delay old.
     const FAREWELL_MAX: Duration = Duration::from_millis(400);
 
     async fn ask_from(home: DemoRegion, doors: Doors) -> (DemoRegion, SampleEnd) {

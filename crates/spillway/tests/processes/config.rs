@@ -1,4 +1,4 @@
-//! `spillway config`: what it prints about settings and files.
+//! `spillway config`: its output about settings and files.
 
 use std::path::Path;
 

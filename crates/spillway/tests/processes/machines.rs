@@ -158,7 +158,7 @@ impl Machines {
         child.wait().unwrap();
     }
 
-    /// Returns what a node has logged.
+    /// Returns the log of a node.
     pub(crate) fn log(&self, node: usize) -> String {
         std::fs::read_to_string(self.log_file(node)).unwrap_or_default()
     }
