@@ -139,8 +139,8 @@ impl DemoReport {
         }
     }
 
-    /// Checks properties that hold at any speed of the machine. Whether replies with spilling are
-    /// fast enough is left to the reader.
+    /// Checks properties that hold at any speed of the machine. How much faster spilling makes
+    /// replies is left to the reader.
     ///
     /// # Errors
     /// Returns an error if requests were lost or shed without need, or no region noticed the loss.
