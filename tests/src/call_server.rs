@@ -1,4 +1,4 @@
-//! A replica that speaks gRPC and does what the test says, frame by frame.
+//! A replica that speaks gRPC under the control of the test, frame by frame.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use spillway_testkit::{spawn, within};
 /// Calls that wait for the test.
 const CALLS_MAX: usize = 64;
 
-/// A listening server; what is called on it is the test's to answer.
+/// A listening server; the test answers its calls.
 #[derive(Debug)]
 pub struct CallServer {
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     calls: mpsc::Receiver<Call>,
 }
@@ -78,7 +78,7 @@ impl CallServer {
         within("a call", self.calls.recv()).await.expect("the server runs")
     }
 
-    /// Whether no call waits to be answered.
+    /// Returns true if no call waits to be answered.
     pub fn is_alone(&mut self) -> bool {
         self.calls.is_empty()
     }
@@ -170,7 +170,7 @@ impl Call {
         self.begin_with(Response::new(()));
     }
 
-    /// Sends a head of the test's own making; gRPC's content type is added where there is none.
+    /// Sends a head that the test makes; gRPC's content type is added if it is missing.
     ///
     /// # Panics
     /// If the client is gone.
@@ -199,7 +199,7 @@ impl Call {
         reply.send_data(bytes.into(), false).expect("the client is there");
     }
 
-    /// Sends until nothing more is taken for 100 ms.
+    /// Sends until no bytes are accepted for 100 ms.
     ///
     /// # Panics
     /// If the reply has no head yet, or the client is gone.

@@ -19,7 +19,7 @@ use spillway_testkit::{CLUSTER, RefuseAll, eventually, identity};
 
 const PORT: u16 = 7_946;
 const DAYS: u32 = 2;
-/// How long a node may be silent unless the test says otherwise.
+/// Milliseconds that a node may be silent unless the test sets another limit.
 const SILENCE_MS: u32 = 3_000;
 
 /// A cluster in the making, and what its nodes share. Node `i` is `n<i>` of the region it was given.
@@ -76,7 +76,7 @@ impl Cluster {
         self
     }
 
-    /// Nodes keep what they agree on, each in a folder of its own.
+    /// Nodes keep their agreed state, each in a folder of its own.
     #[must_use]
     pub fn agreeing(self) -> Self {
         Self { is_agreeing: true, ..self }
@@ -89,7 +89,7 @@ impl Cluster {
         Self { joiners, ..self }
     }
 
-    /// Where node `index` keeps what the cluster agrees on.
+    /// Returns the folder in which node `index` keeps the agreed state.
     #[must_use]
     pub fn data(&self, index: usize) -> PathBuf {
         self.folder_of(index).join("data")
@@ -133,7 +133,7 @@ impl Cluster {
         }
     }
 
-    /// Cuts what one node sends another off, or joins it again.
+    /// Cuts or restores the path from one node to another.
     pub fn cut(&self, from: usize, to: usize, is_cut: bool) {
         self.paths[from].cut(link_address(to), is_cut);
     }
@@ -183,12 +183,12 @@ impl Cluster {
     /// # Panics
     /// If the config is wrong.
     pub async fn start(&self, index: usize, setup: Setup) -> Node {
-        // One that was stopped may hold it for a moment.
+        // A node that was stopped may hold it for a moment.
         eventually("the port is free", || UdpSocket::bind(link_address(index)).is_ok()).await;
         self.try_start(index, setup).await.expect("a node")
     }
 
-    /// The same at once, whoever has its port.
+    /// Starts the node without waiting for its port to become free.
     ///
     /// # Errors
     /// If the node does not start.
@@ -215,8 +215,8 @@ impl Cluster {
         serial_of_pem(&pem).expect("a certificate")
     }
 
-    /// In the place of node `index` a bare link that is connected to node `to`: it says what no
-    /// node would say, and takes nothing. For a node of this process that has been started.
+    /// Replaces node `index` by a bare link that is connected to node `to`: it sends messages that
+    /// no node would send, and serves nothing. For a node of this process that has been started.
     ///
     /// # Panics
     /// If the link can't be opened, or does not connect.
@@ -224,7 +224,7 @@ impl Cluster {
         self.bare_link_to(index, &[to]).await
     }
 
-    /// Such a link that is connected to several nodes.
+    /// Opens such a link that is connected to several nodes.
     ///
     /// # Panics
     /// If the link can't be opened, or does not connect.
@@ -305,7 +305,7 @@ impl Cluster {
     }
 }
 
-/// Waits until `node` has heard from that region that it serves `tiny`, and could forward to it.
+/// Waits until `node` has received a report that the region serves `tiny`, and could forward to it.
 ///
 /// # Panics
 /// If it does not.
@@ -313,7 +313,7 @@ pub async fn knows(node: &Node, region: &str) {
     eventually("the region is known", || is_open(node, region)).await;
 }
 
-/// Whether that region is one that `node` could forward requests for `tiny` to.
+/// Returns true if `node` could forward requests for `tiny` to the region.
 #[must_use]
 pub fn is_open(node: &Node, region: &str) -> bool {
     let regions = node.gateway().regions();

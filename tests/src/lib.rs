@@ -1,7 +1,7 @@
-//! What whole-node tests are built from: nodes, replicas under a script, clients, metrics.
+//! Parts for tests of whole nodes: nodes, replicas under a script, clients, metrics.
 //!
-//! Everything runs in one process on loopback. A helper that can't do its part panics: that is how
-//! a test fails. Every wait has a deadline far above what a loaded machine needs.
+//! Everything runs in one process on loopback. A helper that fails panics, which fails the test.
+//! Every wait has a deadline far above the time that a loaded machine needs.
 #![expect(clippy::expect_used, clippy::panic, reason = "a helper of tests fails by panicking")]
 
 mod call_server;

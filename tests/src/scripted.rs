@@ -1,4 +1,4 @@
-//! A replica that does what the test says, byte by byte.
+//! A replica under the control of the test, byte by byte.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,11 +11,11 @@ use tokio::time::timeout;
 use crate::wire::{Message, Wire};
 use spillway_testkit::{spawn, within};
 
-/// A listening socket; what is accepted on it is the test's to answer.
+/// A listening socket; the test answers the accepted connections.
 #[derive(Debug)]
 pub struct Scripted {
     listener: TcpListener,
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
 }
 
@@ -26,9 +26,9 @@ pub struct Recorded(Arc<Mutex<Vec<Message>>>);
 /// A replica that gives every request the same reply. Ends when dropped.
 #[derive(Debug)]
 pub struct Serving {
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
-    /// What it got.
+    /// Requests that it received.
     pub requests: Recorded,
     task: JoinHandle<()>,
 }
@@ -85,8 +85,8 @@ impl Scripted {
         (wire, message)
     }
 
-    /// Whether nobody waits to be accepted. To be asked when all that could connect has had its
-    /// answer, so that nothing can be on its way.
+    /// Returns true if no connection is waiting to be accepted. Call this once every request that
+    /// could reach this server has been answered, so that no connection can still be in transit.
     pub async fn is_alone(&self) -> bool {
         timeout(Duration::from_millis(50), self.listener.accept()).await.is_err()
     }
@@ -122,7 +122,7 @@ impl Recorded {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many there are.
+    /// Returns the number of recorded requests.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()

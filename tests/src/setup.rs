@@ -9,8 +9,8 @@ use spillway_node::Node;
 
 use crate::page::Page;
 
-/// A config in the making. Clients connect to a free port; one worker serves, so that what one
-/// connection leaves in a pool the next one finds.
+/// A config under construction. Clients connect to a free port. One worker serves, so that each
+/// connection finds what the one before left in a pool.
 #[derive(Clone, Debug)]
 pub struct Setup {
     keys: Vec<String>,
@@ -82,7 +82,7 @@ impl Setup {
         if !text.contains("node.workers") {
             text.push_str("\nnode.workers = 1");
         }
-        // Tests count what a replica gets, and start with what they add.
+        // Tests count the requests of a replica, and use added replicas at once.
         for (key, value) in [("health.check", "\"off\""), ("health.slow_start_ms", "0")] {
             if !text.contains(key) {
                 text.push_str(&format!("\n{key} = {value}"));

@@ -15,7 +15,7 @@ use spillway_testkit::spawn;
 /// A server that answers with a short stream, or refuses a request. Ends when dropped.
 #[derive(Debug)]
 pub struct StrictServer {
-    /// Its address.
+    /// Address of the server.
     pub address: SocketAddr,
     state: Arc<Mutex<State>>,
     task: JoinHandle<()>,

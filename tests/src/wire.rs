@@ -13,25 +13,25 @@ use spillway_testkit::within;
 /// Room for one read.
 const READ_BYTES: usize = 64 << 10;
 
-/// A raw connection with what was read of it but not looked at yet.
+/// A raw connection with the bytes that were read but not parsed yet.
 #[derive(Debug)]
 pub struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-/// One HTTP/1.1 request or reply as it stood on the wire.
+/// One HTTP/1.1 request or reply as it was on the wire.
 #[derive(Clone, Debug)]
 pub struct Message {
     /// Everything up to and including the empty line.
     pub head: String,
     /// The body, chunks put together.
     pub body: Vec<u8>,
-    /// What came behind the last chunk.
+    /// Trailers after the last chunk.
     pub trailers: String,
 }
 
-/// How the other side ended a connection.
+/// Way in which the other side ended a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed {
     /// In order.
@@ -85,7 +85,8 @@ impl Wire {
         within("sending", self.stream.write_all(bytes.as_ref())).await
     }
 
-    /// Sends until `chunk` is no longer taken for 200 ms, and returns the bytes that were.
+    /// Sends until no bytes of `chunk` are accepted for 200 ms. Returns the number of bytes that
+    /// were.
     ///
     /// # Panics
     /// If the other side is gone.
@@ -137,7 +138,7 @@ impl Wire {
         self.buffer.drain(..count).collect()
     }
 
-    /// Reads a whole request or reply, its length as its head says.
+    /// Reads a whole request or reply, with the length that its head declares.
     ///
     /// # Panics
     /// If the connection ends before.
@@ -221,7 +222,7 @@ impl Message {
         header(&self.head, name)
     }
 
-    /// How often a header occurs.
+    /// Returns the number of lines of a header.
     #[must_use]
     pub fn header_count(&self, name: &str) -> usize {
         lines(&self.head).filter(|(known, _)| known.eq_ignore_ascii_case(name)).count()

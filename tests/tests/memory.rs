@@ -1,4 +1,4 @@
-//! What load costs in memory. A binary of its own: other tests' memory would be counted along.
+//! Memory use under load. A separate binary, so that memory of other tests is not counted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
@@ -63,7 +63,7 @@ async fn thousands_of_idle_connections_cost_little_and_hinder_nobody() {
     let _alone = MEASURING.lock().await;
     let replica = Scripted::start().await.serve(OK);
     let limit = "limits.connections_per_client_max = 16384";
-    // They say nothing for as long as it takes to open all of them.
+    // The connections stay silent for as long as it takes to open all of them.
     let setup = Setup::new().set(limit).set("limits.head_timeout_ms = 900000");
     let node = setup.replica("a", replica.address).start().await;
     assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
@@ -82,7 +82,7 @@ async fn thousands_of_idle_connections_cost_little_and_hinder_nobody() {
             output.by_ref().lines().any(|line| line.is_ok_and(|line| line.ends_with("held")));
         (held, output)
     });
-    // Its output stays open: it has more to say at its end.
+    // Its output stays open, since it prints more at its end.
     let (held, output) = reading.await.expect("reads");
     assert!(held, "the connections are open");
     let open = Page::of(&node).sum("spillway_client_connections", &[]);
@@ -104,7 +104,7 @@ async fn a_node_refuses_work_before_its_memory_is_used_up_and_serves_again_later
     const HELD: usize = 768 << 20;
     let _alone = MEASURING.lock().await;
     let replica = Scripted::start().await.serve(OK);
-    // What is held is far more than what the node adds, so that it stays between the two limits.
+    // Far more than the node itself allocates, so that memory use stays between the two limits.
     let held = vec![1_u8; HELD];
     let ceiling = (resident_bytes() + (16 << 20)) * 100 / 92;
     let setup = Setup::new().set(format!("limits.memory_bytes_max = {ceiling}"));
@@ -152,7 +152,7 @@ async fn without_any_memory_left_connections_are_refused_but_for_a_trickle() {
     eventually("memory is full", || is_full(&node)).await;
     let (mut refused, mut served) = (0, 0);
     while refused == 0 || served == 0 {
-        // More at once than the trickle lets in between two looks.
+        // More at once than are admitted between two checks.
         let mut asked = tokio::task::JoinSet::new();
         for _ in 0..40 {
             asked.spawn(ask_whether_alive(node.addresses()[0]));
@@ -169,7 +169,7 @@ fn is_full(node: &Node) -> bool {
     format!("{:?}", node.gateway().memory().pressure()) == "Full"
 }
 
-/// Whether a connection of its own gets a reply.
+/// Returns true if a connection of its own gets a reply.
 async fn ask_whether_alive(address: SocketAddr) -> bool {
     let mut wire = Wire::connect(address).await;
     let request = "GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -182,7 +182,7 @@ async fn a_body_of_one_byte_chunks_takes_little_more_than_its_bytes() {
     let _alone = MEASURING.lock().await;
     let replica = Scripted::start().await.serve(OK);
     let node = Setup::new().replica("a", replica.address).start().await;
-    // What a first request leaves behind is no part of it.
+    // Memory that the first request allocates for good is not counted.
     assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
     let before = resident_bytes();
     let mut wire = Wire::connect(node.addresses()[0]).await;

@@ -10,8 +10,8 @@ use crate::metadata::Metadata;
 use crate::report::{CheckOutcome, Report};
 use crate::venv::Venv;
 
-/// Makes the book anew in `target/book`. Returns true if no page had a warning, such as a link that
-/// leads nowhere.
+/// Builds the book in `target/book` from scratch. Returns true if no page had a warning, such as a
+/// broken link.
 pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
     let mut report = Report::default();
     if make(&mut report, root) {
@@ -20,7 +20,7 @@ pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
     report.finish(json)
 }
 
-/// Makes the book anew. Returns true if that worked.
+/// Builds the book from scratch. Returns true if that worked.
 pub(crate) fn make(report: &mut Report, root: &Path) -> bool {
     let venv = Venv::new(root.join("docs/book"));
     let prepared = report.step("packages for the book", || {

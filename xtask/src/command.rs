@@ -13,8 +13,8 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// Builds a command that runs in the workspace root. `line` is split at spaces.
 ///
-/// It does not inherit what cargo tells this program about itself: build scripts would take that for
-/// a change, and half of the workspace would be built anew between `cargo` and `cargo xtask`.
+/// It does not inherit the variables that cargo sets for this program: build scripts would take
+/// them for a change, and half of the workspace would be rebuilt between `cargo` and `cargo xtask`.
 pub(crate) fn command(root: &Path, line: &str) -> Command {
     let mut words = line.split_whitespace();
     let mut command = Command::new(words.next().unwrap_or_default());
@@ -115,7 +115,7 @@ pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> Result<
         }
         if started.elapsed() > limit {
             child.kill()?;
-            // An ended program that nobody waits for stays in the table of processes.
+            // An ended program stays in the table of processes until its parent waits for it.
             child.wait()?;
             return Ok(false);
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: builds what is installed, for the machine that it runs on.
+//! `cargo xtask dist`: builds the installed files, for the machine that it runs on.
 //!
 //! A static binary, a Debian package, a tarball, an SBOM, and checksums. Builds are reproducible:
 //! one commit gives equal bytes on all machines, and `--verify` checks that with two builds in two
@@ -23,7 +23,8 @@ use crate::report::{CheckOutcome, Report};
 use build::Counts;
 use release::Release;
 
-/// Budgets of the binary in MiB: of what is deployed, and of a build without optimisation, which CI makes.
+/// Budgets of the binary in MiB: of the deployed one, and of a build without optimisation, which CI
+/// makes.
 const SIZE_MIB_MAX: u64 = 60;
 const SIZE_MIB_MAX_DEV: u64 = 115;
 
@@ -97,7 +98,8 @@ fn make(
         && report.step("checksums", || checksums(out))
 }
 
-/// Checks that a binary is no larger than its budget: what it grows by is to be seen by whoever adds it.
+/// Checks that a binary is no larger than its budget, so that the author of a change sees the
+/// growth.
 fn check_size(binary: &Path, profile: &str) -> Result<CheckOutcome> {
     let mib_max = if profile == "dev" { SIZE_MIB_MAX_DEV } else { SIZE_MIB_MAX };
     let mib = fs::metadata(binary)?.len() >> 20;

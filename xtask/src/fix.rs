@@ -1,4 +1,4 @@
-//! `cargo xtask fix`: repairs what the tools can repair by themselves.
+//! `cargo xtask fix`: repairs everything that the tools can repair on their own.
 
 use std::path::Path;
 

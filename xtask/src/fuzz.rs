@@ -24,7 +24,7 @@ const INPUT_BYTES_MAX: u32 = 4_096;
 
 /// Shortest time of a target, in seconds, that is bounded by libFuzzer's clock alone.
 const SECONDS_EXACT: u32 = 5;
-/// Number of runs that stands for a second where the time is shorter.
+/// Number of runs that replaces a second where the time is shorter.
 const RUNS_EACH_SECOND: u32 = 3_000;
 
 /// Runs `target`, or each target if None, for `seconds` in sum. Returns true if none failed.
@@ -56,7 +56,7 @@ pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -
     report.finish(json)
 }
 
-/// Returns the names of all targets, or of the one that was asked for.
+/// Returns the names of all targets, or of the requested one.
 fn targets(root: &Path, asked: Option<&str>) -> Result<Vec<String>> {
     let folder = root.join(INPUTS);
     let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;

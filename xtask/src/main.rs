@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the workspace root, also if cargo was called in another folder.
+/// Returns the workspace root, even if cargo was called in another folder.
 fn root() -> PathBuf {
     let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().map_or_else(|| xtask.clone(), PathBuf::from)

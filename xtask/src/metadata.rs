@@ -69,7 +69,7 @@ pub(crate) struct NodeDependency {
     pub(crate) dep_kinds: Vec<DependencyKind>,
 }
 
-/// Kind of dependency behind an edge.
+/// Kind of the dependency of an edge.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct DependencyKind {
     /// Kind of the dependency: `None`, `"dev"` or `"build"`.

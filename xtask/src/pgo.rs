@@ -1,9 +1,9 @@
 //! `cargo xtask pgo`: counts what runs, so that `cargo xtask dist` can lay code out by it
 //! (profile-guided optimisation).
 //!
-//! A binary that counts gets the loads of `spillway-bench`. What it counted goes into the
-//! repository, since a build must give equal bytes on all machines. Functions that changed
-//! meanwhile are built as if nothing was known of them.
+//! An instrumented binary gets the loads of `spillway-bench`. Its counts go into the repository,
+//! since a build must give equal bytes on all machines. Functions that changed since are built
+//! without counts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
 /// Writes the sums of all counts in `raw` for the next build.
 fn merge(root: &Path, raw: &Path) -> Result<CheckOutcome> {
     let mut merge = command(root, &merger(root)?);
-    // Functions that never ran are left out: nobody knows if they are rare outside of the bench.
+    // Functions that never ran are left out: they may be common outside of the bench.
     merge.args(["merge", "--sparse", "--output"]).arg(build::counts_path(root)).arg(raw);
     command::run(&mut merge)?;
     Ok(CheckOutcome::Passed)

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: sets up what the tests need and runs them.
+//! `cargo xtask test`: prepares the environment of the tests and runs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,8 +17,8 @@ const BUILD: &str = "cargo build --locked --workspace";
 /// Regular expression for the begin of an example in a doc comment.
 const EXAMPLE: &str = "^[[:space:]]*//[/!].*```";
 
-/// Suites of clients that run once more against several nodes behind a load balancer: those of what
-/// a client keeps from request to request, and of faults.
+/// Suites of clients that run again against several nodes behind a load balancer: those about state
+/// that a client keeps from request to request, and about faults.
 const BALANCED: [&str; 9] = [
     "test_curl.py",
     "test_keys.py",
@@ -58,7 +58,7 @@ pub(crate) fn run(root: &Path, suite: Suite, json: bool) -> Result<bool> {
         let installing = scope.spawn(|| {
             let packages = suites.iter().map(|suite| packages(root, suite));
             let packages: Vec<Result<CheckOutcome>> = packages.collect();
-            // Rust tests wait for a third of their time: enough to build what is deployed.
+            // Rust tests wait for a third of their time: enough to build the packages.
             let deployed = matches!(suite, Suite::All).then(|| pack(root)).and_then(Result::ok);
             (packages, deployed)
         });
@@ -138,7 +138,7 @@ fn doctests(root: &Path) -> Result<CheckOutcome> {
     Ok(CheckOutcome::Passed)
 }
 
-/// Installs what the suite of the folder `tests/<suite>` needs.
+/// Installs the packages for the suite of the folder `tests/<suite>`.
 fn packages(root: &Path, suite: &str) -> Result<CheckOutcome> {
     let venv = Venv::new(root.join("tests").join(suite));
     need_tool(root, "curl --version", "curl")?;
@@ -147,7 +147,7 @@ fn packages(root: &Path, suite: &str) -> Result<CheckOutcome> {
 }
 
 /// Makes the packages that tests of deployment look at, whenever nothing else wants the processor.
-/// Returns their folder. If this fails, those tests make them, and say why they can't.
+/// Returns their folder. If this fails, those tests make them, and report why they can't.
 fn pack(root: &Path) -> Result<PathBuf> {
     let folder = Metadata::load(root)?.target_directory.join("tested-packages");
     let mut dist = command(root, "nice -n 19");

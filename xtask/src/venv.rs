@@ -46,7 +46,7 @@ impl Venv {
         }
     }
 
-    /// Makes the environment anew unless it was made from the same requirements.
+    /// Rebuilds the environment unless it was made from the same requirements.
     pub(crate) fn prepare(&self) -> Result<CheckOutcome> {
         if self.is_current()? {
             eprintln!("{} is current", self.folder.display());

@@ -70,7 +70,8 @@ fn install_cargo_deny(root: &Path) -> Result<CheckOutcome> {
 
 /// Checks for known security advisories where their database can be fetched.
 fn advisories(root: &Path) -> Result<CheckOutcome> {
-    // An unreachable database says nothing about this project, so it must not look like a finding.
+    // An unreachable database is no evidence about this project, so it must not look like a
+    // finding.
     if !succeeds_within(&mut command(root, "cargo deny fetch db"), ADVISORIES_LIMIT)? {
         return Ok(CheckOutcome::Skipped(
             "the advisory database cannot be fetched here".to_owned(),

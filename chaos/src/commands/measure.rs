@@ -84,7 +84,7 @@ fn pairs(network: &WanNetwork, probes: u32) -> anyhow::Result<Vec<MeasuredPair>>
     for (to, region) in topology.regions.iter().enumerate() {
         let there = network.namespace(&region.name, 1).context("namespace")?;
         let target = SocketAddrV4::new(address(topology, to)?, ECHO_PORT);
-        // Kept until all other regions have measured their way to this one.
+        // Kept until all other regions have measured their path to this one.
         let _echo = ProbeEcho::start(there, target)?;
         // Each pair once: a round trip measures both directions.
         for from in 0..to {

@@ -7,7 +7,7 @@ pub(crate) struct Bits {
     words: Vec<u64>,
     /// Index of the first word that is not full.
     low: usize,
-    /// Index behind the last word that is not empty.
+    /// Index after the last word that is not empty.
     high: usize,
 }
 

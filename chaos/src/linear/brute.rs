@@ -20,7 +20,7 @@ fn any_order<K, M: Model>(
     state: &M::State,
     left: &[&Operation<K, M::Input, M::Output>],
 ) -> bool {
-    // What is left may never have taken effect.
+    // The remaining operations may never have taken effect.
     if left.iter().all(|operation| matches!(operation.end, OperationEnd::Unknown)) {
         return true;
     }

@@ -72,7 +72,7 @@ where
                 return SearchVerdict::Violation(Box::new(explain(model, history, &steps, limits)));
             }
             SearchResult::All(_) => {}
-            // Go on: another key may still show a violation, which says more than a timeout.
+            // Go on: another key may still show a violation, which is stronger than a timeout.
             SearchResult::GaveUp => undecided = undecided.or(Some(key)),
         }
     }

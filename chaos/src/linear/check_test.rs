@@ -188,7 +188,7 @@ fn a_search_without_an_end_is_unknown_and_not_fine() {
         let verdict = check(&Register, &history, limits);
         assert!(matches!(verdict, SearchVerdict::Unknown { key: "k" }), "{verdict:?}");
     }
-    // A violation of another key says more than a timeout.
+    // A violation of another key is stronger than a timeout.
     history.push(Operation { key: "z", ..op(99, 1, 2, READ, value(1)) });
     let limits = SearchLimits { memory: 1_000, ..SearchLimits::default() };
     assert!(matches!(check(&Register, &history, limits), SearchVerdict::Violation(_)));

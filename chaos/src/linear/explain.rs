@@ -137,7 +137,7 @@ fn settle<'a, M: Model>(
         prefix.iter().partition(|step| step.call_ns <= cut_ns);
     let (settled, carried): (Steps<'a, M>, Steps<'a, M>) =
         before.iter().partition(|step| step.return_ns.is_some());
-    // Carried operations are searched behind the settled ones, so their numbers are moved back.
+    // Carried operations are searched after the settled ones, so their numbers are moved back.
     let ordered: Steps<'a, M> = settled.iter().chain(&carried).copied().collect();
     match search(model, model.initial(), &ordered, STARTS_MAX + 1, bounds) {
         SearchResult::All(mut starts) if !starts.is_empty() && starts.len() <= STARTS_MAX => {
@@ -160,7 +160,7 @@ impl<M: Model> Story<'_, M> {
     }
 
     fn leave_out_reads(&mut self, model: &M, bounds: Bounds) {
-        // Each trial is a search of its own, so a long story is told as it is.
+        // Each trial is a search of its own, so a long history is shown unchanged.
         if self.rest.len() > TRIALS_MAX {
             return;
         }

@@ -65,7 +65,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// Returns the exact `version`, or `None` if it contradicts what is known.
+    /// Returns the exact `version`, or `None` if it contradicts earlier answers.
     fn learn(self, version: u64) -> Option<Self> {
         let fits = match self {
             Self::Told(told) => told == version,
@@ -74,8 +74,8 @@ impl Version {
         fits.then_some(Self::Told(version))
     }
 
-    /// Returns the version after one more write, whose answer said `told`; `None` if that is not
-    /// higher.
+    /// Returns the version after one more write, whose answer contained `told`; `None` if that is
+    /// not higher.
     fn next(self, told: Option<u64>) -> Option<Self> {
         let (Self::Told(least) | Self::Above(least)) = self;
         match told {

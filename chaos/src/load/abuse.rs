@@ -75,7 +75,7 @@ async fn once(plan: &TrialPlan, attack: Attack, seed: u64) -> anyhow::Result<Abu
         RATE,
         seed,
     );
-    // wait: latencies of replicas are learned meanwhile
+    // wait: latencies of replicas are learned during this time
     sleep(plan.time(WARM_UP)).await;
     let start = Instant::now();
     // wait: this time is measured

@@ -16,9 +16,9 @@ use crate::trial::site_profile::SiteProfile;
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// A replica serves about 43 requests of 32 tokens a second, and is away while its node is. Two
-/// regions then serve all requests, at about two thirds of their capacity.
-/// During the drain notice clients are told to close their kept connections: a client cannot tell
-/// if a connection that ends under its request ended before or after the request arrived.
+/// regions then serve all requests, at about two thirds of their capacity. During the drain notice
+/// the node asks clients to close their kept connections: if a connection ends under a request, the
+/// client cannot know whether the request had arrived before.
 const PROFILE: SiteProfile = SiteProfile {
     profile: "h100",
     time_scale: 1.0,

@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const REPLICAS: u16 = 4;
 /// Index of the replica that may get a fault.
 const SICK: usize = 0;
-/// Requests a second of the measured (calm) tenant: a tenth of what the replicas serve.
+/// Requests a second of the measured (calm) tenant: a tenth of the capacity of the replicas.
 const CALM_RATE: f64 = 18.0;
 const BEFORE: Duration = Duration::from_secs(20);
 /// Time until latencies are known, and until the trouble has its full effect.

@@ -22,7 +22,7 @@ const WAN: &str = "[[region]]\nname = \"here\"\nsubnet = \"10.77.1.0/24\"\n";
 const DATA_PORT: u16 = 8080;
 const ADMIN_PORT: u16 = 9900;
 const FIRST_REPLICA_PORT: u16 = 9101;
-/// Longest wait until a program serves: many times what it should take.
+/// Longest wait until a program serves: many times the usual time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings of a stage.

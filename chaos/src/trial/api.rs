@@ -24,7 +24,7 @@ pub(crate) enum Write {
     Conflict,
     /// The write had no effect, for this reason.
     Refused(String),
-    /// No answer tells: the write may have taken effect, or may still do so.
+    /// No answer came: the write may have taken effect, or may still do so.
     Unknown,
 }
 
@@ -75,7 +75,7 @@ impl ApiClient {
         let headers: Vec<_> = headers.into_iter().collect();
         match self.send(("PUT", &path), &headers, body, LIMIT).await {
             Ok(answer) => of_write(&answer),
-            // What was not sent cannot take effect.
+            // A request that was not sent cannot take effect.
             Err(CallError::Unsent(why)) => Write::Refused(why),
             Err(CallError::Lost(_)) => Write::Unknown,
         }
@@ -98,7 +98,7 @@ impl ApiClient {
                 Some(found) => ApiRead::Value(Some(found), freshness),
                 None => ApiRead::Refused(format!("not readable: {body}")),
             },
-            // Only this code says that the key is absent; any other 404 says nothing about it.
+            // Only this code means that the key is absent; any other 404 does not.
             (404, "not_found") => ApiRead::Value(None, freshness),
             (status, code) => ApiRead::Refused(format!("{status} {code}")),
         }

@@ -63,7 +63,7 @@ impl ApiClient {
                 Ok(ApiAnswer { status: reply.status, body })
             }
             AttemptEnd::Unsent(why) => Err(CallError::Unsent(why.to_string())),
-            // Even a reply cut short says that the node had the request.
+            // Even a reply cut short proves that the node had the request.
             AttemptEnd::Nothing(why) | AttemptEnd::Cut(_, why) => {
                 Err(CallError::Lost(why.to_string()))
             }

@@ -181,7 +181,7 @@ impl TrialCluster {
             other => Err(format!("{other:?}")),
         };
         let status = patiently("the node does not end", ended).await?;
-        // Else `settled` would take this end for a crash.
+        // Otherwise `settled` would take this end for a crash.
         self.nodes[node] = None;
         Ok(status)
     }

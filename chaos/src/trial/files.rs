@@ -43,7 +43,7 @@ pub(crate) fn write_joining(
         let text = if index < founders.len() {
             config(folder, site, founders, None)?
         } else {
-            // A joining node is told of one member only; the cluster tells it of the others.
+            // A joining node knows one member only; it learns the others from the cluster.
             config(folder, site, &sites[..1], Some(&token(folder, site)))?
         };
         let path = folder.join(format!("{}.toml", site.name));

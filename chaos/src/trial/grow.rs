@@ -294,7 +294,7 @@ impl GrowWork {
     }
 }
 
-/// Writes a value, and tries once more after a failure.
+/// Writes a value, and tries again once after a failure.
 async fn write(admin: &ApiClient, key: &str, value: u64) -> GrowWrite {
     let (mut faults, mut is_done) = (Vec::new(), false);
     while !is_done && faults.len() < 2 {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spillway_harness::wait_for;
 
-/// Longest wait for a cluster to form or settle: many times what it should take.
+/// Longest wait for a cluster to form or settle: many times the usual time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Interval between two looks at nodes.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);

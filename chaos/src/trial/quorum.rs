@@ -91,8 +91,8 @@ pub(crate) async fn run(
     Ok(report)
 }
 
-/// Lets the edge node give operators' commands. Else it would vote only if fewer than three other
-/// nodes could, and the parts are made for five voters.
+/// Lets the edge node give operators' commands. Otherwise it would vote only if fewer than three
+/// other nodes could, and the parts are made for five voters.
 async fn trust_edge(cluster: &TrialCluster) -> anyhow::Result<()> {
     let (admin, edge) = (&cluster.sites[LOCAL].admin, &cluster.sites[EDGE].name);
     let trusted = async || admin.trust(edge).await.then_some(()).ok_or_else(|| edge.clone());

@@ -25,7 +25,7 @@ pub(crate) struct TrialSite {
     pub(crate) region: String,
     /// Address at which nodes of other regions reach this node.
     pub(crate) public: SocketAddr,
-    /// True if the region has a replica. Else it is an edge that forwards all requests.
+    /// True if the region has a replica. Otherwise it is an edge that forwards all requests.
     pub(crate) has_replica: bool,
     /// Round trips to all other regions in milliseconds, by name of the region.
     pub(crate) rtts_ms: Vec<(String, u32)>,

@@ -18,7 +18,7 @@ pub const REGIONS_MAX: usize = 64;
 /// Most nodes of all regions together: each may need a namespace and a device.
 pub const NODES_MAX: usize = 512;
 
-/// Default limits of packets and bytes on their way: 2 Gbit/s at 500 ms in full packets.
+/// Default limits of packets and bytes in transit: 2 Gbit/s at 500 ms in full packets.
 const PACKETS_MAX_DEFAULT: usize = 131_072;
 const BYTES_MAX_DEFAULT: usize = 128 * 1024 * 1024;
 
@@ -202,7 +202,7 @@ fn subnets(regions: &[RegionEntry]) -> Result<Vec<Ipv4Net>, WanConfigError> {
         nets.push(net);
     }
     for (region, net) in regions.iter().zip(&nets).filter(|(region, _)| region.nat.is_some()) {
-        // Else addresses of the other region would lead to the inside of this one.
+        // Otherwise addresses of the other region would lead to the inside of this one.
         let hides = |other: &Ipv4Net| net.contains(other) || other.contains(net);
         if let Some((other, _)) = public.iter().find(|(_, other)| hides(other)) {
             return meaning(format!("region {}: {net} hides addresses of {other}", region.name));

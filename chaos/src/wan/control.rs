@@ -27,7 +27,7 @@ pub enum ControlCommand {
         /// Changes to the shape.
         set: ShapePatch,
     },
-    /// Stops all packets, including those on their way.
+    /// Stops all packets, including those in transit.
     Cut {
         /// Sending region.
         from: String,
@@ -99,7 +99,7 @@ pub enum ControlAnswer {
 /// Counts since the start or the last [`ControlCommand::ResetStats`].
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct WanStats {
-    /// Number of packets on their way.
+    /// Number of packets in transit.
     pub in_flight: u64,
     /// Processor time of the forwarding thread since its start, in microseconds.
     pub cpu_us: u64,

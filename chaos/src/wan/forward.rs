@@ -20,7 +20,8 @@ const BATCH: usize = 64;
 /// Longest delay of a wake-up by the kernel; the default is 50 microseconds.
 const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
 
-/// Priority above that of ordinary processes, which are what is measured. Needs no real-time class.
+/// Priority above that of ordinary processes, which are the measured ones. Needs no real-time
+/// class.
 const NICE: i32 = -20;
 
 /// Command with the channel for its answer.
@@ -87,7 +88,7 @@ impl Forwarder {
             devices.chain([PollFd::new(&*self.wake, PollFlags::IN)]).collect();
         match poll(&mut files, timeout.as_ref()) {
             Ok(_) => Ok(files.iter().map(|file| !file.revents().is_empty()).collect()),
-            // A signal is no error: the loop delivers what is due and waits again.
+            // A signal is no error: the loop delivers due packets and waits again.
             Err(rustix::io::Errno::INTR) => Ok(vec![false; files.len()]),
             Err(error) => Err(error.into()),
         }

@@ -167,7 +167,7 @@ impl Hub {
         self.queue.peek().map(|due| due.due_ns)
     }
 
-    /// Returns the number of packets on their way.
+    /// Returns the number of packets in transit.
     #[must_use]
     pub(crate) fn in_flight(&self) -> usize {
         self.queue.len()
@@ -252,8 +252,8 @@ impl Hub {
         self.queue.push(Due { due_ns, sequence: self.sequence, link, target, source, bytes });
     }
 
-    /// Ends a packet's way. A cut or block that came in the meantime loses the packet, as a broken
-    /// cable does.
+    /// Ends a packet's transit. A cut or block that came in the meantime loses the packet, as a
+    /// broken cable does.
     fn arrive(&mut self, now_ns: u64, due: Due) -> Option<Parcel> {
         let Due { link, target, source: sender, mut bytes, .. } = due;
         if self.links[link].passage == Passage::Cut {

@@ -8,8 +8,8 @@ const DEVIATIONS_MAX: f64 = 3.0;
 
 /// Normally distributed values at fixed points in time, with straight lines between them.
 ///
-/// A new value for each packet would distort a link that keeps order: each late packet holds up
-/// those behind it, and a dense flow ends up at the largest delay instead of the mean.
+/// A new value for each packet would distort a link that keeps order: each late packet delays those
+/// after it, and a dense flow ends up at the largest delay instead of the mean.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Jitter {
     from: f64,
@@ -22,7 +22,8 @@ impl Jitter {
     pub(crate) fn at(&mut self, now_ns: u64, period_ns: u64, rng: &mut Rng) -> f64 {
         let passed = now_ns.saturating_sub(self.from_ns) / period_ns;
         if passed >= 1 {
-            // After one period the line goes on from its end; after several it starts anew.
+            // After one period the line goes on from its end; after several it starts again at
+            // random.
             self.from = if passed == 1 { self.to } else { normal(rng) };
             self.to = normal(rng);
             self.from_ns += passed * period_ns;

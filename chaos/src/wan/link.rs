@@ -8,7 +8,7 @@ use super::shape::Shape;
 
 /// Counts of one direction since they were last set to zero.
 ///
-/// `offered + duplicated` is the sum of `delivered`, all losses, and the packets on their way.
+/// `offered + duplicated` is the sum of `delivered`, all losses, and the packets in transit.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct LinkCounts {
     /// Packets that entered the link.
@@ -157,7 +157,7 @@ impl WanLink {
         in_order_ns
     }
 
-    /// Takes a new shape. Packets on their way keep their due time, and new packets do not wait for
+    /// Takes a new shape. Packets in transit keep their due time, and new packets do not wait for
     /// them.
     pub(crate) fn reshape(&mut self, shape: Shape) {
         self.shape = shape;

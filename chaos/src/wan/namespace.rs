@@ -38,7 +38,8 @@ pub struct Namespace {
 impl Namespace {
     /// Makes a namespace with the device and the addresses of `place`.
     pub(crate) fn create(place: &NodePlace, mtu_bytes: u16) -> io::Result<(Self, SyncDevice)> {
-        // On a thread of its own, because the thread leaves the namespace of all others for good.
+        // On a thread of its own, because the thread leaves the namespace of all others
+        // permanently.
         let work = || -> io::Result<(Self, SyncDevice)> {
             #[expect(
                 deprecated,

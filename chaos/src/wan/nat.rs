@@ -122,7 +122,7 @@ impl Nat {
     fn map(&mut self, now_ns: u64, key: (PacketProtocol, Endpoint), peer: Endpoint) -> Option<u16> {
         let idle_ns = self.plan.idle_ns;
         let expired = |mapping: &Mapping| now_ns.saturating_sub(mapping.used_ns) > idle_ns;
-        // An expired mapping is made anew, so its peers may no longer answer.
+        // An expired mapping is replaced, so its peers may no longer answer.
         if self.mappings.get(&key).is_some_and(expired) {
             self.forget(key);
         }

@@ -12,14 +12,14 @@ pub enum PacketProtocol {
     Tcp,
     /// UDP, with ports.
     Udp,
-    /// ICMP echo: its identifier stands for both ports.
+    /// ICMP echo: its identifier takes the place of both ports.
     Icmp,
 }
 
 /// Address and port at one end of a flow.
 pub(crate) type Endpoint = (Ipv4Addr, u16);
 
-/// End of a packet's way.
+/// End of the path of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Source,
@@ -93,7 +93,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Flips one bit behind the header; `which` selects it.
+    /// Flips one bit after the header; `which` selects it.
     pub(crate) fn flip_bit(&mut self, which: usize) {
         let bits = (self.bytes.len() - self.header_bytes) * 8;
         if bits > 0 {
@@ -142,7 +142,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Transport protocol of a packet, with the offset of its checksum behind the IP header.
+/// Transport protocol of a packet, with the offset of its checksum after the IP header.
 struct PacketTransport {
     protocol: PacketProtocol,
     checksum: usize,

@@ -13,7 +13,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use super::namespace::Namespace;
 
-/// Longest wait for an answer: three times the longest way on earth.
+/// Longest wait for an answer: three times the longest round trip on earth.
 const ANSWER: Duration = Duration::from_millis(1_500);
 
 /// Interval at which an echo checks if it is to stop.

@@ -90,7 +90,7 @@ pub async fn serve(listener: UnixListener, handle: Handle) {
             () = stop.notified() => break,
         }
     }
-    // The answer to the stop command may still be on its way.
+    // The answer to the stop command may still be in transit.
     let _: Result<(), _> = tokio::time::timeout(Duration::from_millis(100), async {
         while connections.join_next().await.is_some() {}
     })

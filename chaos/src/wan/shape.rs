@@ -36,7 +36,7 @@ pub struct Shape {
     pub reorder: f64,
     /// Extra delay of those packets in nanoseconds.
     pub reorder_by_ns: u64,
-    /// Share of packets with one flipped bit behind the IP header.
+    /// Share of packets with one flipped bit after the IP header.
     pub corrupt: f64,
     /// Rate limit in bytes a second; `None` is unlimited.
     pub rate_bytes: Option<u64>,

@@ -86,8 +86,8 @@ pub(crate) fn end_all(namespaces: &BTreeSet<NamespaceId>, grace: Duration) -> io
     }
 }
 
-/// Signals each process once, including those that appear meanwhile. Returns true if none is left
-/// after at most `limit`.
+/// Signals each process once, including those that appear during the sweep. Returns true if none is
+/// left after at most `limit`.
 fn signal_until_gone(
     namespaces: &BTreeSet<NamespaceId>,
     signal: Signal,

@@ -14,9 +14,9 @@ pub struct Topology {
     pub seed: u64,
     /// Largest packet in bytes, on each device.
     pub mtu_bytes: u16,
-    /// Most packets on their way at once; more are lost and counted.
+    /// Most packets in transit at once; more are lost and counted.
     pub packets_max: usize,
-    /// Most bytes on their way at once; more are lost and counted.
+    /// Most bytes in transit at once; more are lost and counted.
     pub bytes_max: usize,
     /// Regions in the order of the config.
     pub regions: Vec<TopologyRegion>,

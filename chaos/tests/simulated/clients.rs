@@ -138,7 +138,7 @@ impl Player {
         }
     }
 
-    /// Returns the words of a prompt: replies as they came, all other pieces as their ids say.
+    /// Returns the words of a prompt: replies as they arrived, all other pieces by their ids.
     fn text_of(&self, prompt: &Text) -> String {
         let mut words = String::new();
         for piece in prompt.pieces() {

@@ -17,7 +17,7 @@ pub(crate) const MODEL: &str = "tiny";
 const DATA_PORT: u16 = 8_080;
 const ADMIN_PORT: u16 = 9_900;
 const FIRST_REPLICA_PORT: u16 = 9_101;
-/// Longest wait until nodes and replicas serve: many times what it should take.
+/// Longest wait until nodes and replicas serve: many times the usual time.
 const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(100);
 

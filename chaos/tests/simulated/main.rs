@@ -60,7 +60,7 @@ fn a_live_cluster_of_three_regions_does_as_the_simulator_says() {
         eprintln!("failed: {failure}");
     }
     assert_eq!((live.failures.len(), simulated.failed), (0, 0));
-    // Else nothing of what is tested happened.
+    // Otherwise the tested behaviour did not occur.
     assert!(lived.forwarded_share > 0.0);
     let off = |of: &dyn Fn(&Figures) -> f64| (of(&lived) / of(&simulated) - 1.0).abs();
     let goodput_off = off(&|figures| figures.goodput_by(&slo, &world.engine));

@@ -73,7 +73,7 @@ fn take(socket: &UdpSocket, paths: &[(SocketAddr, Duration, SyncSender<DelayedDa
 /// Sends datagrams on once they are due. All of one path take the same time, so none overtakes another.
 fn deliver(arriving: &Receiver<DelayedDatagram>, sender: &UdpSocket, to: SocketAddr) {
     for (due, datagram) in arriving {
-        // wait: the way that is left
+        // wait: the rest of the delay
         sleep(due.saturating_duration_since(Instant::now()));
         // A node that does not listen yet gets its peer's next one.
         sender.send_to(&datagram, to).unwrap_or_default();

@@ -107,7 +107,7 @@ fn is_held(namespaces: &[u64]) -> bool {
     })
 }
 
-/// Command line of a shell that starts a process of its own and then says so.
+/// Command line of a shell that starts a process of its own and then prints a line.
 const WITH_CHILD: [&str; 3] = ["sh", "-c", "sleep 1000 & echo started; wait"];
 
 #[test]

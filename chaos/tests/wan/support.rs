@@ -9,7 +9,7 @@ use spillway_chaos::wan::{ControlAnswer, ControlCommand, WanNetwork, WanStats, c
 /// Limit for steps that take almost no time; the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
-/// Returns false, and says so, without the rights to make networks. Panics in CI, which must have
+/// Returns false, with a note, without the rights to make networks. Panics in CI, which must have
 /// them.
 pub(crate) fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();

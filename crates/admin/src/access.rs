@@ -137,7 +137,7 @@ fn of_config(token: &str, config: &AdminConfig) -> Option<Caller> {
 fn of_state(token: &str, state: &State) -> Option<Caller> {
     let shown = KeyText::read(token)?;
     let key = state.records().keys.get(&KeyId::from(shown.id));
-    // Hashed without a key, too, so that timing does not tell which ids exist.
+    // Hashed without a key, too, so that timing does not reveal which ids exist.
     let hash = shown.hash(&key.map_or([0; 16], |key| key.salt));
     let key = key.filter(|key| key.hash.matches(&hash))?;
     let now_ms = unix_ms(SystemTime::now());
@@ -168,8 +168,9 @@ fn local(head: &Parts) -> Result<Caller, ApiError> {
 }
 
 /// Returns true for requests of web pages that this listener has not served. A browser adds the
-/// page's `Origin`, which no script can change, and asks before it sends a header of the page's own
-/// to another origin; nobody here says yes to that. To a GET it may add the page's relation alone.
+/// page's `Origin`, which no script can change, and asks for permission before it sends a header of
+/// the page's own to another origin. This listener never gives that permission. For a GET it may
+/// send only `Sec-Fetch-Site`.
 fn is_from_other_page(head: &Parts) -> bool {
     let mut origins = head.headers.get_all(header::ORIGIN).iter();
     let Some(origin) = origins.next() else { return is_from_other_site(head) };
@@ -184,8 +185,8 @@ fn is_from_other_page(head: &Parts) -> bool {
 /// Paths that a link of another page does not lead to: they take one of few places, or the state.
 const NO_VISITS: [&str; 3] = ["/v1/live", "/v1/watch", "/v1/backup"];
 
-/// Returns true if a browser says that a page of another origin sent the request. A link that opens in
-/// a tab of its own is none: no page gets what it shows.
+/// Returns true if a browser reports that a page of another origin sent the request. A link that
+/// opens a page of its own does not count: no other page can read it.
 fn is_from_other_site(head: &Parts) -> bool {
     let said = |name: &str| head.headers.get(name).map(HeaderValue::as_bytes);
     let is_visit = said("sec-fetch-mode") == Some(b"navigate".as_slice())

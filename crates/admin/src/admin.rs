@@ -38,7 +38,7 @@ pub struct Admin {
     all_nodes: Option<Arc<dyn AllNodes>>,
     requests: Option<Arc<dyn Requests>>,
     route_check: Option<Arc<dyn RouteCheck>>,
-    /// Index of the state whose keys this node lets in.
+    /// Index of the state whose keys this node admits.
     admitted: Option<watch::Receiver<u64>>,
     orders: Orders,
     shared: Arc<AdminShared>,
@@ -101,8 +101,8 @@ impl Admin {
         }
     }
 
-    /// Has the audit trail show that `caller` gave an order that no command of the log stands for.
-    /// `what` has the order in words. Never waits.
+    /// Adds an order of `caller` to the audit trail for which the log has no command. `what` has
+    /// the order in words. Never waits.
     pub fn record(&self, caller: &str, what: String, recorded: Recorded) {
         self.orders.done(caller, what, recorded);
     }
@@ -120,7 +120,7 @@ impl Admin {
         Self { requests: Some(by), ..self }
     }
 
-    /// Adds the index of the state whose keys the node lets in: a key is not shown before it can be
+    /// Adds the index of the state whose keys the node admits: a key is not shown before it can be
     /// used here.
     #[must_use]
     pub fn admitting(self, by: watch::Receiver<u64>) -> Self {
@@ -174,7 +174,7 @@ impl Admin {
     /// the same listener.
     ///
     /// # Errors
-    /// Returns the answer that says why not.
+    /// Returns the answer with the reason for the refusal.
     pub fn check(&self, head: &http::request::Parts, role: AdminRole) -> Result<(), Box<Reply>> {
         let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
         let caller = access::caller(head, &self.config(), state.as_deref());
@@ -186,7 +186,7 @@ impl Admin {
     /// refusal is recorded in the audit trail. For other services behind the same listener.
     ///
     /// # Errors
-    /// Returns the answer that says why not.
+    /// Returns the answer with the reason for the refusal.
     pub fn authorize(
         &self,
         head: &http::request::Parts,
@@ -195,7 +195,7 @@ impl Admin {
         let state = self.control_plane.as_ref().map(|control_plane| control_plane.published());
         let refuse = |caller: Option<&str>, error: ApiError| {
             let path = head.uri.path();
-            // What strangers write is not repeated.
+            // Text of unknown clients is not repeated.
             let path = if caller.is_some() { path } else { path.split('/').nth(1).unwrap_or("") };
             self.orders.refused(caller, format!("{} {path}", head.method), error.cause());
             Box::new(error.into_reply())
@@ -209,7 +209,7 @@ impl Admin {
     /// Checks that a request with this head names this listener. For services that need no token.
     ///
     /// # Errors
-    /// Returns the answer that says why not.
+    /// Returns the answer with the reason for the refusal.
     pub fn check_host(&self, head: &http::request::Parts) -> Result<(), Box<Reply>> {
         let checked = access::check_host(head, &self.config());
         checked.map_err(|error| Box::new(error.into_reply()))
@@ -282,8 +282,8 @@ impl Admin {
         answered
     }
 
-    /// Records an order that was refused because of who gave it. What the cluster refuses for other
-    /// reasons is in its log.
+    /// Records an order that was refused because of its caller. Orders that the cluster refuses for
+    /// other reasons are in its log.
     fn refused(
         &self,
         (method, path): &(http::Method, String),
@@ -296,7 +296,7 @@ impl Admin {
         if !by_caller || !endpoint.is_order() {
             return;
         }
-        // What strangers write is not repeated.
+        // Text of unknown clients is not repeated.
         let path = if caller.is_some() { path } else { &endpoint.path };
         self.orders.refused(caller, format!("{method} {path}"), error.cause());
     }

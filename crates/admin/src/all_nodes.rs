@@ -1,4 +1,4 @@
-//! Interface to what all nodes know together: this node asks the others.
+//! Interface to the knowledge of all nodes together: this node asks the others.
 
 use std::fmt::Debug;
 use std::future::Future;

@@ -81,7 +81,7 @@ impl AdminCall {
         })
     }
 
-    /// Parses the body as JSON; an empty one stands for `{}`.
+    /// Parses the body as JSON; an empty body means `{}`.
     pub(crate) fn json_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
         if self.body.is_empty() { Ok(T::default()) } else { self.json() }
     }

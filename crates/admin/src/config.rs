@@ -26,8 +26,8 @@ pub struct AdminConfig {
     pub watchers_max: usize,
     /// Most streams of `/v1/live` at a time: one for each page of the console that is open.
     pub live_max: usize,
-    /// Silence after which a watcher is told that its connection is alive. Shorter than the idle
-    /// time-out of proxies, which is often 60 s.
+    /// Silence after which an event shows a watcher that its connection is alive. Shorter than the
+    /// idle time-out of proxies, which is often 60 s.
     pub watch_alive: Duration,
 }
 

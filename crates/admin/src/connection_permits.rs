@@ -18,7 +18,7 @@ const GUESTS_PER_CLIENT_MAX: usize = 64;
 /// Time in which a connection without a good token must send its next request, TLS handshake
 /// included: checks and scrapers send one at once.
 const GUEST_LIMIT: Duration = Duration::from_secs(5);
-/// Number of bits of an IPv6 address that stand for one client.
+/// Number of bits of an IPv6 address that identify one client.
 const IPV6_BITS: u32 = 64;
 
 /// The connections of the admin listener.

@@ -16,7 +16,7 @@ use crate::static_file::{CSS, HTML, SCRIPT, SVG, StaticFile, check_reads, redire
 const FOLDER: &str = "/console";
 
 /// Rights of the page: it loads only its own files, talks only to its own node, sends no form, and
-/// stands in no frame, where a click could be stolen.
+/// is shown in no frame, where a click could be stolen.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; require-trusted-types-for 'script'";
@@ -75,7 +75,7 @@ pub fn console(head: &Parts) -> Option<Reply> {
         return Some(reply);
     }
     let name = match head.uri.path().strip_prefix(FOLDER)? {
-        // Without the slash, the page's relative addresses would lead elsewhere.
+        // Without the slash, the page's relative addresses would resolve to other paths.
         "" => return Some(redirect("console/")),
         rest => rest.strip_prefix('/')?,
     };
@@ -126,7 +126,7 @@ mod tests {
                 }
                 let name = path.strip_prefix(&folder).unwrap().to_str().unwrap();
                 let name = if name == "index.html" { "" } else { name };
-                // Says where the outlines come from; no part of the page.
+                // Names the sources of the outlines; no part of the page.
                 if name == "SOURCES.md" {
                     continue;
                 }

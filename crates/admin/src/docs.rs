@@ -21,8 +21,8 @@ const INDEX: &str = "README.html";
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Rights of a page, as those of the console but for two: the search is a form, and the theme has its
-/// symbols inside of its style sheet.
+/// Rights of a page, as those of the console with two exceptions: the search is a form, and the
+/// theme has its symbols inside its style sheet.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
                       form-action 'self'; frame-ancestors 'none'; \
@@ -42,7 +42,7 @@ struct Book {
 #[must_use]
 pub fn docs(head: &Parts) -> Option<Reply> {
     let name = match head.uri.path().strip_prefix(FOLDER)? {
-        // Without the slash, the page's relative addresses would lead elsewhere.
+        // Without the slash, the page's relative addresses would resolve to other paths.
         "" => return Some(redirect("docs/")),
         rest => rest.strip_prefix('/')?,
     };

@@ -95,7 +95,7 @@ impl ApiError {
         self.status == StatusCode::NOT_FOUND && self.body.code == "not_found"
     }
 
-    /// Says by `remedy` which names there are, in place of where they are listed.
+    /// Lists the known names in `remedy`, in place of a hint where they are listed.
     pub(crate) fn with_names(mut self, remedy: String) -> Self {
         if self.body.remedy.starts_with("list what") {
             self.body.remedy = remedy;
@@ -103,14 +103,14 @@ impl ApiError {
         self
     }
 
-    /// Says the same failure in words that fit the request better.
+    /// Describes the same failure in words that fit the request better.
     pub(crate) fn in_words(mut self, cause: String, remedy: &str) -> Self {
         self.body.cause = cause;
         remedy.clone_into(&mut self.body.remedy);
         self
     }
 
-    /// Names what was most likely meant, unless the remedy does so already.
+    /// Adds the most likely intended name, unless the remedy has it already.
     pub(crate) fn with_meant(mut self, meant: &str) -> Self {
         if !self.body.remedy.contains("is meant") {
             self.body.remedy = format!("write {meant:?} if that is meant, or {}", self.body.remedy);

@@ -33,7 +33,7 @@ pub struct ExplainRequest {
     pub tenant: Option<TenantName>,
     /// Address of the client; `None` if its country is to be unknown.
     pub client: Option<IpAddr>,
-    /// True if the caller may learn what is cached of an isolated tenant's prompts.
+    /// True if the caller may learn which prompts of an isolated tenant are cached.
     pub sees_isolated: bool,
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn of_refusal(refusal: CommandError, about: &RecordKey) -> ApiError {
     let CommandError { code, cause, remedy } = refusal;
     let missing = format!("{about} does not exist");
     let (status, name) = match code {
-        // The state words it so; nothing else tells which record is missing.
+        // The state uses this wording. Only the text shows that the order's own record is missing.
         RefusalCode::Unknown if cause == missing => (StatusCode::NOT_FOUND, "not_found"),
         code => status_of(code),
     };

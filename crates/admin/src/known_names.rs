@@ -46,7 +46,7 @@ pub(crate) fn known_names(state: &State, resource: Resource) -> BTreeSet<String>
     }
 }
 
-/// Returns the names that clients may ask for, and those that stand behind them.
+/// Returns the names that clients may ask for, and those that they resolve to.
 fn models(state: &State) -> BTreeSet<String> {
     let records = state.records();
     let served = records.replicas.iter().flat_map(|(_, replica)| &replica.spec.models);
@@ -145,8 +145,8 @@ fn names_in(value: &Value) -> Vec<String> {
 /// Names that an error lists.
 const LISTED_MAX: usize = 8;
 
-/// Returns the remedy for a name that nothing of that kind has: the names that there are, or what it
-/// is instead. None for kinds whose names not everybody reads, and those with too long ones.
+/// Returns the remedy for a name that no record of that kind has: the known names, or the kind that
+/// has it. None for kinds whose names not every caller may read, and for those with too long names.
 pub(crate) fn there_are(state: &State, resource: Resource, name: &str) -> Option<String> {
     match resource {
         Resource::Keys | Resource::JoinTokens | Resource::RevokedCertificates => return None,

@@ -1,7 +1,7 @@
 //! Admin API: operators read and change the state that all nodes agree on.
 //!
 //! [`Admin::answer`] answers requests for paths below `/v1/`. A single table of endpoints serves to
-//! route requests, to check rights, and to make the OpenAPI document. Reads tell the index that
+//! route requests, to check rights, and to make the OpenAPI document. Reads return the index that
 //! they have seen and how old they can be; writes can be conditional, repeatable and dry.
 
 mod access;

@@ -65,7 +65,7 @@ pub(crate) struct LiveEnd {
     pub(crate) cause: String,
 }
 
-/// The streams of one node, and what they share.
+/// The streams of one node, and their shared state.
 #[derive(Debug)]
 pub(crate) struct Live {
     places: Arc<Semaphore>,
@@ -104,7 +104,7 @@ enum LiveState {
     Begun(Bytes),
     /// Snapshots are sent. // => (Leaving | Ended)
     Going,
-    /// The node leaves, and the stream is still to say so. // => Ended
+    /// The node leaves, and the stream still has to report it. // => Ended
     Leaving,
     /// Nothing more is to be sent.
     Ended,

@@ -1,7 +1,7 @@
 //! Estimate of the requests that move when a region or a replica is drained, and of where they go.
 //!
-//! Pure. It is no simulation of the router: it takes what is in flight now as the load that stays, and
-//! gives it to the nearest places with free slots.
+//! Pure. It is no simulation of the router: it takes the present requests in flight as the load
+//! that stays, and gives it to the nearest places with free slots.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -2,8 +2,8 @@
 //! attempts that it refused.
 //!
 //! Answers never wait for the trail: records wait in a queue, and are written as soon as there is a
-//! leader. Each caller has a rate limit, so that none pushes the records of others out of the trail;
-//! what is beyond it is counted in the next record.
+//! leader. Each caller has a rate limit, so that none pushes the records of others out of the
+//! trail; records beyond the limit are counted in the next one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,13 +17,14 @@ use crate::secrets::random;
 
 /// Records that wait for a leader. Later ones are in the node's log alone.
 const QUEUE_MAX: usize = 256;
-/// Callers whose rates are remembered; beyond that the one that was longest silent is forgotten.
+/// Callers whose rates are remembered; beyond that number the longest silent one is forgotten.
 const CALLERS_MAX: usize = 1_024;
 /// Refused attempts of one caller that are recorded at once, and the time until one more is.
 const REFUSALS: Rate = Rate { burst: 32, period: Duration::from_secs(600) };
-/// The same for all callers without a good token together.
+/// Limit like [`REFUSALS`], for all callers without a good token together.
 const STRANGERS: Rate = Rate { burst: 8, period: Duration::from_secs(1_800) };
-/// The same for orders that programs repeat, such as load reports about one replica.
+/// Limit like [`REFUSALS`], for orders that programs repeat, such as load reports about one
+/// replica.
 const REPEATED: Rate = Rate { burst: 1, period: Duration::from_secs(3_600) };
 /// Time limit of one attempt to write a record, pause before the next, and number of attempts.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -31,7 +32,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 const ATTEMPTS_MAX: usize = 300;
 /// Longest text of a record, in bytes: a text of the agreed state has no more.
 const TEXT_BYTES_MAX: usize = 128;
-/// Longest order in it, which leaves room for what is said beside the order.
+/// Longest order in it, which leaves room for the rest of the record.
 const ORDER_BYTES_MAX: usize = 80;
 /// Name in the audit trail of callers without a good token.
 pub(crate) const STRANGER: &str = "unauthenticated";
@@ -46,7 +47,7 @@ pub(crate) struct Order {
     pub(crate) refused: Option<String>,
 }
 
-/// How often one order is recorded.
+/// Frequency at which one order is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
     /// Each time: a person gives the order.
@@ -65,7 +66,7 @@ struct Shared {
     /// Taken by the task that writes.
     waiting: Mutex<Option<mpsc::Receiver<Order>>>,
     rates: Mutex<Rates>,
-    /// Number of orders that are neither written nor given up.
+    /// Number of orders that are neither written nor abandoned.
     unwritten: watch::Sender<usize>,
 }
 
@@ -145,13 +146,13 @@ impl Orders {
 }
 
 impl Shared {
-    /// Counts an order as written, or as given up.
+    /// Counts an order as written, or as abandoned.
     fn settle(&self) {
         self.unwritten.send_modify(|count| *count -= 1);
     }
 }
 
-/// Writes one order; returns false if that failed for good.
+/// Writes one order; returns false if that failed permanently.
 async fn write(control_plane: &Weak<ControlPlane>, order: &Order) -> bool {
     // One id makes all attempts one request.
     let Ok(id) = random() else { return false };
@@ -190,7 +191,7 @@ async fn write(control_plane: &Weak<ControlPlane>, order: &Order) -> bool {
     false
 }
 
-/// Cuts a text to what a record has room for, and replaces control characters.
+/// Cuts a text to the room in a record, and replaces control characters.
 fn cut(text: &str, bytes_max: usize) -> String {
     let end = text.floor_char_boundary(bytes_max);
     text[..end].replace(char::is_control, " ")

@@ -1,4 +1,4 @@
-//! Interface to what the node knows of itself, of other nodes and of regions.
+//! Interface to the node's knowledge of itself, of other nodes and of regions.
 
 use std::fmt::Debug;
 use std::future::Future;

@@ -32,7 +32,7 @@ pub(crate) struct Query {
     pub(crate) since: Option<Day>,
     /// Last day of usage.
     pub(crate) until: Option<Day>,
-    /// What sums of usage are told apart by.
+    /// Columns that sums of usage are grouped by.
     pub(crate) by: Option<Vec<UsageBy>>,
     /// Nodes that are asked.
     pub(crate) scope: Scope,
@@ -44,7 +44,7 @@ pub(crate) enum Scope {
     /// The answering one.
     #[default]
     Node,
-    /// Those of a region.
+    /// All nodes of a region.
     Region,
     /// All.
     Cluster,
@@ -149,7 +149,7 @@ fn day(name: &str, text: &str) -> Result<Day, ApiError> {
     text.parse().map_err(|_| wrong(name, "write a day as 2026-11-27"))
 }
 
-/// Reads a list of what sums are told apart by, in any order.
+/// Reads a list of columns that sums are grouped by, in any order.
 fn by(name: &str, list: &str) -> Result<Vec<UsageBy>, ApiError> {
     let words = list.split(',').filter(|word| !word.is_empty());
     let named = words.map(|word| {

@@ -11,11 +11,11 @@ use crate::requests::{ComparedRegions, Expected, LeftOutEntry, RequestEntry, Try
 /// Field of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordField {
-    /// Name of the field, behind those of the objects that it is in, e.g. `expected.wait_ms`.
+    /// Name of the field, after those of the objects that it is in, e.g. `expected.wait_ms`.
     pub name: String,
-    /// What the field means.
+    /// Meaning of the field.
     pub meaning: String,
-    /// Its values, if there are few; empty else.
+    /// Values of the field, if there are few; empty else.
     pub values: Vec<&'static str>,
 }
 

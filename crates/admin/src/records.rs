@@ -97,7 +97,7 @@ pub(crate) fn item(state: &State, key: &RecordKey) -> Option<Value> {
     Some(shown)
 }
 
-/// Returns a record without what other records say about it, as it is or would be.
+/// Returns a record, present or future, without the parts that other records add.
 pub(crate) fn shown(key: &RecordKey, record: &Record) -> Value {
     match (key, record) {
         (RecordKey::Node(id), Record::Node(row)) => {

@@ -19,7 +19,7 @@ pub struct RequestFilter {
     pub after: Option<u64>,
     /// Only requests that failed: an error, a gRPC status other than 0, or a reply that broke off.
     pub is_failed: bool,
-    /// Fields and what they have to be; of `status` a class such as `5xx` may be given.
+    /// Fields and their required values; for `status` a class such as `5xx` may be given.
     pub fields: Vec<(FilterField, String)>,
 }
 

@@ -100,7 +100,8 @@ pub(crate) fn check_reads(head: &Parts, whose: &str) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", cause, "use GET"))
 }
 
-/// Leads to another address, relative to that of the request: so it holds behind a proxy's prefix.
+/// Redirects to another address, relative to that of the request, so that it works behind a proxy's
+/// prefix.
 pub(crate) fn redirect(to: &str) -> Reply {
     let body = Full::new(Bytes::new()).map_err(|never| match never {});
     let mut reply = reply(StatusCode::PERMANENT_REDIRECT, HTML, body.boxed_unsync());

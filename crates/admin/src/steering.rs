@@ -15,7 +15,7 @@ pub trait Steered: Debug + Send + Sync {
 pub struct SteeredRegion {
     /// Name of the region.
     pub name: RegionName,
-    /// True if the region is heard.
+    /// True if the region's reports arrive.
     pub is_heard: bool,
     /// Advice that the region itself gives.
     pub steering: Steering,

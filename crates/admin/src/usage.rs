@@ -1,4 +1,4 @@
-//! What clients used of all nodes together.
+//! Usage of clients, of all nodes together.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ pub struct UsageEntry {
 }
 
 impl ClusterUsage {
-    /// Makes the answer to a question of what the nodes answered, without budgets.
+    /// Makes the answer to a question from the nodes' answers, without budgets.
     #[must_use]
     pub fn new(query: &UsageQuery, nodes: Vec<AskedNode>, table: UsageTable) -> Self {
         Self {

@@ -86,7 +86,7 @@ fn after_byte(state: ChunkState, byte: u8) -> Result<ChunkState, HttpError> {
         }
         (ChunkState::DataEnd, b'\r') => Ok(ChunkState::DataEnd),
         (ChunkState::DataEnd, b'\n') => Ok(ChunkState::Size { value: 0, digits: 0 }),
-        // The payload is longer than its size says.
+        // The payload is longer than its declared size.
         (ChunkState::DataEnd, _) => Err(HttpError::Chunk),
         (ChunkState::Trailer { is_line_empty: true }, b'\n') => Ok(ChunkState::Done),
         (ChunkState::Trailer { .. }, b'\n') => Ok(ChunkState::Trailer { is_line_empty: true }),

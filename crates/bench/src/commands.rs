@@ -41,8 +41,8 @@ pub(crate) async fn compare(arguments: &CompareArguments) -> anyhow::Result<Exit
             print(&table::TextTable(&report).to_string())?;
         }
         reports.push(report);
-        // After each scenario, so that a run which fails later leaves what it has found. The option
-        // for a page needs that of Spillway.
+        // After each scenario, so that a run which fails later leaves its earlier results. The
+        // option for a page needs that of Spillway.
         if let (Some(file), Some(spillway)) = (&arguments.markdown, &spec.spillway) {
             page::write(&reports, &page::origin(&spec, spillway), file)?;
         }

@@ -114,7 +114,7 @@ impl ComparedEntry {
         Self { subject, target: proxy.address, proxy: Some(proxy) }
     }
 
-    /// Returns what the proxy has used once it is idle; `None` without a proxy.
+    /// Returns the proxy's use of CPU and memory once it is idle; `None` without a proxy.
     async fn wait_until_ready(&mut self, load: &LoadSpec) -> anyhow::Result<Option<TreeUsage>> {
         let load = self.load(load);
         let limit = if self.peer().is_some() { PEER_START_MAX } else { START_MAX };
@@ -170,7 +170,7 @@ fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Compare
         Ok(ComparedEntry::of(subject, start_nginx(&spec.nginx, name, site)?))
     };
     let mut field = vec![nginx(Subject::Nginx, "nginx")?];
-    // Their configs are for HTTP/1.1, which is what all of them speak.
+    // Their configs are for HTTP/1.1, which all of them speak.
     let peers = spec.peers.iter().filter(|_| site.protocol == Protocol::Http1);
     for &peer in peers {
         let proxy = start_peer(peer, &spec.peers_folder, site)?;

@@ -222,7 +222,7 @@ fn parse_head(head: &[u8], role: HttpRole) -> Result<HttpHead, HttpError> {
         }
     }
     let framing = match (start, length) {
-        // These have no body, whatever their headers say.
+        // These have no body, whatever their headers declare.
         (Start::Status(204 | 304), _) => Framing::Sized(0),
         // Chunked wins over a length (RFC 9112, section 6.3).
         _ if is_chunked => Framing::Chunked,

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 /// Checks that the page `file` can be read and has the marks of `maker`.
 ///
 /// # Errors
-/// Returns an error that names what is missing.
+/// Returns an error that names the missing part.
 pub(crate) fn check(file: &Path, maker: &str) -> anyhow::Result<()> {
     read_and_replace(file, maker, "").map(drop)
 }

@@ -45,7 +45,7 @@ impl Origin {
 
 fn machine() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    // The rest of the release names the build of the kernel, which says nothing about speed.
+    // The rest of the release names the build of the kernel, which does not matter for speed.
     let version: Vec<&str> = release.trim().split('.').take(2).collect();
     format!("{} cores, {}, Linux {}", core_count(), processor_model(), version.join("."))
 }

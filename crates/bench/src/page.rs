@@ -40,7 +40,7 @@ const FIGURES: [Column; 4] = [
     (Scenario::SseSaturated, "tokens/s, saturated", |summary| summary.tokens_per_s),
 ];
 
-/// Returns what a page says about how its figures were made.
+/// Returns the text of a page about the origin of its figures.
 pub(crate) fn origin(spec: &CompareSpec, spillway: &Path) -> String {
     let here = Origin::here(spillway);
     let peers = match spec.peers.as_slice() {
@@ -63,7 +63,7 @@ pub(crate) fn origin(spec: &CompareSpec, spillway: &Path) -> String {
 /// at its end.
 ///
 /// # Errors
-/// Returns an error that names what is missing.
+/// Returns an error that names the missing part.
 pub(crate) fn check(file: &Path) -> anyhow::Result<()> {
     marks::check(file, MAKER)
 }
@@ -80,7 +80,7 @@ fn tables(reports: &[ScenarioReport]) -> String {
     format!("{}\n{}", ratio_table(reports).markdown(), figure_table(reports).markdown())
 }
 
-/// Returns CPU time over nginx's and memory; nginx's own CPU time stands in the last row.
+/// Returns CPU time over nginx's and memory; nginx's own CPU time is in the last row.
 fn ratio_table(reports: &[ScenarioReport]) -> Grid {
     let titles = RATIOS.iter().map(|(_, title)| *title);
     let mut grid =

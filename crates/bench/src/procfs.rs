@@ -137,7 +137,7 @@ fn threads_nanos(process: u32) -> u64 {
     nanos.sum()
 }
 
-/// Reads the line of every process. A process that ends meanwhile is left out.
+/// Reads the line of every process. A process that ends during the read is left out.
 fn all_stats() -> io::Result<BTreeMap<u32, Stat>> {
     let mut stats = BTreeMap::new();
     for entry in fs::read_dir("/proc")? {

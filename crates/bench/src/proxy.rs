@@ -165,7 +165,7 @@ fn nginx_config(address: SocketAddr, site: Site<'_>, folder: &Path, is_root: boo
         Protocol::Http1 => address.to_string(),
         Protocol::Http2 => format!("{address} http2"),
     };
-    // Else workers would drop root for a user that cannot write to the folder.
+    // Otherwise workers would drop root for a user that cannot write to the folder.
     let user = if is_root { "user root;\n" } else { "" };
     let folder = folder.display();
     let bodies = site.nginx_bodies.directive();

@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_inside_a_round() {
-        // The second round was slow for both: the ratio of medians would say 2.0 / 1.0.
+        // The second round was slow for both: the ratio of medians would be 2.0 / 1.0.
         let values = [Some(2.0), Some(30.0), Some(1.5)];
         let bases = [Some(1.0), Some(20.0), Some(1.0)];
         assert_eq!(median_ratio(values, bases), Some(1.5));

@@ -176,7 +176,7 @@ impl AccessSections {
                 return Err(source.fault(address.span(), message, remedy));
             }
             Some(AuthMode::Headers) => AccessMode::Headers,
-            // Whoever writes keys into the config expects that they are asked for.
+            // An operator who writes keys into the config expects that clients need one.
             None if !self.keys.is_empty() || has_lost_keys => AccessMode::Keys,
             // Only programs of this machine can connect, so a first try needs no keys.
             None if is_loopback => AccessMode::None,

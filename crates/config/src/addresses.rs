@@ -45,7 +45,7 @@ pub(crate) fn check_addresses(source: &Source, file: &ConfigFile) -> Result<(), 
 pub(crate) fn check_replicas(source: &Source, file: &ConfigFile) -> Result<(), ConfigErrors> {
     let mut errors = ConfigErrors::default();
     for url in file.replica.iter().map(|replica| &replica.url) {
-        // Another check tells what is no URL.
+        // Another check reports invalid URLs.
         let Ok(uri) = url.get_ref().parse::<http::Uri>() else { continue };
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
         let host = if host == "localhost" { "127.0.0.1" } else { host };

@@ -204,7 +204,7 @@ impl ReplicaSection {
                 Some(DeepRequest::json(path.get_ref().clone(), body.get_ref().clone().into()))
             }
             (None, None) => {
-                // A kind that was left out may turn out to be one that generates text.
+                // A kind that was left out may turn out to generate text.
                 if let Some(kind) = self.kind().filter(|kind| !kind.generates_text()) {
                     let message = format!("a server of kind {kind} generates no text");
                     let remedy = "give path and body of an inference";
@@ -260,7 +260,7 @@ impl ReplicaSection {
                 })?)
             }
         };
-        // A kind that was left out may turn out to be one that has metrics.
+        // A kind that was left out may turn out to have metrics.
         let has_none = self.kind().filter(|kind| mapping.is_none() && kind.metrics().is_none());
         if let Some(kind) = has_none.filter(|_| metrics.scrape == Some(true)) {
             let message = format!("nothing is known of the metrics of kind {kind}");

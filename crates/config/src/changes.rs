@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-/// Names of the tables in lists: the section, one, several, and the key that tells them apart.
+/// Names of the tables in lists: the section, one, several, and the key that distinguishes them.
 const LISTS: [(&str, &str, &str, &str); 11] = [
     ("discovery", "discovery", "discoveries", "name"),
     ("key", "key", "keys", "id"),
@@ -19,11 +19,11 @@ const LISTS: [(&str, &str, &str, &str); 11] = [
     ("tenant", "tenant", "tenants", "name"),
 ];
 
-/// Settings named one by one; of more, only the number is told.
+/// Settings named one by one; if there are more, only their number is given.
 const NAMED_MAX: usize = 5;
 
-/// Describes what differs between two texts of a config, but for the settings in `left_out`, e.g.
-/// `2 replicas added, 1 route changed, spill.queue_ms`. Secrets are not told, only keys.
+/// Describes the differences between two texts of a config, except for the settings in `left_out`,
+/// e.g. `2 replicas added, 1 route changed, spill.queue_ms`. Contains keys only, so no secrets.
 #[must_use]
 pub fn changes(before: &str, after: &str, left_out: &[&str]) -> String {
     let read = |text: &str| text.parse::<Table>().unwrap_or_default();
@@ -85,7 +85,7 @@ fn list_changes(
 }
 
 /// Returns the tables of a list by their names. Tables of one name, such as two listeners with port
-/// 0, are told apart by their order.
+/// 0, are distinguished by their order.
 fn by_name<'a>(list: Option<&'a Value>, key: &str) -> BTreeMap<String, &'a Value> {
     let mut named = BTreeMap::new();
     for table in list.and_then(Value::as_array).into_iter().flatten() {

@@ -19,7 +19,7 @@ use crate::source::Source;
 
 /// Maximum number of peers of one node. With more, gossip between all pairs would be too much.
 const PEERS_MAX: usize = 512;
-/// Maximum length of a node's or region's name: both stand in certificates, headers and metrics.
+/// Maximum length of a node's or region's name: both are used in certificates, headers and metrics.
 const NAME_MAX: usize = 63;
 
 /// `[cluster]`: this node as a member of a cluster.
@@ -122,7 +122,7 @@ pub struct ClusterConfig {
     pub peers: Vec<PeerConfig>,
     /// Terms of regions; a region that is missing has defaults.
     pub regions: Vec<RegionConfig>,
-    /// Delays and cuts on the way to others; set by demos and tests, not by a config file.
+    /// Delays and cuts on the paths to others; set by demos and tests, not by a config file.
     pub paths: Option<Arc<Paths>>,
 }
 
@@ -226,7 +226,7 @@ impl ClusterSections {
 /// Checks the names of this node and its region.
 ///
 /// # Errors
-/// Returns an error for each name that can't stand in a certificate.
+/// Returns an error for each name that can't be used in a certificate.
 pub(crate) fn check_names(
     source: &Source,
     names: [&Spanned<String>; 2],
@@ -277,8 +277,8 @@ fn lower_join(
 
 fn lower_advertise(source: &Source, cluster: &ClusterSection) -> Result<String, ConfigError> {
     let Some(said) = &cluster.advertise else {
-        // Only a node that takes part in the agreed state tells the others its address there;
-        // without `data` they have it in their own configs.
+        // A node announces its address only if it takes part in the agreed state. Without `data`
+        // the others have the address in their own configs.
         let address = *cluster.address.get_ref();
         if cluster.data.is_some() && address.ip().is_unspecified() {
             let message = format!("other nodes can't reach {address}");

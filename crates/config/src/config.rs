@@ -70,27 +70,27 @@ pub struct Config {
     pub spill: SpillConfig,
     /// Conditions for sending new clients elsewhere.
     pub steering: spillway_health::SteeringConfig,
-    /// Settings of the prefix index and of what is learned of replicas.
+    /// Settings of the prefix index and of the knowledge about replicas.
     pub knowledge: KnowledgeConfig,
     /// Log of requests; it can change while the node runs.
     pub access_log: AccessLogConfig,
     /// Traces; `None` if none are sent.
     pub traces: Option<Box<TracesConfig>>,
-    /// Location databases, not read yet, and rules that go by them; they can change while the node
+    /// Location databases, not read yet, and rules that use them; they can change while the node
     /// runs.
     pub geo: GeoConfig,
     /// Keys and tenants; they can change while the node runs.
     pub access: AccessConfig,
     /// Limits that this node enforces by itself; they can change while the node runs.
     pub limits: Vec<spillway_quota::LimitTerms>,
-    /// Place and length of what is kept of usage.
+    /// Place and length of the stored usage.
     pub usage: UsageConfig,
     /// Prices of tokens; they can change while the node runs.
     pub prices: spillway_usage::PriceList,
     /// Settings that can change while the node runs.
     pub world: WorldConfig,
-    /// Time for which the node serves on after it was told to stop, while it reports that it is not
-    /// ready. `None` measures it by who polls.
+    /// Time for which the node serves on after it was asked to stop, while it reports that it is
+    /// not ready. `None` measures it by the polls that arrive.
     pub drain_notice: Option<std::time::Duration>,
     /// Version of the program, for operators. The program adds its build.
     pub version: String,
@@ -108,7 +108,7 @@ pub struct Config {
     pub files: ReadFiles,
     /// Places of settings that only the start of a node can check.
     pub places: StartPlaces,
-    /// Warnings: what can be used, and most likely says something else than was meant.
+    /// Warnings: valid settings that most likely differ from the intended ones.
     pub warnings: ConfigErrors,
 }
 
@@ -144,7 +144,7 @@ pub struct WorldConfig {
     /// Every route. Where none names models and none is for all, the last one, `default`, serves
     /// everything that is built in.
     pub routes: Vec<RouteSpec>,
-    /// The routes as the file says them, for records of the cluster that say more of them.
+    /// The routes as in the file, for records of the cluster that add to them.
     pub said: RoutesSaid,
     /// True if that route is in no file.
     pub implies_default: bool,

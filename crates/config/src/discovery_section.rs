@@ -1,4 +1,4 @@
-//! `[[discovery]]`: sources of replicas that come and go by themselves.
+//! `[[discovery]]`: sources of replicas that come and go on their own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -83,7 +83,7 @@ pub enum Found {
     },
     /// A file.
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
         /// Replicas in the file when the config was read.
         replicas: Vec<ReplicaConfig>,
@@ -219,7 +219,7 @@ fn lower_source(
         let message = "nothing says what the replicas are like";
         return Err(source.fault(span, message, remedy).into());
     };
-    // Checked now, although no replica is found yet: later there is nobody to tell.
+    // Checked now, although no replica is found yet: later the operator would not see the error.
     let template = template.lower_template(&section.name, defaults, source)?;
     Ok(Found::Dns { question, resolver, template: Box::new(template) })
 }

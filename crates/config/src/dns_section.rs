@@ -1,4 +1,4 @@
-//! `[dns]`: this node as a name server that leads clients to regions.
+//! `[dns]`: this node as a name server that sends clients to regions.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

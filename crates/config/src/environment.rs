@@ -112,7 +112,7 @@ fn set_in_table<'i>(
         table.insert(key, value);
         return Ok(());
     };
-    // The file need not have the setting: then the next path element tells what to create.
+    // The file need not have the setting: then the next path element shows what to create.
     let is_list = next.get_ref().parse::<usize>().is_ok();
     let child = table.entry(key).or_insert_with(|| {
         let empty =

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub enum Severity {
     /// The config can't be used.
     Error,
-    /// The config can be used, and most likely says something else than was meant.
+    /// The config is valid, but most likely differs from the intended one.
     Warning,
 }
 
@@ -30,7 +30,7 @@ impl Severity {
 pub struct ConfigError {
     /// Weight of the diagnostic.
     pub severity: Severity,
-    /// Description of what is wrong.
+    /// Description of the error.
     pub message: String,
     /// Few words about the marked text; may be empty.
     pub label: String,
@@ -64,7 +64,7 @@ pub struct Mark {
     pub span: Range<usize>,
     /// Line and column of the first character, counted from 1.
     pub start: (usize, usize),
-    /// Line and column behind the last character.
+    /// Line and column after the last character.
     pub end: (usize, usize),
 }
 
@@ -181,7 +181,7 @@ impl ConfigErrors {
         self
     }
 
-    /// Returns what a check gave, and keeps its errors.
+    /// Returns the result of a check, and keeps its errors.
     pub(crate) fn keep<T>(&mut self, result: Result<T, impl Into<Self>>) -> Option<T> {
         result.map_err(|errors| self.add(errors)).ok()
     }

@@ -1,5 +1,4 @@
-//! Says in the words of the file what serde finds wrong with the type of a value, and how it can be
-//! corrected.
+//! Explains serde's errors about the type of a value in the words of the file, with a correction.
 
 use toml::de::{DeTable, DeValue};
 
@@ -29,7 +28,7 @@ pub(crate) enum Fix {
     Unwrap,
     /// The key means nothing.
     Ignore,
-    /// What was meant is unknown.
+    /// The intended setting is unknown.
     Remove,
 }
 
@@ -149,7 +148,7 @@ impl Finding<'_> {
         (self.fault(message, remedy).labelled(format!("this is {}", kind(value))), fix)
     }
 
-    /// Returns what the value was meant as, if that can be told from its type.
+    /// Returns the intended form of the value, if its type reveals that.
     fn conversion(&self, node: Node<'_>, value: &DeValue<'_>) -> (Option<String>, Fix) {
         let key = self.key();
         let written = self.written();
@@ -296,12 +295,12 @@ impl Finding<'_> {
     }
 }
 
-/// Returns the name in backquotes behind these words of serde's.
+/// Returns the name in backquotes after these words of serde's.
 fn quoted<'a>(message: &'a str, words: &str) -> Option<&'a str> {
     message.strip_prefix(words)?.trim_start().strip_prefix('`')?.split('`').next()
 }
 
-/// Returns what belongs into a setting, with the unit of a number.
+/// Returns the kind of value that a setting needs, with the unit of a number.
 fn with_unit(node: Node<'_>, key: &str) -> String {
     let words = node.words();
     match unit_of(key).filter(|_| node.is_number()) {

@@ -119,8 +119,8 @@ impl KindSettings {
 impl HealthSettings {
     fn active(&self, engine: Engine) -> Option<ActiveCheck> {
         let port = self.port;
-        // A given path says more than an unknown kind, or than a kind that does not answer at its
-        // own path.
+        // A given path is more specific than an unknown kind, or than a kind that does not answer
+        // at its own path.
         let has_path =
             self.path.is_some() || (engine.kind != ServerKind::Generic && engine.has_health);
         let probe = match self.check {
@@ -130,8 +130,8 @@ impl HealthSettings {
                 Probe::Grpc { service: self.service.clone().unwrap_or_default(), port }
             }
             CheckChoice::ByKind if !has_path => Probe::Tcp { port },
-            // A path alone is no reason to drop what the kind knows: its port, and its answer while
-            // a model still loads.
+            // A path alone is no reason to drop the settings of the kind: its port, and its answer
+            // while a model still loads.
             CheckChoice::Http | CheckChoice::ByKind => match engine.kind.probe() {
                 Probe::Http { path, port: kind_port, not_ready, expect } => Probe::Http {
                     // The kind knows what its own page answers, not what another one does.

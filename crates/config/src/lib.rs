@@ -1,7 +1,7 @@
 //! The config file: read, checked and turned into the settings of each part.
 //!
-//! Reading happens once, here. A [`Config`] can't be wrong later: every fault is found with its
-//! line and a remedy before any port is opened. All faults are told at once.
+//! Reading happens once, here. A [`Config`] can't be wrong later: every error is found with its
+//! line and a remedy before any port is opened. All errors are reported at once.
 
 mod access_log_section;
 mod access_section;

@@ -41,7 +41,7 @@ pub(crate) struct LimitSection {
 /// Keys and tenants that limits may name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limited<'a> {
-    /// Keys and tenants of the config; `None` if it is unknown which there are meant to be.
+    /// Keys and tenants of the config; `None` if the intended ones are unknown.
     pub(crate) access: Option<&'a AccessConfig>,
     /// True if the agreed state of a cluster may have more of them.
     pub(crate) is_clustered: bool,
@@ -110,7 +110,7 @@ impl LimitSection {
     }
 }
 
-/// Returns the scope that a name stands for; records of the cluster have such names, too.
+/// Returns the scope that a name means; records of the cluster have such names, too.
 fn scope(name: &str) -> Option<Scope> {
     match name.split_once(':') {
         None => (name == "global").then_some(Scope::Global),

@@ -135,7 +135,7 @@ pub(crate) fn lower(
     })
 }
 
-/// What is told and counted of requests.
+/// Settings of the access log, traces, usage and prices.
 struct Told {
     access_log: AccessLogConfig,
     traces: Option<Box<TracesConfig>>,
@@ -257,8 +257,8 @@ fn lower_dns(
     file.dns.take().map(|dns| dns.lower(source, cluster, has_tls)).transpose()
 }
 
-/// Checks names and routes against what replicas serve. Where it is unknown what they are meant to
-/// serve, any model and pool counts as served.
+/// Checks names and routes against the models of replicas. Where the intended models are unknown,
+/// any model and pool counts as served.
 fn lower_world(
     source: &Source,
     file: &mut ConfigFile,
@@ -330,8 +330,8 @@ fn check_listeners(source: &Source, listeners: &[ListenerSection]) -> Result<(),
     Ok(())
 }
 
-/// Returns true if everything that is built in is served though no route says so. Routes that name
-/// models are the list of what is served.
+/// Returns true if the route `default` is implied, which serves everything that is built in. Routes
+/// that name models are the full list of served models, so nothing is implied beside one.
 pub(crate) fn implies_default(routes: &[RouteSection]) -> bool {
     routes.iter().all(|route| route.path_prefix.is_some())
 }
@@ -349,7 +349,8 @@ fn lower_routes(
 }
 
 fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener, ConfigError> {
-    // A token file that is named but lists no token still asks for one, and so lets nobody in.
+    // A token file that is named but lists no token still makes the API require one, and so no
+    // client is admitted.
     let mut api = AdminConfig {
         requires_token: section.token_file.is_some(),
         names: section.names.clone(),
@@ -452,11 +453,11 @@ fn check_country(
 /// Names that routes may use beside models.
 struct OtherNames {
     splits: BTreeSet<String>,
-    /// Models that others stand in for.
+    /// Models that have fallbacks.
     with_fallback: BTreeSet<String>,
 }
 
-/// What routes may refer to.
+/// Names that routes may refer to.
 #[derive(Clone, Copy)]
 struct Known<'a> {
     served: &'a Served<'a>,

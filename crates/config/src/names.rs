@@ -1,4 +1,4 @@
-//! `[aliases]`, `[[split]]` and `[fallback]`: names that stand for other names.
+//! `[aliases]`, `[[split]]` and `[fallback]`: names that mean other names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -156,7 +156,7 @@ impl NameSections {
 /// Checks the text of a version.
 ///
 /// # Errors
-/// Returns an error if the version can't stand in a path.
+/// Returns an error if the version can't be used in a path.
 pub(crate) fn check_version_text(
     source: &Source,
     version: &Spanned<String>,
@@ -262,7 +262,7 @@ fn lower_fallback(
     let mut list: Vec<ModelName> = Vec::new();
     for other in others.into_inner() {
         errors.keep(served.check_model(source, &other));
-        // Only the fallbacks must be served: a model without any replica is what they stand in for.
+        // Only the fallbacks must be served, because they replace a model without any replica.
         let name = ModelName::from(other.get_ref().as_str());
         if *other.get_ref() == *model || list.contains(&name) {
             let message = format!("{:?} would be asked again: a loop", other.get_ref());

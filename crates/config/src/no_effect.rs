@@ -15,13 +15,13 @@ struct Rule {
     needs: Needs,
 }
 
-/// What gives settings an effect.
+/// Condition under which settings have an effect.
 enum Needs {
     /// This setting of the same table.
     Key(&'static str),
     /// This value of a setting of the same table.
     Value(&'static str, &'static str),
-    /// That this setting of the same table is left out, which goes before.
+    /// Absence of this setting of the same table, which takes precedence.
     Without(&'static str),
     /// A route whose requests are read for their prompts.
     Bodies,
@@ -69,7 +69,7 @@ pub(crate) fn check(source: &Source) -> Result<(), ConfigErrors> {
             if rule.needs.is_in(file, section) || rule.is_from_outside(source) {
                 continue;
             }
-            // What is switched off is meant to do nothing.
+            // A setting that is switched off is meant to have no effect.
             let set = section.iter().filter(|(key, value)| {
                 rule.keys.iter().any(|it| &**key.get_ref() == *it) && !is_off(value)
             });
@@ -108,7 +108,7 @@ fn sections<'t, 'i>(file: &'t DeTable<'i>, name: &str) -> Vec<&'t DeTable<'i>> {
 }
 
 impl Rule {
-    /// Returns true if an environment variable may give what is missing in the file.
+    /// Returns true if an environment variable may set the missing setting.
     fn is_from_outside(&self, source: &Source) -> bool {
         let own = self.table.split('.').next();
         let other = match self.needs {

@@ -1,9 +1,9 @@
-//! Units of numbers, which keys end with, and what a number that may not be zero is told by.
+//! Units of numbers, which keys end with, and the error of a number that may not be zero.
 
 /// Error of a number that may not be zero.
 pub(crate) const AT_LEAST_ONE: &str = "must be at least 1";
 
-/// Endings of keys, and the unit that each stands for.
+/// Endings of keys, and the unit that each means.
 const UNITS: [(&str, &str); 11] = [
     ("_permille_min", "‰"),
     ("_permille", "‰"),
@@ -23,7 +23,7 @@ pub(crate) fn unit_of(key: &str) -> Option<&'static str> {
     UNITS.iter().find(|(ending, _)| key.ends_with(ending)).map(|(_, unit)| *unit)
 }
 
-/// Units that people write behind numbers of each unit of a key, and how many of that they are.
+/// Units that people write after numbers, by the unit of a key, with their size in it.
 const WRITTEN: [(&str, &[(&str, u64)]); 3] = [
     (
         "ms",
@@ -54,7 +54,7 @@ const WRITTEN: [(&str, &[(&str, u64)]); 3] = [
         ],
     ),
 ];
-/// Those of all other numbers, such as tokens.
+/// Units of all other numbers, such as tokens.
 const COUNTED: &[(&str, u64)] = &[
     ("k", 1_000),
     ("m", 1_000_000),

@@ -56,7 +56,7 @@ pub struct KnowledgeConfig {
     pub prefix: PrefixConfig,
     /// Limits of the prefix index.
     pub index: IndexConfig,
-    /// True if nodes of a region tell each other where they sent prompts.
+    /// True if nodes of a region inform each other where they sent prompts.
     pub is_shared: bool,
     /// True if speeds are kept over a restart.
     pub is_kept: bool,
@@ -71,7 +71,7 @@ impl PrefixSection {
         let mut errors = ConfigErrors::default();
         let block_bytes = *self.block_bytes.get_ref();
         let prefix = PrefixConfig { block_bytes, ..PrefixConfig::default() };
-        // The key plays no part in what can be wrong here.
+        // The key plays no part in the possible errors here.
         errors.keep(PrefixHasher::new([0; 4], prefix).map_err(|error| {
             let remedy = "use a multiple of 32 from 32 to 65536; 256 suits most";
             source.fault(self.block_bytes.span(), error.to_string(), remedy)

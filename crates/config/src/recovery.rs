@@ -1,4 +1,4 @@
-//! Reads a document whose values have wrong types as far as that goes, and tells all that is wrong.
+//! Reads a document whose values have wrong types as far as possible, and reports all errors.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use crate::source::Source;
 use crate::syntax;
 use crate::tree::{self, Step, Wanted};
 
-/// Maximum number of errors that are told: who made more has made one of another kind.
+/// Maximum number of reported errors: a file with more probably has an error of another kind.
 const ERRORS_MAX: usize = 50;
 
-/// What could be read of a document.
+/// Readable part of a document.
 #[derive(Debug)]
 pub(crate) struct Recovered<T> {
     /// The content, with all errors corrected or left out; `None` if the text is not TOML.
@@ -29,7 +29,7 @@ pub(crate) struct Recovered<T> {
     pub(crate) lost: Lost,
 }
 
-/// Settings that were left out since nobody can tell what was meant.
+/// Settings that were left out because their meaning is unknown.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
     /// Sections from which something is missing.
@@ -72,7 +72,7 @@ impl Lost {
 pub(crate) fn read<T: DeserializeOwned + JsonSchema>(source: &Source) -> Recovered<T> {
     let (mut table, wrong) = DeTable::parse_recoverable(source.text());
     if !wrong.is_empty() {
-        // Nothing else is told: where a bracket is missing, any text may mean something else.
+        // Nothing else is reported: where a bracket is missing, any text may mean something else.
         let errors = syntax::explain(source, &wrong);
         return Recovered { content: None, errors: errors.into(), lost: Lost::default() };
     }
@@ -166,7 +166,7 @@ fn apply<'i>(table: &mut DeTable<'i>, path: &[Step], fix: &'i Fix) {
     }
 }
 
-/// Returns what an error is about.
+/// Returns the subject of an error.
 fn wanted(error: &toml::de::Error) -> Wanted {
     let message = error.message();
     match () {

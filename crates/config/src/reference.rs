@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::numbers::unit_of;
 use crate::schema_node::resolve;
 
-/// Settings that are there to compare policies; they stand in a table of their own.
+/// Settings for comparing policies; they are in a table of their own.
 const TUNING: [&str; 8] = [
     "replica.bucket",
     "route.least_loaded",
@@ -44,7 +44,7 @@ const TABLE: &str = "\n| key | type | default | description |\n|---|---|---|---|
 struct Row {
     /// Path of the setting with its section, e.g. `replica.health.path`.
     path: String,
-    /// Cells behind the key.
+    /// Cells after the key.
     cells: String,
 }
 
@@ -224,7 +224,7 @@ fn requires(schema: &Value, key: &str) -> bool {
     schema["required"].as_array().is_some_and(|names| names.iter().any(|name| name == key))
 }
 
-/// Returns the header of a table as it stands in a file.
+/// Returns the header of a table as a file has it.
 fn heading(name: &str, section: &Value) -> String {
     match section["type"].as_str() {
         Some("array") => format!("[[{name}]]"),

@@ -89,11 +89,11 @@ impl ReplicaConfig {
         self.settings.kind
     }
 
-    /// Fills in what the config leaves open and was found out: the replica's software, and the
-    /// models that it lists.
+    /// Fills in settings that the config leaves open and that were found out: the replica's
+    /// software, and the models that it lists.
     pub fn with_found(self, engine: Option<Engine>, listed: Vec<ModelName>) -> Self {
         let Self { mut spec, mut care, settings, overflow, may_vanish } = self;
-        // What the config says is never replaced by what a server says of itself.
+        // Values of the config are never replaced by the server's own reports.
         if settings.is_open() {
             if settings.needs_models {
                 spec.models = listed;
@@ -184,7 +184,8 @@ impl ReplicaConfig {
 
 /// Gives a page at the port of the replica's API the API's TLS.
 fn with_tls(scrape: &Scrape, tls: Option<&TlsTarget>) -> Scrape {
-    // The API's TLS says nothing about an exporter at another port, which is asked in cleartext.
+    // The API's TLS does not imply TLS for an exporter at another port, which is asked in
+    // cleartext.
     let is_own = scrape.host.is_none() && scrape.port.is_none();
     Scrape { tls: tls.filter(|_| is_own).cloned(), ..scrape.clone() }
 }

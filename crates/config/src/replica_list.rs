@@ -1,4 +1,4 @@
-//! Lists of replicas, which stand in the config or in a file of their own.
+//! Lists of replicas, in the config or in a file of their own.
 
 use spillway_resolver::Resolver;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(crate) fn lower_replicas(
     let mut replicas = Vec::new();
     for section in sections {
         let (name, at) = (section.name.get_ref().clone(), section.name.span());
-        // A name that is left out is told by the section itself.
+        // A missing name is reported by the section itself.
         if let Some(earlier) = places.insert(name.clone(), at.clone())
             && !name.is_empty()
         {

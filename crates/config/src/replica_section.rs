@@ -233,7 +233,7 @@ impl ReplicaSection {
         let (overflow, terms) = overflow.unzip();
         // None of the three depends on models.
         let Preset { continues_chats, salt_field, usage_reports, .. } = settings.preset(None, &[]);
-        // Hosted APIs report usage at the end of a stream, and refuse what they do not know.
+        // Hosted APIs report usage at the end of a stream, and refuse unknown options.
         let usage_reports = match &overflow {
             Some(_) => usage_reports.max(UsageReports::AtEnd),
             None => usage_reports,

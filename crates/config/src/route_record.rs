@@ -20,7 +20,7 @@ use crate::source::Source;
 /// Settings that a record has as fields of its own, which cluster and config are merged by.
 const OWN: [&str; 7] = ["name", "path_prefix", "models", "pool", "policy", "regions", "countries"];
 
-/// The routes of a config file as it says them.
+/// The routes of a config file, unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct RoutesSaid(BTreeMap<RouteName, RouteSection>);
 
@@ -37,8 +37,9 @@ impl RoutesSaid {
         Self(said.collect())
     }
 
-    /// Returns the route `name` of the cluster with `settings`. What those do not say, the config's
-    /// route of that name does. Models, pool, policy and residency are left to the caller.
+    /// Returns the route `name` of the cluster with `settings`. Settings that are not among them
+    /// come from the config's route of that name. Models, pool, policy and residency are left to
+    /// the caller.
     ///
     /// # Errors
     /// Returns an error if the settings can't be used.
@@ -84,7 +85,7 @@ pub fn check_route(name: &str, record: &Map<String, Value>) -> Result<(), (Strin
         let source = source(name, &record)?;
         no_effect::check(&source)?;
         let section = section(&source)?;
-        // Another node's file may say what to hash by.
+        // Another node's file may set the fields to hash.
         if record.contains_key("hash_by") {
             section.check_hash_by(&source)?;
         }

@@ -3,7 +3,8 @@ use serde_json::json;
 use super::*;
 use crate::Config;
 
-/// A route with every setting that a file can have, but for a session by header and policies' own.
+/// A route with every setting that a file can have, except for a session by header and policies'
+/// own.
 const EVERYTHING: &str = r#"
 [[route]]
 name = "r"
@@ -129,7 +130,7 @@ fn a_fault_of_a_record_is_told_as_that_of_a_file() {
     assert_eq!(check_route("r", good.as_object().unwrap()), Ok(()));
 }
 
-/// What files can set for tenants, keys and prices has its twin in the cluster's records.
+/// Every setting that files have for tenants, keys and prices exists in the cluster's records.
 #[test]
 fn tenants_keys_and_prices_of_a_file_have_their_twins_in_records() {
     let file = crate::schema();

@@ -370,7 +370,7 @@ fn default_overflow() -> bool {
 /// Reads the fields that clients may set.
 ///
 /// # Errors
-/// Returns an error for each name that is none of a field that steers a model server.
+/// Returns an error for each name that is no field that steers a model server.
 fn engine_fields(names: &[Spanned<String>], source: &Source) -> Result<EngineFields, ConfigErrors> {
     let fields = all(names.iter().map(|name| {
         EngineFields::named(name.get_ref()).ok_or_else(|| {
@@ -401,8 +401,8 @@ fn continuations_max() -> u32 {
     3
 }
 
-/// Returns the default policy. Where prompts are seen, it goes by the predicted time of the first
-/// token. Elsewhere it picks a replica close to the least loaded one, without herds when signals
+/// Returns the default policy. Where prompts are read, it uses the predicted time of the first
+/// token. Elsewhere it picks a replica close to the least loaded one, without herding when signals
 /// are late.
 #[must_use]
 pub fn default_policy(reads_bodies: bool) -> Policy {

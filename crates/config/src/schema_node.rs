@@ -1,4 +1,4 @@
-//! Parts of the schema, found by the path of a setting, for errors that say what belongs there.
+//! Parts of the schema, found by the path of a setting, for errors that describe its valid values.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::tree::Step;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node<'a> {
     root: &'a Value,
-    /// The place itself, which has the description; its type may stand behind a reference.
+    /// The place itself, which has the description; its type may be behind a reference.
     here: &'a Value,
 }
 
@@ -106,7 +106,7 @@ impl<'a> Node<'a> {
             Some(kind @ ("integer" | "number")) => {
                 let number = if kind == "integer" { "a whole number" } else { "a number" };
                 match self.bounds() {
-                    // Nobody needs to hear the largest number of 32 bits.
+                    // The largest number of 32 bits is no useful limit to show.
                     (Some(least), Some(most)) if most < i64::from(u32::MAX) => {
                         format!("{number} from {least} to {most}")
                     }

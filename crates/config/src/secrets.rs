@@ -1,5 +1,5 @@
-//! Masks secrets in what is shown of a config: lines beside an error, since terminals are shared and logs
-//! are kept, and files that are given away.
+//! Masks secrets in the shown parts of a config: lines beside an error, since terminals are shared
+//! and logs are kept, and files that are given away.
 
 use toml::{Table, Value};
 
@@ -37,7 +37,7 @@ fn hide_secrets(key: &str, value: &mut Value) {
     match value {
         Value::Table(table) => {
             for (inner, value) in table {
-                // Whatever stands in a secret is one.
+                // Every value inside a secret is secret.
                 hide_secrets(if is_secret(key) { key } else { inner }, value);
             }
         }
@@ -150,7 +150,7 @@ fn masked_line(line: &str) -> String {
     shown
 }
 
-/// Returns the end of the value that begins behind the white space at `start`.
+/// Returns the end of the value that begins after the white space at `start`.
 fn value_end(line: &str, start: usize) -> usize {
     let rest = line[start..].trim_start();
     let begin = line.len() - rest.len();

@@ -13,8 +13,8 @@ use crate::secrets::{is_secret, masked};
 
 /// Text of a config, for turning byte ranges into lines.
 ///
-/// The variables stand behind the file's text, as if they were lines of it. So a byte range tells
-/// of each value whether the file or a variable gave it.
+/// The variables follow the file's text, as if they were lines of it. So a byte range shows of each
+/// value whether the file or a variable set it.
 #[derive(Debug)]
 pub(crate) struct Source {
     path: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Source {
     files: RefCell<ReadFiles>,
 }
 
-/// Files that a config names, with a hash of what was read of each: the config is read again when one
+/// Files that a config names, with a hash of each file's content: the config is read again when one
 /// of them changes.
 pub type ReadFiles = BTreeMap<PathBuf, u64>;
 
@@ -98,8 +98,8 @@ impl Source {
         self.text.get(at).unwrap_or_default()
     }
 
-    /// Creates an error at a byte range of the text. An empty range at 0 means that nothing in the
-    /// text says the value.
+    /// Creates an error at a byte range of the text. An empty range at 0 means that the value is
+    /// not in the text.
     pub(crate) fn fault(
         &self,
         span: Range<usize>,

@@ -1,6 +1,6 @@
 //! Finds the name that was most likely meant.
 
-/// Names that other gateways have for what a policy does, and the policy.
+/// Names that other gateways have for the behaviour of a policy, and the policy.
 const SYNONYMS: [(&str, &str); 9] = [
     ("leastconn", "least_connections"),
     ("least_conn", "least_connections"),

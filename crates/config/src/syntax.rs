@@ -1,4 +1,4 @@
-//! Says what is wrong with a text that is no TOML, by what people write in its place.
+//! Explains the errors of a text that is no TOML, by common mistakes.
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ fn other_format(source: &Source) -> Option<ConfigError> {
 }
 
 /// Explains one error; None for a key of a table that is there twice, since the error of that table
-/// says it.
+/// covers it.
 fn one(source: &Source, error: &toml::de::Error) -> Option<ConfigError> {
     let span = error.span().unwrap_or(0..0);
     if error.message() == "duplicate key" {

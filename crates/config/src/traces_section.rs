@@ -1,4 +1,4 @@
-//! `[traces]`: what is told to a collector of traces.
+//! `[traces]`: spans that are sent to a collector.
 
 use std::time::Duration;
 

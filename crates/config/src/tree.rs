@@ -24,7 +24,7 @@ pub(crate) enum Wanted {
     Value,
 }
 
-/// Returns the path of what stands at `span`.
+/// Returns the path of the item at `span`.
 pub(crate) fn find(table: &DeTable<'_>, span: &Range<usize>, wanted: Wanted) -> Option<Vec<Step>> {
     table.iter().find_map(|(key, value)| {
         let step = Step::Key(key.get_ref().to_string());

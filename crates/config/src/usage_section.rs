@@ -1,4 +1,4 @@
-//! `[usage]` and `[[price]]`: what is kept of clients' usage, and what tokens cost.
+//! `[usage]` and `[[price]]`: stored usage of clients, and the cost of tokens.
 
 use std::path::PathBuf;
 
@@ -51,7 +51,7 @@ pub(crate) struct PriceSection {
     pub(crate) completion_per_million: Spanned<f64>,
 }
 
-/// Place and length of what is kept of usage.
+/// Place and length of the stored usage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageConfig {
     /// Folder of its own; `None` for that of the cluster.
@@ -66,7 +66,7 @@ impl Default for UsageSection {
     }
 }
 
-/// Checks what is kept and what tokens cost.
+/// Checks the settings of stored usage and the prices of tokens.
 ///
 /// # Errors
 /// Returns all faults, with their lines.
@@ -82,7 +82,7 @@ pub(crate) fn lower_usage(
     errors.or((usage, prices))
 }
 
-/// Checks what is kept.
+/// Checks the settings of stored usage.
 ///
 /// # Errors
 /// Returns an error if no day or too many days are to be kept.

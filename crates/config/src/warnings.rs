@@ -1,4 +1,4 @@
-//! Warnings: configs that can be used, and most likely say something else than was meant.
+//! Warnings: valid configs that most likely differ from the intended ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -50,7 +50,7 @@ fn same_urls(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
     let replicas = file.replica.iter().filter(|replica| !replica.is_overflow());
     let same = replicas.filter_map(|replica| {
         let (url, at) = (replica.url.get_ref().trim_end_matches('/'), replica.url.span());
-        // Replicas of several pools may stand for one server on purpose.
+        // Replicas of several pools may share one server on purpose.
         let earlier = places.insert((url, replica.pool.as_str()), at.clone())?;
         let message = format!("two replicas of the pool {:?} have the URL {url}", replica.pool);
         let remedy = "give each its own URL: the server is taken for two, and gets twice its share";
@@ -59,8 +59,8 @@ fn same_urls(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
     same.collect()
 }
 
-/// Warns of models that replicas serve and no route takes: routes that name models are the list of
-/// what is served.
+/// Warns of models that replicas serve and no route takes: routes that name models are the full
+/// list of served models.
 fn closed_models(source: &Source, file: &ConfigFile) -> Option<ConfigError> {
     let built_in = || file.route.iter().filter(|route| route.path_prefix.is_none());
     if built_in().next().is_none() || built_in().any(|route| route.models.is_empty()) {

@@ -95,7 +95,7 @@ pages! {
     NODES_TABLE = "reference/tables" # "nodes";
     /// The emulated model servers.
     EMULATOR = "reference/emulator";
-    /// What the cluster agrees on.
+    /// The state that the cluster agrees on.
     CONTROL_PLANE = "explanation/control-plane";
     /// Nodes that join and leave.
     NODES = "explanation/control-plane" # "adding-and-removing-nodes";

@@ -10,7 +10,7 @@ pub(crate) enum Length {
     AtMost(u32),
     /// Any length between these numbers of tokens.
     Between(u32, u32),
-    /// Exactly this number of tokens: the model is told to ignore its end token.
+    /// Exactly this number of tokens: the model ignores its end token.
     Exactly(u32),
 }
 
@@ -45,7 +45,7 @@ impl Finish {
 /// End of an answer that an injected fault ends before its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyEnd {
-    /// The engine aborts the answer, and says so.
+    /// The engine aborts the answer with an error.
     Aborted,
     /// The answer ends without a reason.
     Unexplained,
@@ -119,7 +119,7 @@ impl Answer {
     }
 
     /// Creates an answer of a prescribed form, at most `most` tokens long. If `said` is the
-    /// beginning of the text, the answer continues behind it.
+    /// beginning of the text, the answer continues after it.
     pub(crate) fn of_parts(parts: Vec<(AnswerPart, String)>, said: &str, most: u32) -> Self {
         let whole: String = parts.iter().map(|(_, text)| text.as_str()).collect();
         let skipped = if whole.starts_with(said) { said.len() } else { 0 };
@@ -152,19 +152,19 @@ impl Answer {
             let start = self.raw.find(stop.as_str())?;
             Some((start + stop.len(), start, stop))
         });
-        // The one that ends first counts, since the model stops there.
+        // The stop that ends first counts, since the model stops there.
         let Some((end, start, stop)) = found.min() else { return self };
         self.stop = Some(stop.clone());
         self.finish = Finish::Stop;
         self.cut(u32::try_from(end.div_ceil(TOKEN_BYTES)).unwrap_or(u32::MAX));
         let visible = if shown { end } else { start };
         self.parts.iter_mut().for_each(|(_, end)| *end = (*end).min(visible));
-        // The text behind that was generated, but is not shown.
+        // The text after that was generated, but is not shown.
         self.parts.push((AnswerPart::Unsaid, self.raw.len()));
         self
     }
 
-    /// Ends the answer behind its first `tokens` tokens.
+    /// Ends the answer after its first `tokens` tokens.
     pub(crate) fn end_early(&mut self, tokens: u32, end: EarlyEnd) {
         self.cut(tokens);
         self.stop = None;

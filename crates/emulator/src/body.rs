@@ -50,7 +50,7 @@ impl From<Infallible> for BodyError {
 pub(crate) struct ReplyBody {
     source: BodySource,
     progress: Delivery,
-    /// Trailers sent behind the last byte.
+    /// Trailers sent after the last byte.
     trailers: Option<HeaderMap>,
     /// Compressor of a stream; `None` if it is sent as it is.
     compressor: Option<EventCompressor>,
@@ -114,7 +114,7 @@ impl ReplyBody {
         Self::new(BodySource::Messages(pieces))
     }
 
-    /// Adds trailers behind the last byte.
+    /// Adds trailers after the last byte.
     pub(crate) fn with_trailers(self, trailers: HeaderMap) -> Self {
         Self { trailers: Some(trailers), ..self }
     }

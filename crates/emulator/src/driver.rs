@@ -1,8 +1,9 @@
 //! Real-time driver of one engine: requests go in, tokens come out one by one.
 //!
-//! The engine sits behind a mutex that is held for microseconds. Callers submit and abort requests
-//! themselves, so a request whose client has disconnected leaves the engine at once, and its `Drop`
-//! waits for nothing. One task per replica makes the engine's steps and sleeps in between.
+//! The engine is protected by a mutex that is held for microseconds. Callers submit and abort
+//! requests themselves, so a request whose client has disconnected leaves the engine at once, and
+//! its `Drop` waits for nothing. One task per replica makes the engine's steps and sleeps in
+//! between.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,7 +45,8 @@ struct Core {
     /// one.
     last_id: u64,
     metrics: Arc<Metrics>,
-    /// Publisher of what the cache stores and evicts; `None` if nobody can listen.
+    /// Publisher of the blocks that the cache stores and evicts; `None` if no subscriber is
+    /// possible.
     publisher: Option<KvPublisher>,
 }
 
@@ -96,7 +98,7 @@ impl Driver {
         Self { core: Mutex::new(core), wake: Notify::new(), time_scale, models }
     }
 
-    /// Publishes from now on what the cache stores and evicts.
+    /// Publishes the blocks that the cache stores and evicts from now on.
     pub(crate) fn publish_to(&self, publisher: KvPublisher) {
         let mut core = self.core();
         core.engine.keep_changes();
@@ -197,7 +199,7 @@ impl Driver {
             publisher.restart();
         }
         core.metrics = Arc::new(Metrics::new(&self.models, core.engine.config()));
-        // Dropping the senders tells the requests that they are lost.
+        // Dropping the senders shows the requests that they are lost.
         core.live.clear();
     }
 

@@ -124,7 +124,7 @@ impl KvPublisher {
         (messages.sender.receiver_count(), messages.events)
     }
 
-    /// Ends all connections and counts anew, like a process that was started again.
+    /// Ends all connections and restarts the counts, like a process that was started again.
     pub(crate) fn restart(&self) {
         let (sender, _) = broadcast::channel(BEHIND_MAX);
         *self.messages() = Messages { sender, next: 0, events: 0 };

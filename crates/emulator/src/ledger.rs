@@ -136,7 +136,7 @@ impl CallLedger {
             CallOutcome::Aborted => books.counts.aborted += 1,
             CallOutcome::Rejected => books.counts.rejected += 1,
         }
-        // The newest record has the age 1 and stands last.
+        // The newest record has the age 1 and is the last one.
         let age = books.counts.received - number;
         // A record that is too old has left the list; its counters remain.
         let at = usize::try_from(age).ok().and_then(|age| books.records.len().checked_sub(age));

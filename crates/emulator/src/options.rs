@@ -15,8 +15,8 @@ pub struct ReplyOptions {
     /// itself and may have the end of one event and the beginning of the next. `None` sends each
     /// event in a piece of its own, and any other reply in one.
     pub cut_seed: Option<u64>,
-    /// True if `usage` stands before `metadata` and `tools` in responses of `/v1/responses`, as in
-    /// SGLang. Otherwise it stands after them.
+    /// True if `usage` comes before `metadata` and `tools` in responses of `/v1/responses`, as in
+    /// SGLang. Otherwise it comes after them.
     pub usage_first: bool,
     /// True if streams of `/v1/messages` report cached tokens only at their end, as vLLM's do: until
     /// then, `input_tokens` has the whole prompt. Otherwise they report them at the beginning, as

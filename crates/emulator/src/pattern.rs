@@ -18,7 +18,7 @@ pub(crate) fn sample(pattern: &str, rng: &mut fastrand::Rng, bytes_max: usize) -
 
 fn write(pattern: &Hir, rng: &mut fastrand::Rng, bytes_max: usize, text: &mut String) {
     match pattern.kind() {
-        // Anchors hold anyway, since the text is all there is. A word boundary may not hold.
+        // Anchors hold anyway, since the text is complete. A word boundary may not hold.
         HirKind::Empty | HirKind::Look(_) => {}
         HirKind::Literal(literal) => text.push_str(&String::from_utf8_lossy(&literal.0)),
         HirKind::Class(class) => text.extend(character(class, rng)),

@@ -204,8 +204,8 @@ impl EmulatedReplica {
         Ok(change)
     }
 
-    /// Crashes the replica after `after`, as [`Fault::Die`] demands, unless that fault has ended
-    /// meanwhile. A time limit of the fault ends the crash too.
+    /// Crashes the replica after `after`, as [`Fault::Die`] demands, unless that fault has ended by
+    /// then. A time limit of the fault ends the crash too.
     pub(crate) fn die_later(self: &Arc<Self>, after: Duration) {
         let replica = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -231,7 +231,7 @@ impl EmulatedReplica {
                 () = replica.stop.cancelled() => return,
                 () = tokio::time::sleep(after) => {}
             }
-            // Another fault was set meanwhile, and must not be healed by this one.
+            // Another fault was set in between, and must not be healed by this one.
             if replica.condition().changes != change {
                 return;
             }
@@ -289,7 +289,7 @@ impl EmulatedReplica {
 fn instance(address: SocketAddr) -> u64 {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let nanos = u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX);
-    // The port tells replicas apart that were made in the same moment.
+    // The port distinguishes replicas that were made in the same moment.
     fastrand::Rng::with_seed(nanos ^ u64::from(address.port()) << 48).u64(..)
 }
 
@@ -327,8 +327,8 @@ impl ReplicaHandle {
     /// reset and the port refuses connections; after `None` it accepts them again.
     ///
     /// # Errors
-    /// Returns an error if a number is out of range, if another process has taken the port
-    /// meanwhile, or if the emulator is shutting down.
+    /// Returns an error if a number is out of range, if another process has taken the port in
+    /// between, or if the emulator is shutting down.
     pub async fn set_fault(&self, fault: Fault) -> Result<(), FaultError> {
         self.0.set_fault(fault).await.map(|_| ())
     }

@@ -134,12 +134,12 @@ pub(crate) fn opaque_id(prefix: &str, instance: u64, request: RequestId) -> Stri
     format!("{prefix}{:016x}{:016x}", rng.u64(..), rng.u64(..))
 }
 
-/// Returns the index behind the last mark; `None` if there is no mark.
+/// Returns the index after the last mark; `None` if there is no mark.
 pub(crate) fn after_last_mark(tokens: &[u32]) -> Option<usize> {
     tokens.iter().rposition(|token| is_mark(*token)).map(|at| at + 1)
 }
 
-/// Returns true if a token stands between messages.
+/// Returns true if a token marks the border between messages.
 pub(crate) fn is_mark(token: u32) -> bool {
     token >= START_OF_MESSAGE
 }

@@ -18,7 +18,7 @@ use crate::sequence::Sequence;
 pub(crate) struct Batch {
     /// Requests in the batch, in the order of admission: the last one is preempted first.
     pub(crate) running: Vec<Sequence>,
-    /// Requests that wait, first come, first served; preempted requests stand at the front.
+    /// Requests that wait, first come, first served; preempted requests are at the front.
     pub(crate) waiting: VecDeque<Sequence>,
     pub(crate) pool: BlockPool,
 }

@@ -21,7 +21,7 @@ pub enum CacheChange {
     },
 }
 
-/// Changes since they were last taken; none are kept unless somebody asks for them.
+/// Changes since they were last taken; none are kept unless a reader asks for them.
 #[derive(Debug, Default)]
 pub(crate) struct CacheChanges {
     pub(crate) is_kept: bool,

@@ -12,7 +12,7 @@ use crate::profile::{Profile, StepCost};
 pub struct EngineConfig {
     /// Cost of a step on the modelled machine.
     pub cost: StepCost,
-    /// Tokens in one KV block. 16 is what vLLM uses; traces with coarser blocks may say 512.
+    /// Tokens in one KV block. vLLM uses 16; traces with coarser blocks may need 512.
     pub block_tokens: NonZeroU32,
     /// KV blocks in all: memory left after the weights ÷ (bytes a token × `block_tokens`).
     pub kv_blocks: NonZeroU32,

@@ -75,7 +75,7 @@ pub enum EngineEvent {
         cached_tokens: u32,
     },
     /// The request lost its KV to older requests and waits again. Its generated tokens are kept;
-    /// their KV and that of the prompt will be computed anew.
+    /// their KV and that of the prompt will be computed again.
     Preempted {
         /// Id of the request.
         id: RequestId,
@@ -249,8 +249,8 @@ impl Engine {
         self.batch.pool.changes.is_kept = true;
     }
 
-    /// Returns the changes of the cache since the last call, in their order. A restart drops what was
-    /// not taken.
+    /// Returns the changes of the cache since the last call, in their order. A restart drops
+    /// changes that were not taken.
     pub fn take_changes(&mut self) -> Vec<CacheChange> {
         self.batch.pool.changes.take()
     }
@@ -281,7 +281,8 @@ impl Engine {
         }
     }
 
-    /// Returns what the engine's metrics show at this moment: the state at the end of the last step.
+    /// Returns the figures that the engine's metrics show at this moment: the state at the end of
+    /// the last step.
     ///
     /// Requests that arrive during a step are read from the input queue before the next one, so they
     /// count neither as waiting nor as running until the end of the first step after they came.

@@ -146,7 +146,7 @@ impl Harness {
     }
 
     /// Checks that a request that goes on has all blocks that it had. Only a block that another
-    /// request has computed meanwhile may be exchanged; none may be lost.
+    /// request has computed in between may be exchanged; none may be lost.
     fn assert_kept(&self, before: &[(RequestId, Vec<crate::kv::BlockId>)]) {
         for (id, blocks) in before {
             let now = self.engine.batch.running.iter().find(|sequence| sequence.id == *id);
@@ -223,7 +223,7 @@ proptest! {
         prop_assert_eq!(stats.generation_tokens, u64::from(generated));
     }
 
-    /// The same calls give the same events and the same counters.
+    /// Checks that equal calls give equal events and counters.
     #[test]
     fn an_engine_is_deterministic(actions in prop::collection::vec(action(), 1..60)) {
         let run = || {

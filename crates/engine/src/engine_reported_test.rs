@@ -1,4 +1,5 @@
-//! What metrics show, compared with the table of docs/reference/emulator.md, which was made with vLLM.
+//! Metrics as engines report them, compared with the table of docs/reference/emulator.md, which was
+//! made with vLLM.
 
 use super::engine_test::{config, micros, nonzero};
 use super::*;

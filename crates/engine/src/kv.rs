@@ -121,7 +121,7 @@ impl BlockPool {
     }
 
     /// Files a private block that is now full under its parent. Returns the block to use from now
-    /// on: if another request has computed the same content meanwhile, that request's block, and
+    /// on: if another request has computed the same content in between, that request's block, and
     /// the private block becomes free. Equal content is thus never held twice, as in SGLang's radix
     /// tree; vLLM keeps the copy.
     pub(crate) fn file(

@@ -35,7 +35,7 @@ const HELD_BYTES_MIN: u64 = 1 << 20;
 /// Further bytes that a parser may hold per byte of input. A map of small values costs most.
 const HELD_BYTES_EACH: u64 = 512;
 
-/// Runs `target` on one input and checks how much memory it held at a time.
+/// Runs `target` on one input and checks the peak of its memory.
 ///
 /// # Panics
 /// Panics if a property of the target fails, or it held more memory than its input justifies.
@@ -48,7 +48,7 @@ pub fn run_one((name, run): Target, input: &[u8]) {
 /// Replays the kept inputs of each target, then runs mutations of them from a fixed seed.
 ///
 /// # Panics
-/// Panics if an input makes a target panic. The message has the input and says how to keep it.
+/// Panics if an input makes a target panic. The message has the input and the way to keep it.
 pub fn check(targets: &[Target]) {
     let runs = number(RUNS_VARIABLE).unwrap_or(RUNS);
     for target in targets {

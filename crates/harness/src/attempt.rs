@@ -22,7 +22,7 @@ pub struct LoadAttempt {
     pub ended: Instant,
     /// Listener that got the request, or the last one that was tried.
     pub address: SocketAddr,
-    /// Emulated time of the way between the client and that listener.
+    /// Emulated time of the path between the client and that listener.
     pub one_way: Duration,
     /// End of the attempt.
     pub end: AttemptEnd,
@@ -63,15 +63,15 @@ pub enum AttemptError {
 pub struct LoadReply {
     /// HTTP status.
     pub status: u16,
-    /// Code of the gateway's own error; empty for what a replica answered.
+    /// Code of the gateway's own error; empty for an answer of a replica.
     pub code: String,
     /// Reason of a refusal, from the gateway's header; else empty.
     pub reason: String,
     /// Time that a refusal asks the client to wait.
     pub retry_after: Option<Duration>,
-    /// Region that served the request; empty if the gateway does not say.
+    /// Region that served the request; empty if the gateway does not name it.
     pub region: String,
-    /// Replica that served the request; empty if the gateway does not say.
+    /// Replica that served the request; empty if the gateway does not name it.
     pub replica: String,
     /// Body, as far as it arrived.
     pub body: Bytes,

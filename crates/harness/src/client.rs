@@ -25,7 +25,7 @@ const REPLY_BYTES_MAX: usize = 16 << 20;
 const IDLE_MAX: usize = 4_096;
 /// Time limit of a client for a request of [`LoadRequest::get`].
 const GET_PATIENCE: Duration = Duration::from_secs(5);
-/// Time limit of [`LoadClient::post`]: an emulated replica that is told to crash answers when its
+/// Time limit of [`LoadClient::post`]: an emulated replica that is asked to crash answers when its
 /// connections are gone.
 const POST_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause between two tries of [`LoadClient::ready`].
@@ -60,7 +60,7 @@ pub struct LoadClient {
     socket: SocketMaker,
     idle: Arc<Mutex<Vec<Sender>>>,
     idle_max: usize,
-    /// Time that a request takes to the listener, beyond what the network takes.
+    /// Time that a request takes to the listener, beyond that of the network.
     one_way: Duration,
     /// Client to use if no connection can be opened.
     fallback: Option<Arc<Self>>,

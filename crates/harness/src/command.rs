@@ -9,7 +9,7 @@ use anyhow::Context as _;
 /// Runs `spillway certs` with these arguments; `folder` is its `--dir`.
 ///
 /// # Errors
-/// Returns an error with what the program printed if it fails.
+/// Returns an error with the program's output if it fails.
 pub fn certs(spillway: &Path, folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let mut command = Command::new(spillway);
     command.arg("certs").args(arguments).arg("--dir").arg(folder).stdin(Stdio::null());

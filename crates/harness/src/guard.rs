@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 /// Milliseconds that a child gets to end by itself before it is killed.
 const TERMINATION_MS: u64 = 2_000;
 
-/// Runs `command` until it ends or stdin closes: what a tool does for its subcommand `guard`.
+/// Runs `command` until it ends or stdin closes, for the subcommand `guard` of a tool.
 ///
 /// # Errors
 /// Returns an error if the command cannot be started.
@@ -33,7 +33,7 @@ pub fn watch(command: &[OsString]) -> anyhow::Result<ExitCode> {
     let group = Pid::from_child(&child);
     thread::spawn(move || end_when_stdin_closes(group));
     let status = child.wait()?;
-    // Ends what the child left in its group; an error means that it left nothing.
+    // Ends the remaining processes of the child's group; an error means that there were none.
     let _: Result<(), _> = kill_process_group(group, Signal::KILL);
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,5 +1,5 @@
-//! Load: clients in an open loop (a rate of requests, whatever becomes of earlier ones) or a closed loop (a
-//! number of clients that send one request after the other).
+//! Load: clients in an open loop (a rate of requests, whatever the outcome of earlier ones) or a
+//! closed loop (a number of clients that send one request after the other).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -50,7 +50,7 @@ where
     results
 }
 
-/// Returns the result of a task that nobody aborts. A panic in it goes on here.
+/// Returns the result of a task that is never aborted. A panic in it continues here.
 fn result<T>(ended: Result<T, JoinError>) -> T {
     ended.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
@@ -92,7 +92,8 @@ impl LoadSource {
         Self { make: Arc::new(make), attempts_max: 1 }
     }
 
-    /// Returns this source with clients that try again after a refusal, when its Retry-After says.
+    /// Returns this source with clients that try again after a refusal, at the time of its
+    /// Retry-After.
     #[must_use]
     pub fn retrying(self, attempts_max: usize) -> Self {
         Self { attempts_max, ..self }
@@ -207,8 +208,8 @@ impl LoadGenerator {
     /// attempts it made.
     ///
     /// # Panics
-    /// Panics if a request has panicked: the records would not tell of the requests that the load
-    /// has not made since.
+    /// Panics if a request has panicked: the records would not show the requests that the load has
+    /// not made since.
     pub async fn end(mut self, patience: Duration) -> Vec<LoadRecord> {
         self.is_over.store(true, Ordering::Relaxed);
         match timeout(patience + MARGIN, &mut self.task).await {

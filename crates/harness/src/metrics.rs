@@ -1,7 +1,7 @@
 //! Reader of a node's metrics page. It is strict, so that it judges what the node writes.
 //!
-//! The reader of replicas' pages (`replicas/scrape`) is another one: it is lenient and works on every scrape of a
-//! running node, so neither can stand in for the other.
+//! The reader of replicas' pages (`replicas/scrape`) is another one: it is lenient and works on
+//! every scrape of a running node, so neither can replace the other.
 
 use std::collections::BTreeMap;
 

@@ -12,7 +12,7 @@ pub struct StreamReply {
     pub text: String,
     /// True if the stream has come to its `[DONE]`.
     pub is_done: bool,
-    /// Code of the first error event, wherever it stands; `error` if the event names none.
+    /// Code of the first error event, at whatever position; `error` if the event names none.
     pub error: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl StreamReply {
         }
     }
 
-    /// Returns true if the stream came to its end, and no event said that something failed.
+    /// Returns true if the stream came to its end, and no event reported a failure.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.is_done && self.error.is_none()

@@ -1,4 +1,4 @@
-//! Waits for something that no event tells.
+//! Waits for conditions that no event reports.
 
 use std::fmt::Display;
 use std::time::{Duration, Instant};

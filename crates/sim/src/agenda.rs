@@ -47,7 +47,7 @@ impl Time {
 }
 
 impl From<Duration> for Time {
-    /// Rounds up, so that what is due at that time is due by then.
+    /// Rounds up, so that an event at that time is due by then.
     fn from(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX))
     }
@@ -59,9 +59,9 @@ const PAGE_BITS: u32 = 16;
 /// Event queue, soonest first. Events of one moment come in the order in which they were put in, so
 /// that a run is the same each time.
 ///
-/// Most events are far away, as the end of a client's patience is. They stand unsorted on their page
-/// until its time comes: one heap of all would be so large that each event costs several cache
-/// misses.
+/// Most events are far in the future, such as the end of a client's patience. They stay unsorted on
+/// their page until its time comes: one heap of all would be so large that each event costs several
+/// cache misses.
 #[derive(Debug)]
 pub struct Agenda<E> {
     /// Events before the first later page.

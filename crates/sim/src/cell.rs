@@ -44,7 +44,7 @@ pub struct Cell {
     replicas: usize,
     /// Seconds until the load ends.
     end_s: f64,
-    /// What breaks.
+    /// Faults of the cell.
     faults: &'static [Fault],
     /// Settings that the operator gives Spillway.
     operator: Operator,

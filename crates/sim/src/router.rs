@@ -34,7 +34,7 @@ use crate::text::BYTES_PER_TOKEN;
 /// Routing of one node, with everything that it remembers.
 ///
 /// The world calls [`Router::decide`] for each request that came to the node, carries out the
-/// verdict, and reports what came of it by [`Router::handle`]. It calls the other methods whenever
+/// verdict, and reports the outcome with [`Router::handle`]. It calls the other methods whenever
 /// the node learns something. Replicas are numbered as in [`Place::homes`], regions within the
 /// world.
 pub trait Router: fmt::Debug {
@@ -52,7 +52,7 @@ pub trait Router: fmt::Debug {
         let _ = (ask, sight, event);
     }
 
-    /// Forgets a request: its reply has begun, it was turned away, or its client has left.
+    /// Forgets a request: its reply has begun, it was rejected, or its client has left.
     fn left(&mut self, request: usize) {
         let _ = request;
     }
@@ -118,7 +118,7 @@ pub trait Router: fmt::Debug {
         false
     }
 
-    /// Notes what the engine of an own replica published of its cache.
+    /// Notes news that the engine of an own replica published of its cache.
     fn cache_told(&mut self, report: &CacheReport<'_>) {
         let _ = report;
     }
@@ -182,7 +182,7 @@ impl Ask<'_> {
             weight: self.weight,
             tokens: queue_tokens(self.inquiry),
             bytes: *prompt_bytes as usize,
-            // 0 is a request that cannot be told from others.
+            // 0 would mark a request that cannot be distinguished from others.
             fingerprint: self.number as u64 + 1,
             is_promised: claim.is_promised(),
         }
@@ -210,7 +210,7 @@ pub enum RouterVerdict {
     },
     /// Pause for this long.
     Pause(Duration),
-    /// Refuse the request. The client comes again after this time, if there is one.
+    /// Refuse the request. The client retries after this time, if there is one.
     Shed(Option<Duration>),
     /// Pass on the error reply of a replica.
     Fail,

@@ -109,7 +109,7 @@ impl Setup {
     }
 }
 
-/// Size of a replica's cache in tokens until a scenario says another: that of the L4.
+/// Size of a replica's cache in tokens until a scenario sets another: that of the L4.
 const KV_TOKENS: f32 = 40_000.0;
 
 /// Milliseconds between two looks at the replicas, where looks are rare.

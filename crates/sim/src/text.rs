@@ -56,8 +56,8 @@ impl Text {
         self.pieces.iter().map(|piece| piece.tokens).sum()
     }
 
-    /// Returns the chained hashes of the full engine blocks: entry `i` stands for the text up to
-    /// the end of block `i`.
+    /// Returns the chained hashes of the full engine blocks: entry `i` covers the text up to the
+    /// end of block `i`.
     #[must_use]
     pub fn engine_chain(&self) -> Vec<u64> {
         let mut chain = Vec::with_capacity((self.tokens() / ENGINE_BLOCK_TOKENS) as usize);
@@ -87,14 +87,14 @@ impl Text {
 pub fn router_chain(engine_chain: &[u64]) -> Arc<[u64]> {
     engine_chain
         .iter()
-        // The hash of the last engine block in a router's block stands for all of them.
+        // The hash of the last engine block in a router's block covers all of them.
         .skip(ENGINE_BLOCKS_PER_BLOCK - 1)
         .step_by(ENGINE_BLOCKS_PER_BLOCK)
         .copied()
         .collect()
 }
 
-/// Mixes two numbers into one; good enough to tell prompts apart.
+/// Mixes two numbers into one; good enough to distinguish prompts.
 #[must_use]
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let mut mixed = a.rotate_left(25) ^ b.wrapping_mul(0x9E37_79B9_7F4A_7C15);

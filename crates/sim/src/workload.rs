@@ -42,7 +42,7 @@ pub struct Turn {
     /// `None`: it follows all turns before it, as the first of a session, which follows none, and
     /// the first of a new task of the client.
     pub after: Option<usize>,
-    /// Microseconds since what the request follows; 0 for the first request.
+    /// Microseconds since the turn that the request follows; 0 for the first request.
     pub think_us: u64,
     /// Prompt of the request.
     pub prompt: Text,

@@ -75,7 +75,7 @@ pub struct World {
     replicas: Vec<SimReplica>,
     /// Round-trip times that nodes of each region believe, in milliseconds.
     believed_rtt_ms: Vec<Vec<f32>>,
-    /// Hot trie that all regions agree on, and changes on their way into it.
+    /// Hot trie that all regions agree on, and changes that were proposed to it.
     trie: HotTrie,
     deltas: BTreeMap<usize, HotDelta>,
     proposals: usize,
@@ -94,11 +94,10 @@ struct Region {
     kv_use: Average,
 }
 
-/// Nodes that stand in one region and share their replicas: those of that region, or of all
-/// regions.
+/// Nodes that run in one region and share their replicas: those of that region, or of all regions.
 #[derive(Debug)]
 struct Group {
-    /// Region in which the nodes stand.
+    /// Region in which the nodes run.
     region: usize,
     nodes: Range<usize>,
     replicas: Range<usize>,
@@ -142,7 +141,7 @@ enum WorldEvent {
     Answered { request: usize, attempt: u32 },
     /// The end of a guest's reply arrives at the node that the client asked.
     BroughtBack { request: usize, attempt: u32 },
-    /// A client that was turned away asks again.
+    /// A rejected client asks again.
     Again { request: usize, attempt: u32 },
     /// A request that waits is decided about again, unless its wait has ended.
     Paused { request: usize, pause: u32 },
@@ -166,9 +165,9 @@ enum WorldEvent {
     Forwarded { request: usize, node: usize, region: usize, station: Station },
     /// The nodes of a group look at their replicas.
     Look { group: usize },
-    /// A node measures its load and tells others of it.
+    /// A node measures its load and reports it to others.
     Tick { node: usize },
-    /// A node counts its requests, and those that others of the region told of.
+    /// A node counts its requests, and those that others of the region reported.
     Count { node: usize },
     /// A node's gossip is due.
     Gossip { node: usize },
@@ -176,9 +175,9 @@ enum WorldEvent {
     Datagram { number: usize },
     /// The nodes of a group update their limits of requests in flight.
     FindLimits { group: usize },
-    /// The oldest of what a replica's engine published of its cache arrives.
+    /// The oldest news that a replica's engine published of its cache arrives.
     KvEvents { replica: usize },
-    /// A group's first node proposes what has changed in its caches.
+    /// A group's first node proposes the changes in its caches.
     Propose { group: usize },
     /// All regions agree on a proposal.
     Agreed { group: usize, proposal: usize },
@@ -188,11 +187,11 @@ enum WorldEvent {
     Repaired { fault: usize },
     /// The node that forwarded a request sees that the link broke.
     LinkBroken { request: usize, attempt: u32 },
-    /// A node hears that a replica refused the connection.
+    /// A node learns that a replica refused the connection.
     Unconnected { request: usize, attempt: u32 },
     /// A later token of a reply arrives at the node that the client asked.
     Token { request: usize, token: u32, attempt: u32 },
-    /// The node that the client asked hears that the replica of a guest's reply failed.
+    /// The node that the client asked learns that the replica of a guest's reply failed.
     SourceBroke { request: usize, attempt: u32 },
     /// The source of a stream is judged by time.
     StreamDue { request: usize },
@@ -206,7 +205,7 @@ enum WorldEvent {
 
 impl WorldEvent {
     /// Returns the request and the attempt that the event belongs to; `None` if it happens whatever
-    /// becomes of attempts.
+    /// the outcome of attempts.
     fn attempt(&self) -> Option<(usize, u32)> {
         match *self {
             Self::Arrived { request, attempt }
@@ -303,7 +302,7 @@ impl World {
         event.attempt().is_some_and(|(request, attempt)| self.requests[request].attempt != attempt)
     }
 
-    /// Ends and begins what is due at a replica, and sends the news to the nodes concerned.
+    /// Ends and begins the steps due at a replica, and sends the news to the nodes concerned.
     fn step(&mut self, replica: usize) {
         let counts = self.counts(self.now);
         // A later change may have moved the step: this event is then out of date.
@@ -345,7 +344,7 @@ impl World {
         }
     }
 
-    /// Returns the moment at which a request's node hears what its replica says now.
+    /// Returns the moment at which a request's node receives a message that its replica sends now.
     fn heard_at(&self, request: usize, replica: usize) -> Time {
         self.now.after_us(self.reach_us(self.requests[request].node, replica))
     }

@@ -11,8 +11,8 @@ use spillway_sim::{
 /// Part of the goodput of taking turns that each baseline has to reach.
 const PART_MIN: f64 = 0.98;
 
-/// Requests a second of each region's clients: with a third more, those rules fall behind that go
-/// by chance or by the session, since here every session is one request.
+/// Requests a second of each region's clients: with a third more, the rules that choose by chance
+/// or by the session fall behind, since here every session is one request.
 const RATES_PER_S: [f64; 2] = [8.5, 7.0];
 
 const SECONDS: f64 = 45.0;

@@ -1,4 +1,5 @@
-//! The plan of docs/guides/capacity.md is the one that the command makes, and holds in the simulator.
+//! The plan of docs/guides/capacity.md is the one that the command makes, and holds in the
+//! simulator.
 #![expect(clippy::unwrap_used, reason = "a test's helper fails by panicking")]
 
 use std::process::{Command, Output};

@@ -11,7 +11,7 @@ fn sim(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_spillway-sim")).args(arguments).output().unwrap()
 }
 
-/// Returns what a command prints, which has to succeed.
+/// Returns the output of a command, which has to succeed.
 fn print(arguments: &[&str]) -> String {
     let done = sim(arguments);
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -187,7 +187,7 @@ fn written_scores_make_the_page_and_its_plot() {
         "| 9 | best within regions: lmetric-local | 7.243 | 0.000 | 200 | 9.45 | 0.213 | yes |",
         "| 12 | best within regions: lmetric-local | 9.658 | 0.000 | 200 | 10.50 | 0.255 |  |",
         "| 9 | 9.45 | 10.50 | 10.39 |",
-        // Half of what the last three GPUs add is enough.
+        // Half of the gain of the last three GPUs is enough.
         "| 10.50 | lmetric-local 12 | ≤ 9.0 (≤ 75 %) | 10.5 (",
         "| chat-50 | spillway | 0.99 / 1.05 | 0.50 / 2.00 |",
     ] {

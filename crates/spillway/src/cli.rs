@@ -15,8 +15,8 @@ use crate::cluster::{
 use crate::emulate::ReplyArgs;
 use crate::health::HealthArgs;
 
-/// Version and build: a commit, or the name that the packager gave. It tells nodes of one release and
-/// different builds apart.
+/// Version and build: a commit, or the name that the packager gave. It distinguishes nodes of one
+/// release and different builds.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "+", env!("SPILLWAY_BUILD"));
 
 /// Inference gateway: routes requests to model servers.

@@ -23,8 +23,8 @@ const NAMED: [(&[&str], &str, &str); 13] = [
     (&["keys", "remove"], "key", "keys"),
 ];
 
-/// Function of bash that adds names to what the generated function has found. `CASES` leads from a
-/// command to the kind of its names.
+/// Function of bash that adds names to the words that the generated function has found. `CASES`
+/// maps a command to the kind of its names.
 const BASH: &str = r#"
 _spillway_named() {
     _spillway "$@"
@@ -56,7 +56,7 @@ fn generated(shell: Shell, mut command: Command) -> String {
 
 fn bash_cases() -> String {
     let case = |(path, _, kind): (&[&str], &str, &str)| {
-        // Behind a command of one word, the second word is an option or the name itself.
+        // After a command of one word, the second word is an option or the name itself.
         let pattern = match path {
             [command] => format!("\"{command} \"*"),
             path => format!("\"{}\"", path.join(" ")),
@@ -80,8 +80,8 @@ fn fish_lines() -> String {
     NAMED.map(line).concat()
 }
 
-/// Returns the script for zsh, whose arguments call functions that list names. The functions stand before
-/// the script's last lines, which call the script itself when it is loaded by need.
+/// Returns the script for zsh, whose arguments call functions that list names. The functions come
+/// before the script's last lines, which call the script itself when it is loaded on demand.
 fn zsh() -> String {
     let command = NAMED.iter().fold(Cli::command(), |command, (path, argument, kind)| {
         marked(command, path, argument, kind)
@@ -109,7 +109,7 @@ const MARK: char = '\u{e000}';
 /// Marks an argument of a command with the kind of its names.
 fn marked(command: Command, path: &[&'static str], argument: &'static str, kind: &str) -> Command {
     match path {
-        // `mut_arg` would move the argument behind the others.
+        // `mut_arg` would move the argument after the others.
         [] => command.mut_args(|it| {
             if it.get_id() != argument {
                 return it;

@@ -1,4 +1,4 @@
-//! Config file of `run` and `config check`, and what the environment says beside it.
+//! Config file of `run` and `config check`, and the settings of the environment.
 
 use std::path::{Path, PathBuf};
 

@@ -61,7 +61,7 @@ impl ReplyArgs {
     }
 }
 
-/// Runs emulated replicas until told to stop.
+/// Runs emulated replicas until it is stopped.
 pub(crate) fn run(args: &EmulateArgs) -> Result<()> {
     let config = EmulatorConfig {
         listen: args.listen,

@@ -13,7 +13,7 @@ use crate::output;
 /// Most keys that wait to be taken: more are of a key that is held down.
 const PRESSED_MAX: usize = 16;
 
-/// Alternate screen of the terminal; what was on the terminal before comes back at the end.
+/// Alternate screen of the terminal; the former content comes back at the end.
 #[derive(Debug)]
 pub(crate) struct FullScreen {
     terminal: DefaultTerminal,
@@ -25,7 +25,7 @@ impl FullScreen {
     /// Takes the terminal.
     ///
     /// # Errors
-    /// Returns an error if it is none, or refuses.
+    /// Returns an error if standard output is no terminal, or refuses.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self { terminal: ratatui::try_init()?, pressed: Vec::new() })
     }
@@ -66,7 +66,7 @@ impl FullScreen {
     }
 }
 
-/// Replaces what would be an order to the terminal: much of a picture was said by nodes.
+/// Replaces control characters of the terminal: much of a picture comes from nodes.
 fn disarm(buffer: &mut Buffer) {
     for cell in &mut buffer.content {
         if cell.symbol().contains(output::is_order) {

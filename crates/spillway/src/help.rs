@@ -11,7 +11,7 @@ use crate::cli::{Cli, CompletionsArgs, ManArgs, ReferencePage};
 use crate::groups::{GROUPS, page_of};
 use crate::{completion, output, screen};
 
-/// Characters before what a command does.
+/// Characters before the description of a command.
 const INDENT: usize = 20;
 /// Characters of a line of help that goes to no terminal.
 const PLAIN_WIDTH: usize = 100;
@@ -99,7 +99,7 @@ fn about(command: Option<&Command>) -> String {
     about.map(ToString::to_string).unwrap_or_default()
 }
 
-/// Formats one command: its name, and behind it in lines of that width what it does.
+/// Formats one command: its name, followed by its description in lines of that width.
 fn entry(name: &str, about: &str, width: usize) -> String {
     let lines = screen::wrapped(about, width.saturating_sub(INDENT));
     let begin = format!("  {name}");

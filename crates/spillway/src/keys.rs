@@ -71,7 +71,7 @@ fn block(args: &KeysMakeArgs, id: &str, salt: &str, hash: &str) -> Result<String
         writeln!(block, "priority = {}", args.priority)?;
     }
     if let Some(expires) = &args.expires {
-        // The moment stands without quotes, so a line break would let more settings in.
+        // The moment is not quoted, so a line break would let the text add more settings.
         anyhow::ensure!(!expires.contains('\n'), "a moment has no line break");
         writeln!(block, "expires = {expires}")?;
     }

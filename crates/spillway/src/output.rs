@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::io::{Error, ErrorKind, Write, stderr, stdout};
 
-/// Returns true if a letter is an order to the terminal or to whoever lays the text out: a control
-/// character, a mark that turns the direction of writing, or a separator of lines or paragraphs.
+/// Returns true if a letter controls the terminal or the layout of the text: a control character, a
+/// mark that turns the direction of writing, or a separator of lines or paragraphs.
 pub(crate) fn is_order(letter: char) -> bool {
     let turns = matches!(
         letter,
@@ -13,9 +13,9 @@ pub(crate) fn is_order(letter: char) -> bool {
     letter.is_control() || turns || matches!(letter, '\u{2028}' | '\u{2029}')
 }
 
-/// Returns a text in which orders are shown instead of carried out, apart from those of lines and
-/// columns. Much of what commands show was said by a node. A JSON text keeps its meaning, since the
-/// form shown is JSON's own.
+/// Returns a text in which control characters are shown instead of carried out, apart from those of
+/// lines and columns. Much of the output of commands comes from a node. A JSON text keeps its
+/// meaning, since the shown form is JSON's own.
 fn plain(text: &str) -> Cow<'_, str> {
     shown(text, |letter| is_order(letter) && !matches!(letter, '\n' | '\t'))
 }
@@ -59,17 +59,17 @@ pub(crate) fn line(text: &str) -> std::io::Result<()> {
 #[error("nobody reads the output")]
 pub(crate) struct ReaderGone;
 
-/// Error of a command that has said everything on standard output.
+/// Error of a command that has reported everything on standard output.
 #[derive(Debug, thiserror::Error)]
 #[error("see the output")]
 pub(crate) struct Silent;
 
-/// Error of a command line that is wrong by more than its definitions tell.
+/// Error of a command line that breaks a rule beyond its definitions.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct WrongUsage(pub(crate) &'static str);
 
-/// Returns true if the command ended because nobody reads its output any more.
+/// Returns true if the command ended because its output has no reader any more.
 pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
     let source = error.downcast_ref::<Error>().and_then(Error::get_ref);
     source.is_some_and(|source| source.is::<ReaderGone>())
@@ -77,7 +77,7 @@ pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
 
 /// Writes a line to standard error that is no part of a command's output.
 pub(crate) fn note(text: &str) {
-    // If even this can't be written there is nowhere left to say so.
+    // If even this can't be written, there is nowhere left to report it.
     drop(writeln!(stderr().lock(), "{}", plain(text)));
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn error(error: &anyhow::Error) {
     if error.is::<Silent>() {
         return;
     }
-    // If even this can't be written there is nowhere left to say so.
+    // If even this can't be written, there is nowhere left to report it.
     drop(writeln!(stderr().lock(), "spillway: {}", plain(&text_of(error))));
 }
 

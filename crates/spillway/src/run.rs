@@ -1,4 +1,4 @@
-//! `spillway run`: runs a node until it is told to stop.
+//! `spillway run`: runs a node until it is asked to stop.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -106,7 +106,7 @@ fn checked_config(path: &Path) -> Result<Config> {
     if found.is_empty() { Ok(config) } else { Err(found.into()) }
 }
 
-/// Logs what is about to run, so that a log says by itself which version and config it is of.
+/// Logs the start, so that a log shows by itself which version and config it is of.
 fn tell_start(config: &Config, path: &Path) {
     let mut auth: Vec<&str> = config.listeners.iter().map(|it| it.access.mode.as_str()).collect();
     auth.sort_unstable();

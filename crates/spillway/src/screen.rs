@@ -4,9 +4,9 @@ use std::io::{IsTerminal, stdout};
 
 use crate::output;
 
-/// Width in characters of a terminal that does not say its own.
+/// Width in characters of a terminal that does not report its own.
 const USUAL_WIDTH: usize = 80;
-/// Number of characters below which no cell is cut: shorter ones would say nothing.
+/// Number of characters below which no cell is cut: shorter ones would be useless.
 const CELL_MIN: usize = 12;
 
 /// Returns the characters that a line may have: the terminal's width, or the environment variable
@@ -46,8 +46,8 @@ impl Table {
         self
     }
 
-    /// Formats the table in lines of at most `width` characters: without columns that are in the way,
-    /// then with cells cut.
+    /// Formats the table in lines of at most `width` characters: first without the columns that
+    /// matter least, then with cells cut.
     pub(crate) fn text(&self, width: usize) -> String {
         let mut dropped = 0;
         loop {
@@ -134,7 +134,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns a duration as people say it, e.g. `12 s`, `3 h 5 min`.
+/// Returns a duration in the usual form, e.g. `12 s`, `3 h 5 min`.
 pub(crate) fn duration(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),

@@ -10,7 +10,7 @@ use sd_notify::NotifyState;
 use spillway_node::{Gateway, Hung, Liveness};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// Interval at which the node is looked at. Its readiness is told this much later at most.
+/// Interval at which the node is checked. Its readiness is reported this much later at most.
 const LOOK: Duration = Duration::from_millis(100);
 /// Interval at which the status line is sent where no watchdog asks for a shorter one.
 const TELL: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ enum ServicePhase {
     Starting,
     /// The node is ready for clients.
     Serving,
-    /// The node was told to end, and lets requests finish.
+    /// The node was asked to stop, and lets requests finish.
     Stopping,
 }
 
@@ -108,7 +108,7 @@ pub(crate) async fn report(gateway: Arc<Gateway>, mut liveness: Liveness) -> Inf
         }
         phase = next;
         let hung = if is_new {
-            // Too soon after the last look; the next one will tell.
+            // Too soon after the last check; the next one will show it.
             Vec::new()
         } else {
             due = Instant::now() + every;

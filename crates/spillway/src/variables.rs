@@ -45,8 +45,9 @@ fn add_options(command: &Command, known: &mut Vec<String>) {
     command.get_subcommands().for_each(|command| add_options(command, known));
 }
 
-/// Returns the variables that look like one of `known`, or like one that sets one of `settings`, each
-/// with that name if one is near. Others with the prefix may be somebody's own.
+/// Returns the variables that look like one of `known`, or like one that sets one of `settings`,
+/// each with that name if one is near. Other variables with the prefix may belong to another
+/// program.
 fn without_effect(
     given: &[(String, String)],
     known: &[String],

@@ -15,7 +15,7 @@ fn number(report: &Value, path: &str) -> f64 {
     found.unwrap_or_else(|| panic!("no number at {path} of {report:#}"))
 }
 
-/// Checks what is shown beside the load.
+/// Checks the scenes beside the load.
 fn scenes_hold(report: &Value) {
     let at = |path: &str| number(report, path);
     // A limit holds while a region is cut off, which goes on with its part.

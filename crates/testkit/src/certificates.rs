@@ -80,7 +80,7 @@ impl Certificates {
         let files = self.issue(region, node);
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut config = LinkConfig::new(identity(region, node), any_port, files);
-        // What is lost on loopback is sent again at once.
+        // Packets lost on loopback are sent again at once.
         config.transport.rtt_default_ms = 5;
         config
     }

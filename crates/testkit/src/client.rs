@@ -74,8 +74,8 @@ impl Client {
         Self { sender: Sender::Http2(sender), address, task }
     }
 
-    /// Opens an HTTP/2 connection with a window of so many bytes for each stream: a reply that nobody reads
-    /// stops there.
+    /// Opens an HTTP/2 connection with a window of `bytes` for each stream: a reply that is not
+    /// read stops there.
     ///
     /// # Panics
     /// If it is refused.
@@ -193,7 +193,7 @@ impl Reply {
             .unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
     }
 
-    /// Returns the gateway's own error code; `None` for what a replica answered.
+    /// Returns the gateway's own error code; `None` for an answer of a replica.
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         self.header("x-spillway-code")
@@ -205,7 +205,7 @@ impl Reply {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Returns the events of a stream, each with the empty line behind it.
+    /// Returns the events of a stream, each with the empty line after it.
     #[must_use]
     pub fn events(&self) -> Vec<&str> {
         self.text().split_inclusive("\n\n").collect()

@@ -1,7 +1,7 @@
 //! Helpers that tests of several crates share: certificates, links between nodes, an HTTP client, waiting.
 //!
-//! Only dev-dependencies may name this crate; `cargo xtask tidy` checks it. The crate stands on
-//! `spillway-link`, so unit tests inside `spillway-link` itself may use the waiting functions alone:
+//! Only dev-dependencies may name this crate; `cargo xtask tidy` checks it. The crate depends on
+//! `spillway-link`, so unit tests inside `spillway-link` itself may use only the waiting functions:
 //! to the compiler, the types here belong to another copy of that crate.
 #![expect(clippy::expect_used, clippy::panic, reason = "a helper of tests fails by panicking")]
 

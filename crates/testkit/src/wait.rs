@@ -8,8 +8,9 @@ use tokio::task::JoinHandle;
 /// Deadline of every wait: far above what anything here takes, even on a machine with a tenth of the
 /// usual speed.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// Factor by which a machine may be slower than usual. A test that checks a time allows this many times what is
-/// promised: it shows that nothing else had to end first, such as a poll or a time-out.
+/// Factor by which a machine may be slower than usual. A test that checks a time allows this many
+/// times the promised one: it shows that nothing else had to end first, such as a poll or a
+/// time-out.
 pub const SLOWDOWN: u32 = 20;
 /// Pause between two looks at a condition.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -1,10 +1,10 @@
-//! What is told of the runs.
+//! Report of the runs, as text.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-/// What one run has shown.
+/// Results of one run.
 #[derive(Debug)]
 pub(crate) struct Shown {
     pub(crate) name: String,

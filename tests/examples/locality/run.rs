@@ -1,4 +1,4 @@
-//! One run: a cluster, its replicas, and what they have counted.
+//! One run: a cluster, its replicas, and their counters.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -16,7 +16,7 @@ use crate::workload::region_load;
 const REGIONS: [&str; 3] = ["eu", "us", "ap"];
 /// Between regions: eu-us, eu-ap, us-ap.
 const RTT_MS: [(usize, usize, u64); 3] = [(0, 1, 80), (0, 2, 220), (1, 2, 170)];
-/// How one run is laid out.
+/// Layout of one run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout<'o> {
     pub(crate) policy: &'o str,
@@ -115,7 +115,7 @@ fn is_of(node: &Node, region: &str) -> bool {
     node.gateway().regions().others.iter().all(|other| other.name.as_str() != region)
 }
 
-/// What the replicas have counted.
+/// Counters of the replicas.
 fn counts(emulators: &[Emulator]) -> Vec<Vec<(f64, f64, f64)>> {
     let of = |emulator: &Emulator| {
         let stats = emulator.replicas().iter().map(|replica| replica.stats().engine);
@@ -148,7 +148,7 @@ async fn run(
         clients
             .spawn(async move { region_load(&options, region, own, (start, warm_up, end)).await });
     }
-    // wait: what is measured begins after the caches have filled
+    // wait: the measurement begins after the caches have filled
     tokio::time::sleep(warm_up).await;
     let (before, spilled_before) = (counts(emulators), spilled(nodes));
     // wait: the time that is measured
@@ -170,7 +170,8 @@ async fn run(
             .map(|(was, is)| {
                 totals.0 += is.0 - was.0;
                 totals.1 += is.1 - was.1;
-                // What a prompt token and a generated one cost on this machine, in the same unit.
+                // Weight both kinds of tokens by their cost on this machine: a generated token
+                // costs as much as four prompt tokens.
                 (is.0 - was.0) - (is.1 - was.1) + 4.0 * (is.2 - was.2)
             })
             .collect();
@@ -189,7 +190,7 @@ async fn run(
     }
 }
 
-/// Requests that other regions served, by what the nodes have counted.
+/// Requests that other regions served, by the counters of the nodes.
 fn spilled(nodes: &[Node]) -> f64 {
     let is_served = |line: &&str| {
         line.starts_with("spillway_spill_requests_total{") && line.contains("\"served\"")

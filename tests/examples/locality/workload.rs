@@ -1,4 +1,4 @@
-//! What clients ask.
+//! Requests of the clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -104,7 +104,7 @@ fn words(seed: u64, count: usize) -> String {
     text
 }
 
-/// When the first piece of the answer's stream came.
+/// Sends a chat. Returns the moment at which the first piece of the answer's stream arrived.
 async fn ask(address: SocketAddr, chat: &Chat, tokens: u32) -> Result<Instant, String> {
     let body =
         json!({"model": "tiny", "messages": chat.messages, "stream": true, "max_tokens": tokens});

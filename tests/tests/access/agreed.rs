@@ -1,4 +1,5 @@
-//! Keys that the cluster agreed on: let in everywhere, and refused everywhere once they are revoked.
+//! Keys that the cluster agreed on: admitted everywhere, and refused everywhere once they are
+//! revoked.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +16,9 @@ use spillway_tests::{
 
 use crate::keys::{Key, record};
 
-/// How long a command may take, elections included.
+/// Longest time for a command, elections included.
 const LIMIT: Duration = PATIENCE;
-/// What a revocation may take everywhere.
+/// Longest time until a revocation takes effect everywhere.
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) async fn agree(node: &Node, item: Item) {
@@ -77,7 +78,7 @@ async fn a_key_of_the_cluster_is_let_in_and_revoked_everywhere() {
     }
     let mut revoked = good;
     revoked.is_revoked = true;
-    // Also one that the config has: the cluster's word counts.
+    // Even a key of the config is revoked: the cluster takes precedence.
     let mut own_revoked = record(&own.text, "acme");
     own_revoked.is_revoked = true;
     let since = Instant::now();
@@ -178,7 +179,7 @@ async fn isolation_and_budgets_of_a_tenant_of_the_cluster_hold_at_all_nodes() {
         eventually("its prompts are kept apart", || node.gateway().authenticator.isolates_any())
             .await;
     }
-    // Less than one request costs: what was spent before counts.
+    // Less than the cost of one request: earlier spending counts.
     let poor = TenantTerms { budget_per_day: Some(1_000), ..isolated };
     agree(&nodes[1], of(poor)).await;
     for node in &nodes {

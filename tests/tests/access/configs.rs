@@ -1,4 +1,4 @@
-//! What a config has to say about who may connect.
+//! Checks of a config's rules about who may connect.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The same rules for calls over gRPC, in its own words.
+//! Access rules for calls over gRPC, with its status codes.
 
 use bytes::Bytes;
 use spillway_emulator::kserve::{HealthRequest, ModelRequest};

@@ -40,7 +40,7 @@ impl Key {
     }
 }
 
-/// What the cluster keeps of a key.
+/// Record of a key, as the cluster keeps it.
 pub(crate) fn record(text: &str, tenant: &str) -> Record {
     Record {
         role: KeyRole::Client,
@@ -267,7 +267,7 @@ async fn a_limit_of_the_file_holds_on_this_node_from_the_first_request_on() {
         assert_eq!(reply.status, 200, "{}", reply.text());
         assert_eq!(reply.header("x-ratelimit-limit-requests"), Some("3"));
         assert_eq!(reply.header("x-ratelimit-remaining-requests"), Some(remaining));
-        // A minute and a step of it, less what the request took.
+        // A minute and a step of it, less the time of the request.
         let reset = reply.header("x-ratelimit-reset-requests").expect("a time");
         assert!(reset.starts_with("1m") || reset.starts_with('5'), "{reset}");
         assert_eq!(reply.header("x-ratelimit-limit-tokens"), Some("4000"));
@@ -283,10 +283,10 @@ async fn a_limit_of_the_file_holds_on_this_node_from_the_first_request_on() {
     assert!((55..=61).contains(&after), "{after}");
     let text = reply.text();
     assert!(text.contains("3 requests/min for key a: 3 used, again in "), "{text}");
-    // What can never be served is not for another time.
+    // A request that can never be served gets no retry time.
     let reply = client.fetch(one.sign(chat("tiny", ",\"max_tokens\":5000"))).await;
     assert_eq!(reply.status, 429, "its requests are used up first: {}", reply.text());
-    // Others are told nothing of limits that they don't have.
+    // Other keys see no headers for limits that they don't have.
     let reply = client.fetch(other.sign(chat("tiny", ",\"max_tokens\":5000"))).await;
     assert_eq!((reply.status, reply.header("x-ratelimit-limit-requests")), (200, None));
 }

@@ -1,4 +1,4 @@
-//! Who may ask for what: keys and what they allow, over whole nodes on loopback.
+//! Access control: keys and what they allow, over whole nodes on loopback.
 #![expect(clippy::expect_used, reason = "a test's helper fails by panicking")]
 
 mod agreed;

@@ -73,7 +73,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Two nodes lose what they had acknowledged with a third one, which knows it alone and is back later.
+/// Two nodes lose writes that they had acknowledged with a third one, which alone has them and
+/// comes back later.
 #[tokio::test]
 async fn a_node_whose_state_differs_lets_no_key_of_the_cluster_in_and_is_not_ready() {
     let mut world = World::started().await;

@@ -48,7 +48,8 @@ async fn other_models_are_refused_and_not_listed() {
     assert!(unknown.text().contains("tiny") && !unknown.text().contains("huge"));
 }
 
-/// What is not for a key is answered as what is not there: status, headers and body, but for the name.
+/// A model outside a key's rights is answered like a model that does not exist: same status,
+/// headers and body, except for the name.
 #[tokio::test]
 async fn models_of_others_are_answered_like_models_that_do_not_exist() {
     let (setup, _replicas) = two_models().await;

@@ -1,4 +1,4 @@
-//! Who says whose a request is: the credential, or a proxy that the config trusts.
+//! Source of a request's identity: the credential, or a proxy that the config trusts.
 
 use http::HeaderValue;
 use spillway_tests::{Client, OK, Scripted, Setup, Wire, both, chat, get};

@@ -1,4 +1,4 @@
-//! What a credential says goes with a request to another region, and decides where it may go.
+//! The rights of a credential travel with a request to another region, and decide where it may go.
 
 use std::time::Duration;
 
@@ -83,7 +83,8 @@ async fn a_key_s_regions_alone_serve_it() {
     assert_eq!((here.requests.count(), there.requests.count()), (6, 3));
     let reply = ask(&home, &keys[2]).await;
     assert_eq!((reply.status, reply.code()), (403, Some("region_not_allowed")), "{}", reply.text());
-    // Without the one region that may serve it there is nobody, though the own one could.
+    // The only region that may serve the request is down, so it fails although the own region has
+    // room.
     away.stop().await;
     let reply = ask(&home, &keys[1]).await;
     assert_eq!(reply.status, 503, "{}", reply.text());

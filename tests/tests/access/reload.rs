@@ -15,7 +15,7 @@ use tempfile::TempDir;
 
 use crate::keys::Key;
 
-/// What a revocation may take everywhere.
+/// Longest time until a revocation takes effect everywhere.
 const REVOKED_WITHIN: Duration = Duration::from_secs(2);
 
 struct File(TempDir);
@@ -74,7 +74,7 @@ async fn a_revoked_key_stops_soon_on_open_connections_too() {
     let took = until(&mut client, &revoked, 401).await;
     assert!(took <= SLOWDOWN * REVOKED_WITHIN, "{took:?}");
     until(&mut client, &kept, 200).await;
-    // Let in again, and then taken out altogether.
+    // Admitted again, and then removed altogether.
     file.replace(&setup.clone().table(&*revoked.block).text());
     until(&mut client, &revoked, 200).await;
     file.replace(&setup.text());
@@ -141,14 +141,14 @@ async fn listeners_keep_what_is_said_of_them_when_they_change_places() {
     file.replace(&text([section(closed, "keys"), section(open, "none")]));
     reloads(&node, "applied", 1.0).await;
     assert_eq!((status(open).await, status(closed).await), (200, 401));
-    // Both change, and each does as its own section says.
+    // Both change, and each listener follows its own section.
     file.replace(&text([section(closed, "none"), section(open, "keys")]));
     reloads(&node, "applied", 2.0).await;
     assert_eq!((status(open).await, status(closed).await), (401, 200));
 }
 
-/// Addresses that nobody else on this machine is given: the ports were free, and the host is this
-/// process's own.
+/// Reserves addresses that no other process on this machine gets: the ports were free, and the host
+/// is this process's own.
 fn free_addresses() -> [SocketAddr; 2] {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let host = Ipv4Addr::new(127, high | 0x80, low, 1);

@@ -138,7 +138,7 @@ async fn a_stored_response_is_found_at_every_node_by_its_tenant_alone() {
         let stored = post_to(node, &world.keys[0], STORE.to_owned()).await;
         assert_eq!(stored.status, 200, "{}", stored.text());
         ids.push(response_id(stored.text()));
-        // At once, whether the other nodes have been told or not.
+        // Immediately, whether or not the other nodes know yet.
         check_everywhere(&world, &ids[ids.len() - 1..]).await;
     }
     let path = format!("/v1/responses/{}", ids[0]);
@@ -191,7 +191,7 @@ async fn a_stored_response_is_found_after_all_nodes_ended_at_once() {
         let node = world.node(index).await;
         world.nodes.push(node);
     }
-    // At once: what is not heard yet is no 404.
+    // Immediately: an id that the node has not learned yet is not answered with 404.
     let path = format!("/v1/responses/{}", ids[0]);
     let reply = ask(&world.nodes[3], &world.keys[0], &path).await;
     assert!(matches!(reply.status, 200 | 502 | 503), "{}", reply.text());
@@ -210,7 +210,7 @@ async fn a_replica_of_one_node_s_config_answers_for_its_responses_at_every_node(
     assert_eq!(stored.status, 200, "{}", stored.text());
     let ids = [response_id(stored.text())];
     check_everywhere(&world, &ids).await;
-    // The node that has the replica hears of it from the others, which tell whose it is.
+    // The node with the replica learns of the response from the other nodes, which know its owner.
     for index in [0, 1, 2] {
         world.restart(index).await;
         let knows = |world: &World| world.nodes[index].gateway().responses.knows(&ids[0]);

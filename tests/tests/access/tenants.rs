@@ -1,4 +1,4 @@
-//! What one tenant has is not another's.
+//! Isolation between tenants: no tenant sees the responses of another.
 
 use std::net::SocketAddr;
 
@@ -167,7 +167,8 @@ async fn a_failed_request_stores_nothing_though_its_error_repeats_an_id() {
     assert_eq!(replica.requests.count(), 1);
 }
 
-/// How many of two equal long prompts of two tenants met the same replica, by what they hash to.
+/// Sends two equal long prompts for each of six tenants. Returns true if all met at one replica,
+/// chosen by the prompt's hash.
 async fn meet(tenants: &str) -> bool {
     const REPLICAS: usize = 8;
     let mut setup = Setup::new().table(

@@ -1,4 +1,4 @@
-//! What a node says of the age of its state before it has ever heard a quorum.
+//! The age of its state that a node reports before it has ever reached a quorum.
 
 use spillway_raft::Trouble;
 use spillway_tests::{Cluster, OK, Page, Scripted, Setup, eventually};

@@ -1,4 +1,4 @@
-//! What the region's other nodes see.
+//! Health verdicts shared between the nodes of a region.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,8 @@ use crate::world::*;
 
 const FAILED: &str = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 2\r\n\r\nno";
 
-/// A replica that fails what comes from `n0` and `n1`, checks included, while it is told to.
+/// Starts a replica that fails all requests from `n0` and `n1`, health checks included, while
+/// `fails` is set.
 async fn two_faced(fails: &Arc<AtomicBool>) -> std::net::SocketAddr {
     let (replica, fails) = (Scripted::start().await, Arc::clone(fails));
     let address = replica.address;
@@ -61,7 +62,7 @@ async fn started(cluster: &Cluster, fails: &Arc<AtomicBool>, other: &Serving) ->
     for index in 0..3 {
         let who = format!("credential = {{ header = \"x-node\", value = \"n{index}\" }}");
         let setup = Setup::new()
-            // Checks go on saying what they see, also where no request goes any more.
+            // Checks go on reporting their results even when no request is sent to the replica.
             .set("health.check = \"http\"")
             .set("health.interval_ms = 200")
             .set("retry.attempts_max = 1")

@@ -33,7 +33,7 @@ async fn is_whole(world: &Growing) {
             })
     })
     .await;
-    // Who joined may give no orders; who began the cluster anew may.
+    // A member that joined may give no orders; the node that founded the cluster again may.
     set_region(world.node(0), "one", RegionState::Draining).await;
     eventually("all know the same", || {
         let digests: Vec<_> =

@@ -53,7 +53,7 @@ impl Growing {
         self.nodes[index].take().expect("a node that runs").stop().await;
     }
 
-    /// Its disk is another from now on.
+    /// Gives node `index` an empty disk from now on.
     pub(crate) fn wipe(&self, index: usize) {
         std::fs::remove_dir_all(self.cluster.data(index)).expect("a folder");
     }
@@ -66,7 +66,7 @@ impl Growing {
         self.nodes.iter().flatten()
     }
 
-    /// What node `index` says of why it is in no cluster, or none.
+    /// Returns the reason that node `index` reports for being in no cluster; empty without one.
     pub(crate) fn trouble(&self, index: usize) -> String {
         let control_plane = self.node(index).control_plane().expect("a part in the cluster");
         control_plane.status().fault.unwrap_or_default()
@@ -151,7 +151,7 @@ async fn a_node_joins_by_token_and_serves_before_and_after() {
             && status.fault.is_none()
     })
     .await;
-    // Nobody's config names it, and yet requests go there and come from there.
+    // No config names the node, and yet requests go there and come from there.
     knows(world.node(2), "four").await;
     knows(world.node(3), "two").await;
     assert_eq!(served_in(world.node(3)).await, "four");
@@ -205,7 +205,7 @@ async fn a_token_of_one_use_lets_one_of_two_in_and_each_region_gets_a_vote() {
     .await;
 }
 
-/// Whether a file below `folder` has these bytes.
+/// Returns true if a file below `folder` contains these bytes.
 fn is_on_disk(folder: &Path, bytes: &[u8]) -> bool {
     std::fs::read_dir(folder).expect("a folder").flatten().any(|entry| {
         let path = entry.path();
@@ -217,7 +217,6 @@ fn is_on_disk(folder: &Path, bytes: &[u8]) -> bool {
     })
 }
 
-/// What a token of several uses leaves in the log is worth nothing to other nodes.
 #[tokio::test]
 async fn a_token_outlasts_the_authority_that_was_there_when_it_was_made() {
     let mut world = Growing::started(&["one", "two"], 1).await;
@@ -227,7 +226,7 @@ async fn a_token_outlasts_the_authority_that_was_there_when_it_was_made() {
     world.cluster.issue(0, &next, 6);
     world.stop(0).await;
     world.start(0).await;
-    // With what it was given before it is refused, whatever its token.
+    // With its earlier certificate it is refused, whatever its token.
     world.cluster.give_token(1, &text);
     world.start(1).await;
     world.troubled(1, "certificate").await;
@@ -240,6 +239,7 @@ async fn a_token_outlasts_the_authority_that_was_there_when_it_was_made() {
     eventually("it knows", || members(world.node(1)) == 2).await;
 }
 
+/// The signatures that a token of several uses leaves in the log admit no other node.
 #[tokio::test]
 async fn a_signature_from_a_nodes_disk_lets_no_other_node_in() {
     let mut world = Growing::started(&["one", "three", "two", "four", "five"], 2).await;
@@ -253,7 +253,7 @@ async fn a_signature_from_a_nodes_disk_lets_no_other_node_in() {
     let (_, joined) = joined.node(&"n3".into()).expect("a member");
     let token = JoinText::read(&text).expect("a token");
     let cluster = state(world.node(1)).cluster().expect("a cluster");
-    // The same node signs the same in the same way, so this is what it has sent.
+    // Signatures are deterministic, so this is the one that the node has sent.
     let signature = token.sign(cluster, &joined.spec);
     let mut bytes = Vec::new();
     spillway_codec::write_payload(&signature, &mut bytes).expect("bytes");

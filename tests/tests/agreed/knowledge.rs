@@ -1,5 +1,6 @@
-//! What is hot in one region, all know: it decides where requests go, comes with a join, and starts
-//! anew with another key. What was learned of speeds survives a restart.
+//! Knowledge of hot prompts is shared between regions: it decides where requests go, is sent to
+//! nodes that join, and starts empty after a change of the hash key. Learned speeds survive a
+//! restart.
 
 use http::Request;
 use serde_json::json;
@@ -176,7 +177,7 @@ async fn a_key_is_changed_without_an_error_and_everything_is_learned_anew() {
         hot(world.node(2), "one") >= 20.0 && again != digest
     })
     .await;
-    // What one node sent, the other of its region knows, with the new key too.
+    // Each node knows what the other node of its region sent, with the new key too.
     let known = |node: &Node| sum(node, "spillway_prefix_index_blocks", &[]);
     let before = known(world.node(1));
     ask_long(world.node(0), 99).await;

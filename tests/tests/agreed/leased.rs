@@ -43,7 +43,7 @@ async fn started(cluster: &Cluster, replica: std::net::SocketAddr, lines: &[&str
     nodes
 }
 
-/// How `r` stands at a node; `None` where the node does not know it.
+/// Returns the admission state of `r` at a node; `None` if the node does not know the replica.
 fn standing(node: &Node) -> Option<Admission> {
     let view = node.gateway().view();
     let index = view.replicas().iter().position(|found| found.spec().name.as_str() == "r")?;
@@ -109,7 +109,7 @@ async fn a_leased_replica_serves_while_its_lease_is_renewed_and_finishes_what_it
         nodes.iter().all(|node| state(node).records().replicas.get(&id()).is_none())
     })
     .await;
-    // Whoever registered it may be back soon: its model is not unknown, anywhere.
+    // The node that registered it may be back soon, so no node treats its model as unknown.
     for node in &nodes {
         let reply = ask_new(node).await;
         assert_eq!((reply.status, reply.code()), (503, Some("no_replica")), "{}", reply.text());
@@ -165,7 +165,7 @@ async fn one_without_a_lease_stays_until_it_is_removed_and_does_not_come_back() 
     let remove = Command::Remove { key: RecordKey::Replica(id()), expect: Expect::Any };
     applied(&nodes[2], remove).await;
     eventually("it is gone", || nodes.iter().all(|node| standing(node).is_none())).await;
-    // wait: the nodes say what they know every half second; this is no longer a part of it
+    // wait: the nodes report their knowledge every half second; the replica is no longer in it
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert!(state(&nodes[0]).records().replicas.get(&id()).is_none());
     assert!(nodes.iter().all(|node| standing(node).is_none()));

@@ -16,13 +16,13 @@ fn limit(limit: Limit) -> Item {
     Item::Limit(LimitScope::Global, limit)
 }
 
-/// What a node may use of a kind, by itself.
+/// Returns how much of a limit one node holds.
 fn held(node: &Node, kind: LimitKind) -> u64 {
     let usage = node.gateway().quotas().usage(&Scope::Global, Instant::now());
     usage.unwrap_or_default().held[kind]
 }
 
-/// What all running nodes may use.
+/// Returns how much of a limit all running nodes hold together.
 fn held_by_all(world: &World, kind: LimitKind) -> u64 {
     world.running().map(|node| held(node, kind)).sum()
 }
@@ -69,7 +69,7 @@ async fn a_limit_of_tokens_is_spent_once_in_all_regions_together() {
     put(node(0), limit(Limit { tokens_per_min: Some(whole), ..Limit::default() })).await;
     is_divided(&world, LimitKind::TokenRate, whole).await;
     let mut admitted = 0;
-    // One after the other wants all there is; each gets what those before left.
+    // Each in turn takes as much as it can get.
     for index in 0..REGIONS.len() {
         let by = Instant::now() + Duration::from_secs(9);
         while Instant::now() < by && held(node(index), LimitKind::TokenRate) > 0 {
@@ -156,7 +156,8 @@ async fn a_region_that_is_cut_off_keeps_its_floor_and_others_the_rest() {
     assert_eq!(kept, 1, "a tenth of the limit is divided for ever");
     let by = Instant::now() + PATIENCE;
     let has_shrunk = || held(world.node(2), rate) == kept;
-    // What the others hold without it, and more: its part is theirs as soon as one needs it.
+    // More than the other nodes hold without its part: they get that part as soon as one of them
+    // needs it.
     let have_grown = || held(world.node(0), rate) > 21;
     let mut most = 0;
     while !(has_shrunk() && have_grown()) {
@@ -178,7 +179,7 @@ async fn a_region_that_is_cut_off_keeps_its_floor_and_others_the_rest() {
         world.cluster.cut(2, other, false);
         world.cluster.cut(other, 2, false);
     }
-    // Half of an even part is given back unasked; for less, nobody is disturbed.
+    // A node returns units unasked up to half of an even part. For less, other nodes are not asked.
     eventually("the region has half of its part again", || held(world.node(2), rate) >= 5).await;
     let by = Instant::now() + PATIENCE;
     while held(world.node(2), rate) <= 10 {
@@ -207,7 +208,7 @@ async fn a_limit_outlives_restarts_and_ends_with_its_record() {
     assert!(stopped.is_whole());
     world.start(0).await;
     assert_eq!(charged(&world), before, "what was charged counts on");
-    // What was leased and not used was given back, so all but what was charged is there again.
+    // Unused leases were returned, so everything is available again except what was charged.
     eventually("the rest is divided anew", || {
         held_by_all(&world, LimitKind::TokenRate) >= whole - before
     })
@@ -243,7 +244,8 @@ async fn what_is_owed_to_a_limit_is_owed_after_a_restart_too() {
     assert_eq!(ask(world.node(0)).await.status, 429);
 }
 
-/// A request that would use 900 tokens, and says so in a field that the engine may read or not.
+/// Sends a request that would use 900 tokens, and declares so in a field that the engine may or may
+/// not read.
 async fn lie(address: SocketAddr, fields: &str) -> Reply {
     let fields = format!(",\"ignore_eos\":true,{fields}");
     Client::once(address, chat("tiny", &fields)).await
@@ -265,7 +267,7 @@ async fn who_lies_in_one_field_uses_no_more_than_the_limit() {
         let (address, fields) = (node.addresses()[0], lies[index % lies.len()]);
         asking.spawn(async move { lie(address, fields).await });
     }
-    // Its replica tells no usage, so each that is let in counts with all that it may use.
+    // The replica reports no usage, so each admitted request counts with the most that it may use.
     let mut used = 0;
     while let Some(reply) = asking.join_next().await {
         let reply = reply.unwrap();
@@ -276,7 +278,8 @@ async fn who_lies_in_one_field_uses_no_more_than_the_limit() {
         }
     }
     assert!((900..=whole).contains(&used), "{used} tokens of {whole}");
-    // Engines convert the first two. What they read is charged, and nothing is left for it.
+    // Engines convert the first two. The tokens that they read are charged, which uses up the
+    // limit.
     for (fields, status) in
         [(r#""max_tokens":"900""#, 429), (r#""max_tokens":9e2"#, 429), (r#""max_tokens":-1"#, 400)]
     {
@@ -407,7 +410,7 @@ async fn a_node_is_ready_when_it_holds_its_shares_and_refuses_nobody_from_then_o
         };
         let before = used(&node);
         let files = ["limits", "limits_spent"].map(|name| world.cluster.data(0).join(name));
-        // One more charge: whatever is written from now on has in it what was used before.
+        // One more charge, so that every later file includes the earlier usage.
         let spent = || std::fs::read(&files[1]).ok();
         let earlier = spent();
         assert_eq!(ask(&node).await.status, 200);
@@ -415,7 +418,7 @@ async fn a_node_is_ready_when_it_holds_its_shares_and_refuses_nobody_from_then_o
         let crashed = files.clone().map(|file| std::fs::read(file).unwrap());
         assert!(node.stop().await.is_whole());
         if is_crash {
-            // What a process leaves behind that did not come to its end.
+            // Files as a crashed process leaves them.
             for (file, bytes) in files.iter().zip(crashed) {
                 std::fs::write(file, bytes).unwrap();
             }

@@ -1,5 +1,5 @@
-//! Whole nodes that agree on something: orders of operators take effect everywhere, survive restarts,
-//! and nobody's requests wait for any of it.
+//! Whole nodes that agree on cluster state: orders of operators take effect everywhere and survive
+//! restarts, and no request waits for any of it.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 
 mod age;

@@ -1,4 +1,4 @@
-//! What an operator orders.
+//! Orders of operators.
 
 use std::time::{Duration, Instant};
 
@@ -169,7 +169,8 @@ async fn without_a_majority_requests_are_served_and_spilled_as_before() {
     }
     set_region(world.node(0), "one", RegionState::Evacuating).await;
     eventually("it knows", || world.node(0).gateway().regions().is_evacuated).await;
-    // Two of three nodes are gone for Raft and for requests; what the third has known, it goes by.
+    // Two of three nodes are gone, for Raft and for requests. The third goes on with its last known
+    // state.
     drop(world.nodes[1].take());
     eventually("it is noticed", || !is_open(world.node(0), "three")).await;
     assert_eq!(served_in(world.node(0)).await, "two");
@@ -208,7 +209,7 @@ async fn the_cluster_believes_that_a_replica_is_down_when_its_region_says_so() {
     }
 }
 
-/// They change no record of the cluster. What a program repeats is there once.
+/// Orders to one node change no record of the cluster. A repeated order has one entry.
 #[tokio::test]
 async fn orders_to_one_node_are_in_the_audit_trail_of_all() {
     let world = World::started(&REGIONS).await;

@@ -1,4 +1,4 @@
-//! What holds while a region is cut off from the others, and when it is joined again.
+//! Guarantees while a region is partitioned from the others, and after it is reconnected.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::world::{LIMIT, REGIONS, SHORT, order, state, weight};
 
-/// In how long a cut-off region is to know again what the others know.
+/// Time until a reconnected region knows again what the others know.
 const CONVERGED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Three regions with a node and a replica of one place each.
@@ -82,7 +82,8 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
     let begin = Instant::now();
     let told = loop {
         let reply = Client::once(split.nodes[2].addresses()[0], chat("none", "")).await;
-        // Until it has heard what the others serve it can't say that there is no such model.
+        // Before it has received the reports of the others it can't know that no region serves the
+        // model.
         assert!([404, 503].contains(&reply.status), "{}", reply.text());
         if let Some(told) = age_ms(&reply) {
             break told;
@@ -99,7 +100,7 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
     let is_unseen = || (0..2).all(|index| !is_open(&split.nodes[index], REGIONS[2]));
     eventually("nobody sees it", is_unseen).await;
 
-    // It serves its own, and sheds what it has no place for: nobody is in reach.
+    // It serves its own clients and sheds the rest, because no other region is in reach.
     let first = split.ask(2);
     let (mut wire, _) = split.replicas[2].request().await;
     let shed = split.ask(2).await.expect("a reply");
@@ -121,7 +122,7 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
         assert_eq!(reply.await.expect("a reply").status, 200);
     }
 
-    // Orders and fresh reads fail there and don't wait; what it reads otherwise says its age.
+    // Orders and fresh reads fail there without waiting. Other reads give the age of their state.
     let control_plane = split.nodes[2].control_plane().expect("a part");
     let begin = Instant::now();
     let refused = control_plane.propose(weigh(1), Actor::Operator("ada".into()), None, SHORT).await;
@@ -161,9 +162,9 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
         assert!(ramp(&split.nodes[node], REGIONS[other]) < 1_000);
     }
     eventually("it has its full share", || ramp(&split.nodes[0], REGIONS[2]) == 1_000).await;
-    // Nothing of what was shed or waited was kept and sent now.
+    // No request that was shed or waited was kept and sent now.
     for replica in &split.replicas {
-        // wait: for what must not come
+        // wait: no further request may arrive
         let more = tokio::time::timeout(Duration::from_millis(300), replica.request()).await;
         assert!(more.is_err(), "nothing is replayed");
     }

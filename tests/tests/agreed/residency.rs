@@ -1,5 +1,5 @@
-//! Where requests may be served, as operators say it while nodes run: by tenants and routes, and by the
-//! countries that nodes say their regions are in.
+//! Regions where requests may be served, as operators change them while nodes run: by tenants and
+//! routes, and by the countries that nodes report for their regions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +18,8 @@ const REGIONS: [&str; 3] = ["one", "three", "two"];
 const COUNTRIES: [&str; 3] = ["DE", "US", "FR"];
 const TENANTS: [&str; 3] = ["acme", "beta", "gamma"];
 
-/// A node for each region, each with one place, in a country of its own. None says where the others
-/// are.
+/// A node for each region, each with one place, in a country of its own. None declares the
+/// countries of the others.
 struct Trial {
     cluster: Cluster,
     replicas: Vec<Serving>,
@@ -93,7 +93,7 @@ async fn until_countries_are_known_a_client_is_asked_to_come_again() {
     }
 }
 
-/// Where a node believes another region to be.
+/// Returns the country in which a node believes another region to be.
 fn country_of(node: &Node, region: &str) -> Option<String> {
     let regions = node.gateway().regions();
     let other = regions.others.iter().find(|other| other.name.as_str() == region)?;
@@ -104,7 +104,7 @@ fn own_country(node: &Node) -> Option<String> {
     node.gateway().regions().own_country.map(|country| country.to_string())
 }
 
-/// Where a node would have a tenant's requests served.
+/// Returns the residency of a tenant, as a node applies it.
 fn of_tenant(node: &Node, tenant: &str) -> Residency {
     node.gateway().keys().terms(tenant).residency
 }
@@ -148,8 +148,8 @@ async fn a_region_s_country_reaches_all_nodes_and_two_countries_are_none() {
         assert_eq!((reply.status, reply.header("x-spillway-region")), (200, Some("two")));
     }
 
-    // An operator says that the region is elsewhere. Its own node says otherwise, and nobody serves
-    // there what has to stay in either country.
+    // An operator sets another country for the region than its own node does. The region then
+    // serves no request that has to stay in either country.
     let region = Region { country: "IT".to_owned(), ..Region::default() };
     let item = Item::Region("two".into(), region);
     order(&trial.nodes[0], Command::Put { item, expect: Expect::Any }).await;
@@ -171,7 +171,7 @@ async fn a_region_s_country_reaches_all_nodes_and_two_countries_are_none() {
         }
     }
     assert_eq!(trial.replicas[2].requests.count(), served);
-    // The word of the first order is taken back: the node says again where it is.
+    // The first order is reversed: the region's country is again the one that its node reports.
     let item = Item::Region("two".into(), Region::default());
     order(&trial.nodes[0], Command::Put { item, expect: Expect::Any }).await;
     trial.all_know_all().await;
@@ -221,7 +221,7 @@ async fn what_a_route_and_a_tenant_allow_changes_while_nodes_serve() {
     trial.stop().await;
 }
 
-/// What holds at a node for a tenant's requests.
+/// Returns the rules that a node applies to a tenant's requests.
 fn rules(node: &Node, tenant: &str) -> [Residency; 2] {
     [of_tenant(node, tenant), of_route(node)]
 }
@@ -244,10 +244,11 @@ fn any_rule(dice: &mut fastrand::Rng, least: usize, serial: usize) -> String {
     format!("{{\"regions\": [{}], \"countries\": [{}]}}", regions.join(","), countries.join(","))
 }
 
-/// Any way between regions is cut and joined by chance, and operators change by chance, over any node,
-/// where tenants and all requests may be served. What is served while its rules stay as they are at the
-/// node that was asked and at the one that serves is served where both allow it. Each rule is
-/// another one, so that none that went and came back passes for one that stayed.
+/// Links between regions are cut and restored at random, and operators change, at random and over
+/// any node, where tenants and all requests may be served. The node that received a request and the
+/// one that served it are each checked if their rules stayed the same during the request: those
+/// rules must allow the place. Every rule is unique, so a rule that was changed and restored is not
+/// taken for one that stayed.
 #[tokio::test]
 async fn no_rule_that_is_in_effect_at_both_ends_is_broken_whatever_is_cut_off() {
     let mut dice = fastrand::Rng::with_seed(11);
@@ -344,7 +345,7 @@ async fn what_waits_is_not_served_where_its_tenant_has_become_forbidden() {
     let item = Item::Tenant("acme".into(), Tenant { residency, ..Tenant::default() });
     order(&node, Command::Put { item, expect: Expect::Any }).await;
     eventually("the rule is known", || !of_tenant(&node, "acme").is_anywhere()).await;
-    // Closed, for what comes next is served on connections of its own.
+    // The connection closes, since later requests are served on connections of their own.
     wire.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}").await;
     let replica = replica.serve(OK);
     assert_eq!(first.await.expect("a reply").status, 200);

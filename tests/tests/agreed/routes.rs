@@ -1,4 +1,4 @@
-//! What the cluster says of models, splits and routes.
+//! The cluster's records of models, splits and routes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use spillway_tests::{
 
 use crate::world::*;
 
-/// How long what was agreed may take to be done everywhere, far above what it takes.
+/// Longest time for an agreed change to take effect everywhere, far above the usual time.
 const SOON: Duration = PATIENCE;
 
 fn alias(name: &str, target: &str) -> Item {
@@ -57,7 +57,8 @@ fn policy_is(reply: &Reply, policy: &str) -> bool {
     reply.status == 200 && reply.header("x-spillway-policy") == Some(policy)
 }
 
-/// Requests for `tiny` at a node, without a pause, until told to stop; how many, and how many failed.
+/// Sends requests for `tiny` to a node, without a pause, until `stop` is set. Returns how many
+/// there were, and how many failed.
 fn load(node: &Node, stop: &Arc<AtomicBool>) -> tokio::task::JoinHandle<(usize, usize)> {
     let (address, stop) = (node.addresses()[0], Arc::clone(stop));
     spawn(async move {
@@ -158,7 +159,7 @@ async fn the_clusters_word_counts_over_the_configs_and_from_the_first_request_af
     for node in nodes {
         node.stop().await;
     }
-    // Alone, so that it can't ask anybody.
+    // Alone, so that it has no other node to ask.
     let node = configured(&cluster, &replica, 1).await;
     let reply = ask_for(&node, "fast").await;
     assert!(is_hidden(&reply), "{:?}", reply.headers);

@@ -1,5 +1,5 @@
-//! What a node's certificate and key are worth without the node: nothing that its membership does
-//! not give it.
+//! Limits of a stolen certificate and key: without the node they give nothing beyond the node's
+//! membership.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use spillway_tests::{Cluster, OK, Scripted, Serving, Setup, eventually};
 use crate::join::{members, number};
 use crate::world::*;
 
-/// The messages of the log as a node writes them, for those who are none.
+/// The messages of the log as a node writes them, for tests that forge them.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Ballot {
     term: u64,
@@ -172,7 +172,7 @@ impl World {
         found.expect("a leader")
     }
 
-    /// Says something to node `to` on a stream of its own.
+    /// Sends a message to node `to` on a stream of its own.
     async fn say<T: Wire>(&self, link: &Link, to: usize, said: (Purpose, T)) -> Option<Answer> {
         let from = NodeId(number(self.node(to), "n3").unwrap_or(4));
         self.say_as(from, link, to, said).await
@@ -254,7 +254,7 @@ impl World {
     }
 }
 
-/// One heartbeat after the other to two nodes, each in the term after theirs, as number `own`.
+/// Sends heartbeats in turn to two nodes, each in the term after theirs, as number `own`.
 async fn keep_usurping(world: &World, link: &Link, targets: [usize; 2], own: NodeId) {
     loop {
         for to in targets {
@@ -278,7 +278,7 @@ async fn is_served(link: &Link, to: usize) -> bool {
     matches!(answer, Ok(Ok(spillway_link::ForwardAnswer::Reply(_))))
 }
 
-/// It has dialled again, more than once.
+/// Waits until the link has dialled again, more than once.
 async fn has_tried(link: &Link) {
     let failed = || link.peers()[0].control_dials.failed;
     let before = failed();
@@ -300,7 +300,7 @@ async fn an_edge_nodes_certificate_mints_no_key_and_moves_no_leader() {
     };
     assert_eq!(refusal.code, RefusalCode::NotPermitted);
     assert!(refusal.remedy.contains("n0, n1, n2"), "{refusal}");
-    // Whoever has its certificate.
+    // An attacker with the certificate of `EDGE`.
     world.stop(EDGE).await;
     let leader = world.leader().await;
     let thief = world.cluster.bare_link(EDGE, leader).await;
@@ -358,7 +358,7 @@ async fn a_revoked_certificate_is_refused_by_all_nodes_until_it_is_taken_back() 
     eventually("it is accepted again", || is_connected(&thief)).await;
 }
 
-/// With the key of a node that votes, for the whole time: orders go on, and they end its membership.
+/// With the key of a voter, for the whole time: orders go on, and end its membership.
 #[tokio::test]
 async fn a_voters_certificate_takes_no_lead_and_is_shut_out_while_it_is_used() {
     let mut world = World::started().await;
@@ -390,8 +390,8 @@ async fn a_voters_certificate_takes_no_lead_and_is_shut_out_while_it_is_used() {
     eventually("it is disconnected", || !is_connected(&thief)).await;
 }
 
-/// Without a quorum no order can be given. What the CA has signed counts all the same, on every node
-/// that hears of it, and is in the log later.
+/// Without a quorum no order can be given. A revocation that the CA has signed takes effect all the
+/// same, on every node that receives it, and is added to the log later.
 #[tokio::test]
 async fn the_authority_revokes_a_certificate_without_a_quorum() {
     let mut world = World::started().await;
@@ -400,7 +400,7 @@ async fn the_authority_revokes_a_certificate_without_a_quorum() {
     world.stop(EDGE).await;
     let thief = world.cluster.bare_link(1, 0).await;
     let serial = world.cluster.serial(1);
-    // One node that starts with the file tells the others.
+    // One node that starts with the file informs the others.
     world.cluster.revoke(EDGE, &serial);
     world.start(EDGE).await;
     eventually("it is disconnected", || !is_connected(&thief)).await;

@@ -1,4 +1,4 @@
-//! What clients use is counted to the token, once, whatever way their requests take.
+//! Usage of clients is counted to the token, exactly once, whatever path their requests take.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -16,7 +16,7 @@ use spillway_tests::{
 /// A millionth for each prompt token that is read, ten for each that is generated.
 const PRICES: &str = "[[price]]\nprompt_per_million = 1\ncached_per_million = 0.5\n\
                       completion_per_million = 10\n";
-/// Usage of streams is asked for, also where clients do not.
+/// Usage of streams is requested even if clients do not ask for it.
 const ROUTE: &str = "[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\ninject_usage = true\n\
                      hedge = { after_ms = 200, budget_percent = 100 }\n";
 
@@ -123,12 +123,13 @@ fn tokens(answer: &Value) -> [u64; 3] {
 /// Returns what so many tokens cost, in millionths.
 fn cost([prompt, cached, completion]: [u64; 3]) -> String {
     let halves = 2 * (prompt - cached) + cached + 20 * completion;
-    // Six digits and a half: the amount has seven behind the point.
+    // Six digits and a half: the amount has seven digits after the point.
     let text = format!("{}.{:07}", halves * 5 / 10_000_000, halves * 5 % 10_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A client that leaves in the middle of a stream, of which two tokens were told.
+/// Simulates a client that disconnects in the middle of a stream, after the usage of two tokens was
+/// reported.
 async fn leave_in_the_middle(world: &World) {
     let mut client = Client::http1(world.address(2)).await;
     let event = |generated: u64| {
@@ -280,7 +281,7 @@ async fn a_budget_is_spent_once_by_all_nodes_together_and_outlives_restarts() {
         (&"acme".into(), &"0.0005".into())
     );
     assert!(budget["refused_until"].is_string(), "{answer}");
-    // The node that spent it all is gone, and the other one runs anew.
+    // The node that spent the whole budget is gone, and the other one has restarted.
     first.stop().await;
     second.stop().await;
     let second = start_with_budget(&cluster, &emulators[1], 1).await;

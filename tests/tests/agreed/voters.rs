@@ -1,4 +1,4 @@
-//! Who votes while nodes die and come back.
+//! Choice of voters while nodes die and come back.
 
 use spillway_cluster_state::{Command, Expect, Item, Outcome};
 use spillway_node::Node;
@@ -8,10 +8,10 @@ use crate::world::*;
 
 /// The two nodes of the first region; each of the others has one.
 const NEIGHBOURS: [usize; 2] = [0, 3];
-/// A node elsewhere, which is asked how things stand.
+/// A node elsewhere, whose state is read.
 const WITNESS: usize = 1;
 
-/// Whether node `index` votes and how many do, as a node knows it.
+/// Returns whether node `index` votes and the number of voters, as a witness knows them.
 fn votes(nodes: &[Option<Node>], index: usize) -> (bool, usize) {
     let witness = nodes[WITNESS].as_ref().expect("a node that runs");
     let status = witness.control_plane().expect("a part in the cluster").status();
@@ -41,7 +41,7 @@ async fn a_dead_voter_is_replaced_by_its_neighbour_and_follows_when_it_is_back()
 
     let is_first = votes(&nodes, NEIGHBOURS[0]).0;
     let (dead, heir) = if is_first { (0, 3) } else { (3, 0) };
-    // Without a word: a process that ends by itself would hand over.
+    // Without a farewell: a process that ends in order would hand over its vote.
     drop(nodes[dead].take());
     eventually("its neighbour votes in its place", || {
         votes(&nodes, heir) == (true, 3) && !votes(&nodes, dead).0

@@ -1,4 +1,4 @@
-//! What operators say of replicas: weights, and that they are drained.
+//! Orders of operators about replicas: weights, and drains.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ async fn a_weight_given_at_one_node_is_taken_by_all_and_keeps_the_replica_as_it_
     let after = nodes[1].gateway().view();
     let same = before.replicas().iter().zip(after.replicas());
     assert!(same.into_iter().all(|(before, after)| Arc::ptr_eq(before, after)));
-    // What it is by itself is not what an operator made of it.
+    // The weight of the replica's own config is kept apart from the weight that an operator set.
     let record = state(&nodes[0]).records().replicas.get(&id("a")).cloned().expect("a replica");
     assert_eq!((record.spec.weight, record.weight), (1, Some(4)));
     give(&nodes[1], None).await;

@@ -11,9 +11,9 @@ use spillway_tests::{
     Client, Cluster, PATIENCE, Reply, Scripted, Serving, Setup, chat, eventually, retried,
 };
 
-/// What an order that is carried out may take, elections included.
+/// Longest time for an order to be carried out, elections included.
 pub(crate) const LIMIT: Duration = PATIENCE;
-/// How long one is tried that can't be carried out.
+/// Time for which an order is tried that can't be carried out.
 pub(crate) const SHORT: Duration = Duration::from_secs(5);
 pub(crate) const REGIONS: [&str; 3] = ["one", "three", "two"];
 

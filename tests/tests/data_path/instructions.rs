@@ -1,7 +1,8 @@
 //! Instructions of each stage of a request, counted by callgrind.
 //!
-//! The dev build is counted: nothing is inlined there, so that each stage stands for itself. A
-//! release build takes about a tenth of it. What grows here grows there, too, though not by as much.
+//! The dev build is counted: nothing is inlined there, so each stage is counted separately. A
+//! release build takes about a tenth of it. Growth here shows up there, too, though to a lesser
+//! degree.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -120,8 +121,8 @@ fn a_request_of_each_shape_keeps_to_its_instructions() {
     );
 }
 
-/// Tells each stage that takes more than its budget, or so much less that the budget would not keep
-/// what was won.
+/// Lists each stage that takes more than its budget, or so much less that the budget would not
+/// preserve the improvement.
 fn differences(budgets: &Counts, counted: &Counts) -> String {
     let mut text = String::new();
     for (shape, stages) in counted {
@@ -158,7 +159,7 @@ fn count() -> Counts {
     // A file for each call of the function.
     let counted = |(shape, call): (&Shape, usize)| {
         let mut stages = stages(&annotated(&out.with_extension(call.to_string())));
-        // What it takes to weigh a region depends on the news of it.
+        // The cost of weighing a region depends on its latest report.
         if shape.is_forwarded {
             stages.remove("decision");
         }
@@ -173,7 +174,7 @@ fn stages(profile: &str) -> BTreeMap<String, u64> {
     let by_time = of(BY_TIME);
     let each = |stage: &Stage| {
         let by_time = if stage.is_timed { by_time } else { 0 };
-        // A shape of the other protocol has none of it.
+        // A shape of the other protocol does not call it.
         let total = of(stage.function).saturating_sub(by_time);
         (stage.name.to_owned(), total / COUNTED as u64)
     };

@@ -1,5 +1,5 @@
-//! What a request costs in the data path, counted and not timed, so that machines agree: budgets that
-//! no change exceeds unseen.
+//! Cost of a request in the data path, counted rather than timed so that all machines agree.
+//! Budgets make every increase visible.
 #![expect(clippy::expect_used, reason = "a test's helper fails by panicking")]
 
 mod allocations;

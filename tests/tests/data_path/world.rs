@@ -1,4 +1,4 @@
-//! A worker, its client and its replica on one thread, so that what a request costs can be counted
+//! A worker, its client and its replica on one thread, so that the cost of a request can be counted
 //! exactly: client and replica read into buffers of their own and allocate nothing.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -25,7 +25,7 @@ const UNARY: &str = "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"cho
     \"usage\":{\"prompt_tokens\":40,\"completion_tokens\":4,\"total_tokens\":44}}";
 const TOKENS: usize = 100;
 
-/// What a client sends and what its replica answers.
+/// Request of a client and the reply of its replica.
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     /// Bytes of the body.
@@ -47,8 +47,8 @@ const USUAL: Shape = Shape {
     status: b"HTTP/1.1 200",
 };
 
-/// The shapes that have budgets. Of those that are forwarded only the sending node's worker is on the
-/// thread that counts; QUIC and the other region run elsewhere.
+/// The shapes that have budgets. For forwarded shapes only the sending node's worker is on the
+/// counting thread; QUIC and the other region run elsewhere.
 pub(crate) const SHAPES: [Shape; 7] = [
     USUAL,
     Shape { name: "16 KB", body_bytes: 16 << 10, ..USUAL },
@@ -70,7 +70,7 @@ pub(crate) fn with_each_shape(mut act: impl FnMut(&Shape, &mut dyn FnMut(usize))
     }
 }
 
-/// Tells where a message ends: by its length, or by its last chunk.
+/// Returns true if a message is complete, by its length or its last chunk.
 fn is_whole(message: &[u8]) -> bool {
     let Some(head) = message.windows(4).position(|four| four == b"\r\n\r\n") else { return false };
     let (head, body) = message.split_at(head + 4);
@@ -107,9 +107,9 @@ async fn read_message(
     Some(read)
 }
 
-/// Answers each request of each connection with the same bytes: a stream to who asks for one. The
-/// client has each event before the next one is sent: how many come together would depend on the
-/// machine.
+/// Answers each request of each connection with the same bytes: a stream if the request asks for
+/// one. Each event is sent after the client has the one before, since the number that arrive
+/// together would depend on the machine.
 async fn answer(listener: tokio::net::TcpListener, events: Arc<Semaphore>) {
     let replies: Arc<[Vec<Vec<u8>>; 2]> = Arc::new([vec![unary()], streamed()]);
     while let Ok((mut stream, _)) = listener.accept().await {
@@ -185,7 +185,7 @@ struct World {
     nodes: Vec<Node>,
     /// Holds the nodes' files.
     _cluster: Option<Cluster>,
-    /// Where the rest of the node runs.
+    /// Runtime of the rest of the node.
     elsewhere: Runtime,
 }
 
@@ -233,7 +233,7 @@ impl World {
         let body = body(shape);
         let request = request(&body);
         let Self { runtime, address, client, buffer, events, .. } = self;
-        // A connection of its own, which wakes up at times even when nobody asks.
+        // A separate connection, because it wakes up at times even without requests.
         let mut over_http2 = shape.is_http2.then(|| {
             (http2::request(&body), runtime.block_on(Http2Client::start(*address, buffer)))
         });

@@ -65,7 +65,7 @@ async fn check_crash(layout: &str) {
     check_replicas(&emulator, &page).await;
 }
 
-/// One request of a mix, and how it ended.
+/// Sends one request of a mix. Returns how it ended.
 async fn one(address: std::net::SocketAddr, number: usize) -> End {
     let mut request = match number % 3 {
         0 => chat("tiny", r#","stream":true,"max_tokens":20"#),

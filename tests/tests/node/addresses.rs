@@ -1,4 +1,5 @@
-//! Who the client is: forwarding headers and PROXY headers, believed only from trusted proxies.
+//! Source of the client's address: forwarding headers and PROXY headers, believed only from trusted
+//! proxies.
 
 use http::HeaderValue;
 use spillway_node::Node;
@@ -81,7 +82,8 @@ async fn whom_a_proxy_does_not_name_is_not_believed() {
     }
 }
 
-/// What the replica sees of a request behind these first bytes.
+/// Returns the request as the replica receives it after `header`, the first bytes of the
+/// connection.
 async fn through(node: &Node, requests: &Recorded, header: &[u8]) -> Message {
     let mut wire = Wire::connect(node.addresses()[0]).await;
     // In pieces: the header need not come in one packet.

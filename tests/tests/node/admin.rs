@@ -1,4 +1,4 @@
-//! Who gets in at the admin listener, and who can't keep others out of it.
+//! Access to the admin listener, and limits that keep one client from locking out others.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -176,7 +176,8 @@ async fn a_listener_that_others_reach_wants_a_token_whatever_is_reloaded() {
     address.set_ip([127, 0, 0, 1].into());
     let ask = async |request| Client::once(address, request).await.status;
     assert_eq!(ask(get("/metrics")).await, 401);
-    // The config is fine by itself: its address is loopback. What is open is another one.
+    // The config is valid by itself, because its address is loopback. The listener that is open has
+    // another address.
     file.replace(&open.text());
     eventually("it is reloaded", || reloads(&node, "applied") >= 1.0).await;
     assert_eq!(ask(get("/metrics")).await, 401);
@@ -194,7 +195,7 @@ async fn idle_connections_keep_no_operator_out() {
     for number in 0..600 {
         let mut wire = Wire::connect(admin).await;
         if number % 3 == 0 {
-            // An error means that it was let go again.
+            // An error means that the node closed the connection already.
             drop(wire.try_send(b"GET /livez HTTP/1.1\r\nhost: 127.0.0.1\r\nx: ").await);
         }
         idle.push(wire);
@@ -246,7 +247,7 @@ async fn connected(
     certificates.connect(tcp, "localhost", &["h2", "http/1.1"]).await
 }
 
-/// How the metrics are answered over TLS.
+/// Returns the answer to a request for metrics over TLS.
 async fn metrics(mut stream: TlsStream<TcpStream>) -> String {
     let request = format!(
         "GET /metrics HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {READER}\r\n\

@@ -77,7 +77,8 @@ fn by_user(key: u32) -> Request<ClientBody> {
     chat("tiny", &format!(",\"max_tokens\":2,\"user\":\"user-{key}\""))
 }
 
-/// The same first KiB for every fourth key, and something else behind it.
+/// Makes a request whose prompt has an equal first KiB for every fourth key, and different text
+/// after it.
 fn by_prompt(key: u32) -> Request<ClientBody> {
     let system = format!("You are assistant {}. ", key % 4).repeat(60);
     let fields = format!(r#"{{"model":"tiny","prompt":"{system}{key}","max_tokens":2}}"#);

@@ -1,4 +1,4 @@
-//! What requests are billed where their replica reports no usage, or one that can't be true.
+//! Billing of requests whose replica reports no usage, or usage that can't be true.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method};

@@ -1,4 +1,4 @@
-//! What clients that know a bare model server expect of whatever stands in its place.
+//! Behavior that clients of a bare model server expect of any server in its place.
 
 use http::{HeaderValue, Method, Request};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn listing(models: Value) -> Serving {
     Scripted::start().await.serve(reply)
 }
 
-/// The model's card, once it says something that `is_told` looks for.
+/// Returns the model's card, once `is_told` accepts it.
 async fn card(node: &Node, id: &str, is_told: impl Fn(&Value) -> bool) -> Value {
     let mut client = Client::http1(node.addresses()[0]).await;
     within("the card", async {
@@ -55,7 +55,7 @@ async fn card(node: &Node, id: &str, is_told: impl Fn(&Value) -> bool) -> Value 
     .await
 }
 
-/// What the node knows of a replica, once `is_told` finds in it what it looks for.
+/// Returns the record of a replica in the admin API, once `is_told` accepts it.
 async fn member(node: &Node, name: &str, is_told: impl Fn(&Value) -> bool) -> Value {
     let mut client = Client::http1(node.admin_address().expect("one")).await;
     within("the replica", async {
@@ -143,7 +143,7 @@ async fn models_are_told_as_their_replicas_tell_them_where_they_agree() {
     assert_eq!((&quiet["root"], &quiet["parent"]), (&json!("quiet"), &Value::Null));
     let list = Client::once(node.addresses()[0], get("/v1/models")).await.json();
     let ids = list["data"].as_array().into_iter().flatten().map(|card| card["id"].clone());
-    // Clients that are told no model take the first.
+    // Clients that know no model use the first of the list.
     assert_eq!(ids.collect::<Vec<_>>(), ["quiet", "tiny", "a-name"]);
     assert_eq!(list["data"][1], tiny);
 }
@@ -184,7 +184,7 @@ async fn a_model_that_a_replica_does_not_have_is_told_and_asked_of_others() {
         assert_eq!(client.fetch(chat("tiny", "")).await.status, 200);
     }
     assert_eq!((chats(&wrong), chats(&right)), (0, 20));
-    // Where no other has it, the replica's own answer says more than the gateway could.
+    // Where no other replica has it, the replica's own answer is more precise than the gateway's.
     let alone = setup.start().await;
     member(&alone, "a", is_denied).await;
     assert_eq!(Client::once(alone.addresses()[0], chat("tiny", "")).await.status, 200);
@@ -408,7 +408,7 @@ async fn a_refused_client_that_goes_on_sending_knows_what_becomes_of_its_connect
             "POST /v1/chat/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
         )
     };
-    // What is sent soon and is not too long is taken, and the connection goes on.
+    // A short body that arrives soon is read, and the connection is kept.
     let mut wire = Wire::connect(address).await;
     for _ in 0..3 {
         wire.send(head(200_000)).await;
@@ -416,7 +416,7 @@ async fn a_refused_client_that_goes_on_sending_knows_what_becomes_of_its_connect
         let reply = wire.message().await;
         assert_eq!((reply.status(), reply.header("connection")), (401, None));
     }
-    // Otherwise it is told that the connection ends.
+    // Otherwise the reply announces that the connection closes.
     for (rest, lines) in [("", ""), ("x", "expect: 100-continue\r\n")] {
         let mut wire = Wire::connect(address).await;
         wire.send(head(10).replace("host: h\r\n", &format!("host: h\r\n{lines}"))).await;

@@ -1,4 +1,5 @@
-//! How many requests a replica gets at a time where no operator has said: the rest waits in the node.
+//! Limits of requests in flight at replicas for which no operator has set one: the rest waits in
+//! the node.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Configs: what is wrong with them is told with its place and a remedy.
+//! Config errors are reported with their place and a remedy.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -231,7 +231,7 @@ fn names_that_can_never_be_asked_for_are_told_with_line_column_and_remedy() {
 #[test]
 fn a_replica_needs_only_a_name_and_an_address() {
     let replica = "[[replica]]\nname = \"a\"\nurl = \"http://h:1\"\n";
-    // What it serves is not known yet, so that anything may be named.
+    // The models of the replica are not known yet, so any model may be named.
     let names = "[[route]]\nname = \"r\"\nmodels = [\"huge\"]\n[aliases]\nshort = \"large\"\n";
     parse(&format!("{LISTENER}{replica}{names}")).expect("a config");
 }
@@ -715,13 +715,13 @@ fn the_schema_knows_every_key_and_no_other() {
     written.extend(
         ["replica.credential.value_env", "replica.credential.value_file"].map(str::to_owned),
     );
-    // Sessions go by a cookie or by a header; arms are tables.
+    // Sessions use a cookie or a header; arms are tables.
     let others = ["session.header", "session.idle_s", "session.sessions_max", "hedge.after"];
     written.extend(others.map(|key| format!("route.{key}")));
     written.insert("split.arms".to_owned());
     // In place of a weight against the others.
     written.insert("split.arms.weight_percent".to_owned());
-    // What a reply must say is one of three things, written out in another place than here.
+    // The three alternatives of a check's expected reply are written out elsewhere.
     written.retain(|key| !key.starts_with("replica.deep.expect."));
     // Found by one of three, and described as other replicas are.
     written.extend(["srv", "file", "replica"].map(|key| format!("discovery.{key}")));

@@ -65,7 +65,7 @@ async fn addresses_of_a_name_are_replicas() {
 
 #[tokio::test]
 async fn a_model_whose_replicas_are_not_found_yet_is_unavailable_and_not_unknown() {
-    // Nobody listens there: the name server never answers.
+    // No process listens there, so the name server never answers.
     let source = format!(
         "[[discovery]]\nname = \"workers\"\ndns = \"workers.test:8000\"\nresolver = \"{}\"\n\
          [discovery.replica]\nurl = \"http://\"\nmodels = [\"tiny\"]",
@@ -167,7 +167,7 @@ async fn a_file_that_stays_empty_leaves_its_models_known() {
     eventually("the replica left", || !is_listed(&node, "one")).await;
     let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
     assert_eq!((reply.status, reply.code()), (503, Some("no_replica")), "{}", reply.text());
-    // What the operator takes out of the config is gone for good.
+    // Replicas that the operator removes from the config stay removed.
     std::fs::write(&path, listed).expect("writes");
     eventually("the replica is back", || is_listed(&node, "one")).await;
     file.replace(&without.text());

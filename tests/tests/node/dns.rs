@@ -1,4 +1,4 @@
-//! What is wrong with a config of a name server, and how that is told.
+//! Errors in the config of a name server, and how they are reported.
 
 use std::path::PathBuf;
 

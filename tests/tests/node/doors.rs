@@ -1,4 +1,5 @@
-//! What is refused before it reaches a replica, and what of a replica's reply never reaches a client.
+//! Requests that are refused before they reach a replica, and parts of replies that never reach a
+//! client.
 
 use http::{HeaderValue, Method};
 use spillway_node::Node;

@@ -1,5 +1,6 @@
-//! Requests on a replica that goes down. One that refuses connections has lost them: they end, or go
-//! elsewhere. One that is merely silent may go on: they wait, unless another replica can serve them.
+//! Requests on a replica that goes down. A replica that refuses connections has lost its requests:
+//! they end, or are retried elsewhere. A silent replica may go on: its requests wait, unless
+//! another replica can serve them.
 
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ async fn hang(emulator: &Emulator) {
     emulator.replica(0).set_fault(Fault::Hang).await.expect("a fault");
 }
 
-/// The process is gone but for a connection that is half alive, e.g. behind a proxy.
+/// The process is gone, except for a connection that is half alive, e.g. behind a proxy.
 #[tokio::test]
 async fn a_request_whose_replica_refuses_connections_is_told_so_at_once() {
     let dying = Scripted::start().await;
@@ -73,7 +74,7 @@ async fn a_request_whose_replica_refuses_connections_is_told_so_at_once() {
 /// Waits until the node finds the replica down, and heals it.
 async fn thaw(emulator: &Emulator, node: &Node) {
     stands_at_last(node, "slow", "down").await;
-    // wait: longer than the grace after which a lost request is given up.
+    // wait: longer than the grace after which a request counts as lost.
     tokio::time::sleep(Duration::from_secs(1)).await;
     emulator.replica(0).set_fault(Fault::None).await.expect("a healthy replica");
 }
@@ -169,7 +170,7 @@ async fn a_stream_whose_replica_refuses_connections_ends_with_an_event() {
     assert!(last.contains("stream_cut"), "{last}");
 }
 
-/// Its checks say that it is down, and yet it is all there is.
+/// The replica's checks report that it is down, and yet it is the only one.
 #[tokio::test]
 async fn a_request_that_is_sent_to_a_replica_which_is_down_is_not_given_up_for_that() {
     let emulator = slow_emulator(1, 0.5).await;

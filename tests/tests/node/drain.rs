@@ -65,7 +65,7 @@ async fn who_connected_before_the_drain_is_served_though_it_has_said_nothing_yet
         for _ in 0..3 {
             clients.push(Client::http1(node.addresses()[0]).await);
         }
-        // At once: the node may not have accepted any of them yet.
+        // Immediately: the node may not have accepted any of them yet.
         node.gateway().start_draining();
         let asked: Vec<_> = clients
             .into_iter()
@@ -138,8 +138,8 @@ async fn a_node_that_is_told_to_stop_says_so_before_it_refuses_anybody() {
         assert_eq!(Client::once(at, get("/readyz")).await.status, 503);
         assert_eq!(Client::once(at, get("/livez")).await.status, 200);
     }
-    // Whoever has not seen it yet is served as ever, on new connections, too.
-    // Only no connection is kept that would end in the middle of something later.
+    // Clients that have not noticed yet are served as before, on new connections, too. Connections
+    // are not kept, since they would end under a later request.
     let reply = Client::once(address, chat("tiny", "")).await;
     assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
     let reply = Client::http2(address).await.fetch(chat("tiny", "")).await;

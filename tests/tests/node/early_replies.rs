@@ -10,7 +10,7 @@ use spillway_tests::{
 
 use crate::http2::{DATA, HEADERS, RST_STREAM, frame, next, reply_head};
 
-/// Bytes of an upload: more than all sockets on its way hold.
+/// Bytes of an upload: more than all sockets on the path can buffer.
 const UPLOAD_BYTES: usize = 24 << 20;
 /// Part of it that is sent before the reply.
 const FIRST_BYTES: usize = 100_000;
@@ -82,7 +82,7 @@ async fn a_reply_before_the_end_of_an_upload_reaches_a_client_that_reads_it_last
             let mut wire = replica.accept().await;
             wire.head().await;
             wire.send(refusal).await;
-            // What the replica has not read resets its connection.
+            // Unread bytes turn the replica's close into a reset.
             let open = (!closes).then_some(wire);
             count += 1.0;
             eventually("the reply has ended", || replies(&node, "413") == count).await;

@@ -136,7 +136,7 @@ async fn no_header_hides_parameters_from_the_gateway() {
         Client::once(node.addresses()[0], request)
     };
     let length = "inference-header-content-length";
-    // Whoever generates text reads all of the body.
+    // Endpoints that generate text read all of the body.
     for (status, action, headers) in [
         (400, "generate", &[(length, "0")][..]),
         (400, "generate_stream", &[(length, "2")]),
@@ -270,7 +270,7 @@ async fn parameters_of_grpc_are_refused_in_calls_and_in_every_message_of_a_strea
             stream.call.begin();
         }
         for piece in with_parameter("Lora_Path").chunks(9) {
-            // Once it is refused nobody reads the rest.
+            // Once the call is refused the rest is not read.
             if stream
                 .messages
                 .as_ref()

@@ -1,4 +1,4 @@
-//! What the record of a request that failed says: its code, its cause, and the places that were asked.
+//! Fields of the record of a failed request: its code, its cause, and the places that were tried.
 
 use std::path::Path;
 
@@ -74,7 +74,7 @@ async fn an_upload_that_stops_has_its_code() {
     let replica = Scripted::start().await;
     let setup = Setup::new().set("limits.body_timeout_ms = 100").table(RAW_ROUTE);
     let node = setup.replica("a", replica.address).start().await;
-    // A body that is read before a replica is chosen, and one that is passed on as it comes.
+    // A body that is read before a replica is chosen, and one that is passed on while it arrives.
     for (path, framing, asked) in [
         ("/v1/completions", "content-length: 100", json!(null)),
         ("/raw/x", "transfer-encoding: chunked", json!("a")),

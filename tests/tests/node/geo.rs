@@ -1,4 +1,5 @@
-//! Where clients are: found by address in a database that can be replaced, counted, and held against rules.
+//! Locations of clients: found by address in a database that can be replaced, counted, and checked
+//! against rules.
 
 use std::path::PathBuf;
 
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 use crate::reload::{File, reloads};
 
 const REQUEST: &str = "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: 16\r\n\r\n{\"model\":\"tiny\"}";
-/// Believes whoever connects about who the client is.
+/// Trusts every peer's claims about the client's address.
 const BEHIND_PROXY: &str = "trusted_proxies = [\"127.0.0.0/8\"]";
 
 /// A database in a file, and how it is replaced.
@@ -82,7 +83,7 @@ async fn clients_are_counted_where_they_are_by_whoever_may_say_so() {
     assert_eq!(built, 1_700_000_000.0);
     node.stop().await;
 
-    // Nobody's word is taken who is no trusted proxy.
+    // Addresses are believed only from trusted proxies.
     let node = setup.clone().start().await;
     assert_eq!(ask_from(&node, "203.0.113.7").await.status, 200);
     assert_eq!((counted(&node, "DE"), counted(&node, "unknown")), (0, 1));

@@ -1,4 +1,4 @@
-//! Calls over gRPC: what is answered here, what is routed, and how errors look.
+//! Calls over gRPC: which are answered here, which are routed, and the form of errors.
 
 use bytes::Bytes;
 use h2::Reason;
@@ -281,7 +281,7 @@ async fn an_unreachable_or_refusing_replica_is_passed_over() {
     }
 }
 
-/// What a client gets from a replica that replies in this way.
+/// Returns the client's view of a reply that `script` makes.
 async fn replied(script: impl FnOnce(Call)) -> Reply {
     let mut server = CallServer::start().await;
     let node = scripted(Setup::new(), "a", &server).start().await;

@@ -1,4 +1,4 @@
-//! Calls over gRPC as the tests make them, and what they look for in replies.
+//! Calls over gRPC as the tests make them, and checks of their replies.
 
 use std::collections::BTreeMap;
 
@@ -101,7 +101,7 @@ pub(crate) async fn connect(node: &Node) -> Client {
     Client::http2(node.addresses()[0]).await
 }
 
-/// Where a reply says how the call ended: its trailers, or its head if there is nothing else.
+/// Returns the headers that show how the call ended: the trailers, or the head if there are none.
 pub(crate) fn ending(reply: &Reply) -> &HeaderMap {
     assert_eq!((reply.status, reply.header("content-type")), (200, Some(CONTENT_TYPE)));
     reply.trailers.as_ref().unwrap_or(&reply.headers)
@@ -133,7 +133,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Opens a stream whose first message is on its way.
+    /// Opens a stream whose first message is being sent.
     pub(crate) async fn open(
         node: &Node,
         server: &mut CallServer,

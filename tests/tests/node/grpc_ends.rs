@@ -1,4 +1,4 @@
-//! How calls over gRPC end: deadlines, clients that leave, replicas that fail.
+//! Ends of calls over gRPC: deadlines, clients that leave, replicas that fail.
 
 use bytes::Bytes;
 use h2::Reason;
@@ -74,7 +74,7 @@ async fn a_reply_that_breaks_off_ends_with_a_status() {
         stream.call.begin();
         stream.call.send(Bytes::from_static(b"part"));
         let (_client, mut response) = stream.response().await;
-        // What was sent is on its way for good only once it has arrived.
+        // A frame counts as delivered only once it has arrived, so wait for it.
         assert_eq!(next_frame(&mut response).await, "part");
         if silently {
             stream.call.end_silently();

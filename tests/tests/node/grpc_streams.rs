@@ -123,7 +123,7 @@ async fn another_service_is_passed_through_unread() {
     let mut server = CallServer::start().await;
     let node = scripted(Setup::new().table(OWN), "a", &server).start().await;
     let request = |body| call("/my.pkg.Service/Chat", body);
-    // Compressed, and of no known form: nobody looks.
+    // Compressed in an unknown form: the gateway does not look inside.
     let strange = Bytes::from_static(&[1, 0, 0, 0, 3, 7, 7, 7]);
     let mut stream = Stream::open(&node, &mut server, request, strange.clone()).await;
     assert_eq!(stream.call.head.uri.path(), "/my.pkg.Service/Chat");

@@ -1,4 +1,4 @@
-//! What is added to requests and replies.
+//! Headers that are added to requests and replies.
 
 use http::HeaderValue;
 use spillway_tests::{Client, OK, Scripted, Setup, both, chat, get, post};

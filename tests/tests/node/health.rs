@@ -27,7 +27,7 @@ fn quick() -> Setup {
     QUICK.into_iter().fold(Setup::new(), Setup::set)
 }
 
-/// Whether the replica stands like this.
+/// Returns true if the replica has this admission state.
 pub(crate) fn stands(node: &Node, replica: &str, admission: &str) -> bool {
     let labels = [("replica", replica), ("admission", admission)];
     Page::of(node).sum("spillway_replica_admission", &labels) == 1.0
@@ -64,7 +64,7 @@ async fn a_crashed_replica_is_soon_out_by_what_requests_meet_with() {
     while out_after.is_none() && crashed_at.elapsed() < PATIENCE {
         // All of them are answered: a refused connection is no reason to fail a request.
         assert_eq!(ask(&node).await.status, 200);
-        // Many failures within a moment are as good as two signals.
+        // Many failures within a moment count as two signals.
         let is_out = stands(&node, "r1", "ejected") || stands(&node, "r1", "down");
         out_after = is_out.then(|| crashed_at.elapsed());
     }
@@ -145,11 +145,11 @@ async fn errors_of_the_server_eject_a_replica_and_errors_of_the_request_do_not()
         assert!([200, 422].contains(&ask(&node).await.status));
     }
     assert!(emulator.replica(0).stats().rejected >= 10, "it refused some");
-    // wait: for the keeper to look through the signs, twice; nothing tells that it did not act.
+    // wait: for the keeper to check the signals twice; no event shows that it took no action.
     tokio::time::sleep(Duration::from_millis(250)).await;
     assert!(stands(&node, "r0", "open"), "a 4xx blames the request");
     emulator.replica(0).set_fault(status(500)).await.expect("a fault");
-    // Ten in a row within a moment are as good as two signals.
+    // Ten in a row within a moment count as two signals.
     let is_out = || stands(&node, "r0", "ejected") || stands(&node, "r0", "down");
     for asked in 0.. {
         if is_out() {
@@ -192,7 +192,7 @@ async fn a_busy_replica_is_left_alone_for_as_long_as_it_asks() {
 #[tokio::test]
 async fn when_all_are_busy_the_client_is_told_when_to_come_back() {
     let emulator = emulator(1).await;
-    // Without a queue nobody waits for the end of the rest.
+    // Without a queue no request waits for the end of the back-off.
     let node = Setup::new().set("spill.queue_max = 0").emulated(&emulator).start().await;
     let busy = Fault::Status { code: 503, retry_after_s: Some(7), probability: 1.0 };
     emulator.replica(0).set_fault(busy).await.expect("a fault");

@@ -36,7 +36,7 @@ async fn one_slow_replica_of_three_costs_no_more_than_the_wait_for_the_second() 
     let hedge = route("after_ms = 40, budget_percent = 50");
     let node = Setup::new().table(hedge).emulated(&emulator).start().await;
     let few = || chat("tiny", ",\"max_tokens\":3");
-    // The budget is a share of what came before.
+    // The budget is a share of the requests before.
     ask(&node, 60, few).await;
     let before = ["won", "lost", "failed"].map(|result| hedges(&node, result));
     // Half a minute for each token: no request whose turn is there would be answered in time.

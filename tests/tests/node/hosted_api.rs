@@ -233,7 +233,7 @@ async fn caps_of_share_and_money_keep_requests_from_the_hosted_api() {
         let mut client = Client::http1(node.addresses()[0]).await;
         for number in 0..served {
             assert_eq!(client.fetch(chat("tiny", "")).await.status, 200, "{caps} {number}");
-            // What was spent counts once the request is over.
+            // A request's spending counts once the request has ended.
             let count = || {
                 Page::of(&node).sum("spillway_overflow_requests_total", &[("replica", "hosted")])
             };

@@ -1,4 +1,4 @@
-//! HTTP/2 clients that misuse what the protocol lets them do.
+//! HTTP/2 clients that misuse features of the protocol.
 
 use spillway_node::Node;
 use spillway_tests::{Client, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, chat, eventually, spawn};
@@ -230,7 +230,7 @@ async fn a_replica_that_sends_informational_replies_without_end_is_cut_off() {
         assert!(sent < 64 << 20, "it is read for ever");
     }
     assert_eq!(reply.await.expect("a reply").status, 502);
-    // A few are what the protocol has them for.
+    // A few are allowed, as the protocol intends.
     let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
     let mut wire = asked().await;
     wire.send(&interim).await;
@@ -243,7 +243,7 @@ async fn header_blocks_of_very_many_fields_close_their_connection_and_no_other()
     let replica = Scripted::start().await.serve(OK);
     let node = Setup::new().replica("a", replica.address).start().await;
     let mut honest = Client::http2(node.addresses()[0]).await;
-    // Each byte stands for a field. The library refuses such a request by itself.
+    // Each byte encodes one field. The library refuses such a request by itself.
     let block = [&b"\x82\x86\x01\x01x\x04\x04/raw"[..], &[0x90; 4_000]].concat();
     let mut wire = Wire::connect(node.addresses()[0]).await;
     wire.send(PREFACE).await;

@@ -1,4 +1,4 @@
-//! Which software replicas are and which models they serve is found out where the config does not say.
+//! The software and the models of replicas are found out if the config does not set them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const SGLANG_METRICS: &str = "# TYPE sglang:num_queue_reqs gauge\n\
 /// Pages by path.
 pub(crate) type Pages = BTreeMap<&'static str, String>;
 
-/// A server that answers every path with its page, or 404, and 503 while it has none at all.
+/// A server that answers every path with its page, or with 404; without any page it answers 503.
 pub(crate) struct Engine {
     address: SocketAddr,
     pages: Arc<Mutex<Pages>>,
@@ -52,12 +52,12 @@ impl Engine {
         lock(&self.asked).iter().any(|line| line.contains(path))
     }
 
-    /// How often a path was asked for.
+    /// Returns the number of requests for a path.
     pub(crate) fn count(&self, path: &str) -> usize {
         lock(&self.asked).iter().filter(|line| line.contains(path)).count()
     }
 
-    /// A replica of which no more is said than where it is.
+    /// Returns the config of a replica that sets only its address.
     fn replica(&self, lines: &str) -> String {
         self.replica_named("a", lines)
     }
@@ -133,7 +133,7 @@ pub(crate) fn quick() -> Setup {
     QUICK.into_iter().fold(Setup::new(), Setup::set)
 }
 
-/// What the node knows of its replica, once `is_told` finds in it what it looks for.
+/// Returns the record of its replica in the admin API, once `is_told` accepts it.
 async fn member(node: &Node, what: &str, is_told: impl Fn(&Value) -> bool) -> Value {
     let mut client = Client::http1(node.admin_address().expect("one")).await;
     within(what, async {
@@ -172,7 +172,7 @@ async fn listed(node: &Node) -> Vec<String> {
     ids.filter_map(|card| card["id"].as_str().map(str::to_owned)).collect()
 }
 
-/// Waits until these are the models that clients are told.
+/// Waits until the node lists exactly these models to clients.
 pub(crate) async fn lists(node: &Node, expected: &[&str]) {
     within(&format!("{expected:?} are listed"), async {
         while listed(node).await != expected {
@@ -226,7 +226,7 @@ async fn what_the_config_says_of_a_server_is_not_looked_for() {
     is_recognised(&node, "llamacpp").await;
     let checks = |member: &Value| member["checks"][0]["vote"] == "good";
     member(&node, "a check", checks).await;
-    // Each page was asked for once, by the one who recognised it.
+    // Each page was read once, by the rule that recognised the engine.
     assert_eq!((engine.count("/metrics"), engine.count("/health")), (1, 1));
     assert_eq!(load(&node, "queued"), None);
     node.stop().await;
@@ -260,7 +260,7 @@ async fn models_that_are_left_out_are_those_that_the_replica_lists() {
         assert_eq!(ask(&node, model).await.status, 200, "{model}");
     }
     assert_eq!(ask(&node, "huge").await.code(), Some("model_not_found"));
-    // It is down: what it listed is known still.
+    // The replica is down, but its list is still known.
     engine.become_another(Pages::new());
     let is_failing = |member: &Value| member["checks"][0]["last_fault"] == "not_ready";
     member(&node, "its checks fail", is_failing).await;
@@ -286,7 +286,7 @@ async fn a_model_is_not_refused_before_its_replica_was_asked() {
     assert_eq!(Client::once(node.addresses()[0], get("/readyz")).await.status, 503);
     node.stop().await;
 
-    // One that lists nothing serves nothing by name.
+    // An engine with an empty list serves no model by name.
     let engine = Engine::start(pages(&[("/other", "")])).await;
     let node = quick().table(engine.replica("")).start().await;
     within("it was asked", async {

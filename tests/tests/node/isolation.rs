@@ -1,4 +1,5 @@
-//! Prompts of isolated tenants at engines: nobody learns from the cache what another has asked.
+//! Prompts of isolated tenants at engines: no tenant can learn from the cache what another has
+//! asked.
 
 use http::{HeaderValue, Method, Request};
 use serde_json::{Value, json};

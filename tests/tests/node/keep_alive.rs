@@ -68,7 +68,7 @@ async fn a_silent_stream_of_messages_has_pings_and_other_replies_have_nothing() 
         wire.send(chunked).await;
         wire
     });
-    // The stream beside it gets several meanwhile.
+    // The stream beside it gets several during that time.
     for _ in 0..4 {
         until(response.body_mut(), ping).await;
     }

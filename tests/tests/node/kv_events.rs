@@ -1,4 +1,4 @@
-//! The index follows what an engine says that it stores and evicts.
+//! The index follows the engine's reports of stored and evicted blocks.
 
 use std::num::NonZeroU32;
 
@@ -74,8 +74,8 @@ async fn in_step(node: &Node, emulator: &Emulator) {
     .await;
 }
 
-/// Has chats take turns in no order. Returns the tokens by which the predictions of what is cached
-/// were wrong, and those that were cached.
+/// Has chats take turns in a random order. Returns the tokens by which the predictions of cached
+/// tokens were wrong, and the tokens that were cached.
 async fn wrong_and_cached(has_events: bool) -> (u64, u64) {
     let emulator = small_engine().await;
     let node = node(&emulator, has_events).await;
@@ -86,7 +86,7 @@ async fn wrong_and_cached(has_events: bool) -> (u64, u64) {
     let (mut wrong, mut cached) = (0, 0);
     for turn in 0..TURNS {
         if turn % 2 == 1 {
-            // Somebody else, whom the node knows nothing of.
+            // Another client, unknown to the node.
             ask(&mut Client::http1(emulator.addresses()[0]).await, &[system(1_000 + turn)]).await;
             if has_events {
                 in_step(&node, &emulator).await;
@@ -104,7 +104,7 @@ async fn wrong_and_cached(has_events: bool) -> (u64, u64) {
     (wrong, cached)
 }
 
-/// Waits for the subscription, and asks something until the events are known to tell of requests.
+/// Waits for the subscription, and sends requests until events are known to report them.
 async fn prove(node: &Node, emulator: &Emulator) {
     eventually("a subscription", || emulator.replica(0).kv_events_counts().0 > 0).await;
     ask(&mut Client::http1(node.addresses()[0]).await, &[system(100)]).await;

@@ -14,7 +14,7 @@ async fn ask(node: &Node) -> u16 {
     Client::once(node.addresses()[0], chat("tiny", ",\"max_tokens\":1")).await.status
 }
 
-/// How many of 400 requests go to replica `index`.
+/// Sends 400 requests. Returns how many of them replica `index` got.
 async fn share_of(node: &Node, emulator: &Emulator, index: usize) -> u64 {
     let before = emulator.replica(index).stats().received;
     for _ in 0..400 {

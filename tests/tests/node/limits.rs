@@ -1,4 +1,4 @@
-//! What clients may take, and what happens to those who take more.
+//! Limits of clients, and the answers to clients that exceed them.
 
 use std::time::Duration;
 
@@ -147,7 +147,7 @@ async fn a_head_that_drips_is_cut_off_while_others_are_served() {
         wire.send(start).await;
         slow.push(wire);
     }
-    // One that was served before, and then begins to drip.
+    // A connection that was served before, and then sends slowly.
     let mut wire = Wire::connect(node.addresses()[0]).await;
     wire.send("GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n").await;
     wire.message().await;
@@ -175,7 +175,7 @@ async fn a_body_that_drips_is_answered_408_while_others_are_served() {
             let mut others = Vec::new();
             let (other, ()) =
                 tokio::join!(Client::once(node.addresses()[0], chat("tiny", "")), async {
-                    // The streamed one is sent on as it comes; it is never whole.
+                    // The streamed one is sent on while it arrives; it is never complete in memory.
                     while !others
                         .last()
                         .is_some_and(|head: &(Wire, String)| head.1.contains("/v1/chat"))
@@ -351,7 +351,7 @@ async fn a_replica_that_sends_informational_replies_without_end_has_broken_http(
         let reply = reply.await.expect("a reply");
         assert_eq!((reply.status, reply.code()), (502, Some("replica_bad_response")));
     }
-    // A few are what the protocol has them for.
+    // A few are allowed, as the protocol intends.
     let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
     let (mut wire, _) = replica.request().await;
     wire.send("HTTP/1.1 102 Processing\r\n\r\n".repeat(100)).await;
@@ -363,7 +363,7 @@ async fn a_replica_that_sends_informational_replies_without_end_has_broken_http(
 async fn bodies_that_memory_has_no_place_for_get_503() {
     let replica = Scripted::start().await;
     let setup = Setup::new().set("limits.body_bytes_total_max = 100000");
-    // What a proxy sends is of many clients: one alone may not have that much.
+    // Requests of a proxy come from many clients. A single client may not hold that much.
     let setup = setup.listener("trusted_proxies = [\"127.0.0.0/8\"]");
     let node = setup.replica("a", replica.address).start().await;
     let json = format!("{{\"model\":\"tiny\",\"x\":\"{}\"}}", "x".repeat(60_000));

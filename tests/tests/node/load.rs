@@ -1,4 +1,4 @@
-//! Load that replicas tell is read, gets old, and steers requests.
+//! Load that replicas report is read, ages, and steers requests.
 
 use spillway_node::Node;
 use spillway_tests::{

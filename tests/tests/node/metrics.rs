@@ -1,4 +1,4 @@
-//! The metrics page: well-formed, and every name on it once there is something to say.
+//! The metrics page: well-formed, and complete once each metric has a value.
 
 use spillway_config::Config;
 use spillway_geo::DatabaseWriter;
@@ -7,7 +7,7 @@ use spillway_telemetry::GROUPS;
 use spillway_tests::{Client, Page, Scripted, Setup, chat, emulator, eventually, get, post, spawn};
 
 /// Parts of the names of metrics that only nodes of a cluster have, and of those of requests that
-/// wait, are turned away, asked twice or continued; other tests look for them.
+/// wait, are rejected, retried or continued. Other tests cover them.
 const OF_CLUSTERS: [&str; 15] = [
     "_dns_",
     "_region_",
@@ -34,7 +34,7 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
         [[route]]\nname = \"smart\"\npath_prefix = \"/smart\"\nreplace_prefix = \"\"\nprotocol = \"openai\"\n";
     let names = "[fallback]\nlost = [\"tiny\"]\n[[split]]\nmodel = \"chat\"\nby = \"random\"\n\
         arms = [{ name = \"only\", model = \"tiny\", weight = 1 }]";
-    // Nobody else serves one of its models: down, it is that model's last resort.
+    // No other replica serves one of its models. While it is down, it is that model's last resort.
     let dead = "models = [\"tiny\", \"lost\"]\nhealth = { check = \"tcp\", interval_ms = 50 }";
     let away = "role = \"overflow\"\nmodels = { away = \"tiny\" }\n\
         price = { prompt_per_million = 1, completion_per_million = 1 }\n\

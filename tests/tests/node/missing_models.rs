@@ -1,4 +1,4 @@
-//! Replicas that say in reply to a request that they do not have its model.
+//! Replicas whose reply to a request shows that they do not have its model.
 
 use spillway_emulator::kserve::InferResponse;
 use spillway_node::Node;

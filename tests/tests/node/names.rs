@@ -1,4 +1,4 @@
-//! Configs of names: what is wrong with them is told with its place and a remedy.
+//! Config errors in names are reported with their place and a remedy.
 
 use crate::config::check;
 
@@ -57,7 +57,7 @@ fn a_split_stands_for_models_and_shares_its_name_with_no_other() {
     let own = split("", ARM);
     let nested = split("", &ARM.replace("tiny", "chat")).replacen("chat", "outer", 1);
     check(&format!("{own}{nested}"), (8, 31), "\"chat\" is a split itself", "replicas serve");
-    // One that has a model's name is a split too, though its own arm may name the model.
+    // A split with a model's name is a split too, though its own arm may name the model.
     let shadow = split("", ARM).replacen("chat", "tiny", 1);
     check(&format!("{shadow}{own}"), (8, 31), "\"tiny\" is a split itself", "replicas serve");
     let to_itself = split("", &ARM.replace("tiny", "chat"));

@@ -1,4 +1,4 @@
-//! Requests go where their prompts are cached, and say how they got there.
+//! Requests go where their prompts are cached, and their replies show the reason.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn replica(reply: &Reply) -> String {
     reply.header("x-spillway-replica").expect("routing").to_owned()
 }
 
-/// What the engine says it had in its cache.
+/// Returns the number of cached tokens that the engine reports.
 fn cached_tokens(reply: &Reply) -> u64 {
     let usage = &reply.json()["usage"];
     usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0)
@@ -158,7 +158,7 @@ async fn a_replica_that_cannot_be_reached_is_taken_to_have_nothing() {
     let mut other = body(&messages);
     other["model"] = json!("huge");
     fetch(&mut client, post("/v1/chat/completions", other.to_string())).await;
-    // What was learned is taken in in its order: of the first nothing is known, not even for a moment.
+    // The index learns in order, so no part of the first prompt is known, not even briefly.
     learned(&node, 8.0).await;
     let blocks = Page::of(&node).sum("spillway_prefix_index_blocks", &[]);
     assert!(blocks < 16.0, "both are known: {blocks}");
@@ -211,7 +211,7 @@ async fn prompts_of_isolated_tenants_look_alike_to_nobody() {
     assert_eq!(expected_tokens(&fetch(&mut client, as_tenant("b")).await), 0);
 }
 
-/// The most tokens that an explanation says are cached anywhere.
+/// Returns the largest number of cached tokens in an explanation.
 fn most_cached(told: &Value) -> u64 {
     match told {
         Value::Object(fields) => {
@@ -280,7 +280,7 @@ async fn a_policy_is_changed_without_a_restart() {
     }
 }
 
-/// What the admin API says would become of a request with this body.
+/// Returns the admin API's forecast for a request with this body.
 async fn explained(node: &Node, body: &Value) -> Reply {
     let order = json!({ "body": body }).to_string();
     Client::once(node.admin_address().expect("one"), post("/v1/explain", order)).await

@@ -1,4 +1,4 @@
-//! Who was turned away and comes again when it was told to.
+//! Rejected clients that retry at the promised time.
 
 use std::time::{Duration, Instant};
 
@@ -21,16 +21,17 @@ const COUNTED: Duration = Duration::from_millis(1_500);
 struct Busy {
     gate: Gate,
     node: Node,
-    /// Those that were let in, so that nobody leaves.
+    /// Admitted requests, kept so that none of them leaves.
     clients: Vec<JoinHandle<Reply>>,
 }
 
 impl Busy {
-    /// One request is served and `queue_max` wait.
+    /// Starts the node and its load: one request is served, and `queue_max` requests wait.
     async fn new(queue_max: usize) -> Self {
         let gate = Gate::start().await;
         let route = format!("[[route]]\nname = \"llm\"\nqueue_max = {queue_max}\n");
-        // A busy machine makes promises that are far away: what is served meanwhile is not given up.
+        // A busy machine promises times far in the future, so the requests being served must not
+        // time out before.
         let setup = one_place(&gate).set("timeouts.first_byte_ms = 600000");
         let node = setup.listener(CLAIMS).table(route).start().await;
         let mut busy = Self { gate, node, clients: Vec::new() };
@@ -48,8 +49,9 @@ impl Busy {
         busy
     }
 
-    /// Such a node, and when the client `kept` may come again, whom it has turned away. A busy machine
-    /// serves at another pace and so makes promises that are too far away to wait for: then it begins anew.
+    /// Returns such a node, and the time at which its rejected client `kept` may retry. A busy
+    /// machine has a varying pace and so promises times too far ahead to wait for. The node is then
+    /// replaced and the attempt repeated.
     async fn with_promise(queue_max: usize) -> (Self, Instant) {
         let mut attempts = 0;
         loop {
@@ -72,14 +74,14 @@ impl Busy {
         self.clients.push(ask(&self.node, of_class(CLASS, id)));
     }
 
-    /// A request comes and is let in to wait.
+    /// Sends a request that is admitted to the queue.
     async fn enter(&mut self, id: &str) {
         let before = self.waiting();
         self.come(id);
         eventually("it waits", || self.waiting() == before + 1).await;
     }
 
-    /// A request comes and is turned away; when it may come again.
+    /// Sends a request that is rejected. Returns the time at which it may be retried.
     async fn turned_away(&self, id: &str) -> Instant {
         let reply = within("it is told at once", ask(&self.node, of_class(CLASS, id))).await;
         let seconds = check_shed(&reply.expect("a reply"), (503, "overloaded"), "queue_full");
@@ -90,7 +92,7 @@ impl Busy {
     async fn serve_next(&self) -> String {
         let (before, waiting) = (self.gate.arrived().len(), self.waiting());
         self.gate.release("", 1);
-        // The replica may have it before it is counted as one that waits no more.
+        // The replica may have the request before the queue has counted it out.
         let is_next = || self.gate.arrived().len() > before && self.waiting() < waiting;
         eventually("the next is served", is_next).await;
         self.gate.arrived().pop().expect("it came").id
@@ -98,7 +100,7 @@ impl Busy {
 }
 
 async fn until(due: Instant) {
-    // wait: for the moment at which the client was told to come again
+    // wait: for the time at which the client may retry
     tokio::time::sleep_until(due.into()).await;
 }
 
@@ -122,9 +124,9 @@ async fn who_comes_when_it_was_told_to_is_let_in_although_the_queue_is_full_and_
     assert_eq!(within("it is served", last).await.expect("a reply").status, 200);
 }
 
-/// The turns of those that wait where one that was promised a place comes after two newcomers. Nothing where a
-/// busy machine is too late for a promise to count, or takes as long as a turn: that of the newcomers is not
-/// later then.
+/// Returns the order in which waiting requests are served if a client with a promised place comes
+/// after two newcomers. `None` if a busy machine is too late for the promise to count, or takes as
+/// long as a turn, so that the newcomers' turn is not later.
 async fn turns_behind_newcomers() -> Option<Vec<String>> {
     let (mut busy, due) = Busy::with_promise(4).await;
     until(due).await;
@@ -178,7 +180,7 @@ async fn a_promise_is_for_the_same_request_only() {
 async fn who_would_wait_for_longer_than_it_says_is_told_at_once() {
     let busy = Busy::new(30).await;
     busy.serve_next().await;
-    // There is room for one behind twenty-nine, of which one is served each 400 ms.
+    // There is room for one more after twenty-nine, of which one is served each 400 ms.
     eventually("twenty-nine are left", || busy.waiting() == 29).await;
     let request = with(of_class(CLASS, "hurried"), "x-stainless-read-timeout", "5");
     let begin = Instant::now();

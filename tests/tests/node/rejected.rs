@@ -1,4 +1,4 @@
-//! Requests that every engine rejects: only the engine knows, and its reply says so.
+//! Requests that every engine rejects: only the engine knows, and its reply shows it.
 
 use serde_json::json;
 use spillway_tests::{Client, Page, Scripted, Setup, eventually, post};

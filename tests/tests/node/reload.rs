@@ -136,7 +136,7 @@ async fn a_bad_file_leaves_the_old_config_in_use() {
     assert_eq!(Client::once(node.addresses()[0], get("/v1/models/other")).await.status, 200);
 }
 
-/// What a node of the same thread logs.
+/// Log of a node that runs on this thread.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

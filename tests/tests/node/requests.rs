@@ -1,4 +1,4 @@
-//! What a node remembers and writes of the requests that ended.
+//! Records of requests that ended, in memory and in the access log.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! /v1/responses: what one replica stored, only that one can find again.
+//! /v1/responses: a stored response can only be found again at the replica that stored it.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Replicas that ask to be left alone: requests wait for that to be over, and clients can keep to what
-//! they were told.
+//! Replicas that ask for a pause: requests wait until it is over, and clients can rely on the retry
+//! times that they got.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn who_comes_again_when_the_replica_said_is_served() {
         let reply = client.fetch(chat("tiny", "")).await;
         assert!([429, 503].contains(&reply.status), "{}", reply.text());
         assert_eq!(reply.header("retry-after"), Some("1"));
-        // wait: for as long as the replica said, as libraries do.
+        // wait: for as long as the replica asked, as libraries do.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let reply = client.fetch(chat("tiny", "")).await;
         assert_eq!(reply.status, 200, "{status}: {}", reply.text());
@@ -61,7 +61,7 @@ async fn others_wait_while_the_only_replica_wants_to_be_left_alone() {
     }
 }
 
-/// One tenant waits for its rest to be over, and is no hindrance to another one.
+/// One tenant waits until its pause is over, and does not delay another one.
 #[tokio::test]
 async fn a_tenant_that_is_to_leave_the_replica_alone_keeps_nobody_else_waiting() {
     let replica = Scripted::start().await;
@@ -98,7 +98,7 @@ async fn what_is_told_names_the_rest_and_no_limit() {
     assert_eq!(replica.requests.count(), 1);
 }
 
-/// What only one replica can answer waits for a place there, and not beyond its deadline.
+/// A request that only one replica can answer waits for a place there, until its deadline.
 #[tokio::test]
 async fn a_request_for_a_full_replica_alone_ends_at_its_deadline() {
     let replica = Scripted::start().await;
@@ -165,7 +165,7 @@ async fn a_burst_after_calm_is_told_to_come_back_one_after_the_other() {
         };
         told.push(check_shed(&reply.expect("a reply"), (503, "overloaded"), "queue_full"));
     }
-    // Seventeen of half a second each or more behind three others.
+    // Seventeen requests of at least half a second each, after three others.
     let last = told.iter().max().copied().expect("some are told");
     assert!(last >= 8, "{told:?}");
     let mut seconds = told.clone();

@@ -1,4 +1,4 @@
-//! When another replica is asked, and when none may be.
+//! Retries at another replica, and requests that may not be retried.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -93,7 +93,7 @@ async fn a_kept_connection_that_breaks_under_a_request_costs_no_request() {
     let (reply, ()) = tokio::join!(client.fetch(chat("tiny", "")), async {
         stale.message().await;
         stale.reset();
-        // On a kept connection another break could not be told from a death of the engine.
+        // On a kept connection a second break would look like a death of the engine.
         let (mut fresh, _) = tokio::select! {
             taken = first.request() => taken,
             taken = second.request() => taken,

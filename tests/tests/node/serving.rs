@@ -1,4 +1,4 @@
-//! Plain proxying: what goes in comes out, on both versions of HTTP and in both directions.
+//! Plain proxying: bytes pass unchanged, on both versions of HTTP and in both directions.
 
 use bytes::Bytes;
 use http::{Method, Request};

@@ -136,7 +136,7 @@ async fn the_cookie_is_secure_when_the_client_s_connection_is() {
     assert!(cookies(&client.fetch(ask()).await)[0].ends_with("; SameSite=Lax"));
 }
 
-/// One request and the head of its reply, on a connection that goes on.
+/// Sends one request on a connection that is kept. Returns the head of its reply.
 async fn exchange<S>(stream: &mut S, request: &[u8]) -> String
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,

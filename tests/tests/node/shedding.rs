@@ -1,4 +1,4 @@
-//! Who is turned away, why, and when it should come again.
+//! Rejected requests: which ones, why, and when to retry.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use crate::gate::Gate;
 use crate::health::stands_at_last;
 use crate::reload::{File, reloads};
 
-/// Clients of this listener say themselves whose they are and how urgent.
+/// Clients of this listener set their own tenant and priority.
 pub(crate) const CLAIMS: &str = "auth = \"headers\"\ntrusted_proxies = [\"127.0.0.0/8\"]";
 
 type Request = http::Request<ClientBody>;
@@ -91,7 +91,7 @@ async fn a_free_replica_that_would_answer_after_the_deadline_is_not_asked() {
     let reply = ask(&node, request).await.expect("a reply");
     assert_eq!((reply.status, reply.code()), (504, Some("deadline_exceeded")), "{}", reply.text());
     assert_eq!(reply.header("x-spillway-shed-reason"), Some("late"));
-    // It is as late if it comes again.
+    // A retry would be as late.
     assert_eq!(reply.header("retry-after"), None);
     assert_eq!((received(&emulator), sheds(&node, "late")), (before, 1.0));
     // With time enough it is served.
@@ -112,7 +112,7 @@ async fn a_free_replica_that_would_miss_the_objective_is_not_asked() {
     let started = Instant::now();
     while ask(&node, long(&prompt)).await.expect("a reply").status != 200 {
         assert!(started.elapsed() < PATIENCE, "it is never tried");
-        // wait: the pause of a client that comes again.
+        // wait: the pause of a client that retries.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     node.stop().await;
@@ -215,7 +215,7 @@ async fn a_reload_changes_how_many_may_wait() {
     eventually("one waits", || node.gateway().waiting() == 1).await;
     let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
     check_shed(&reply, (503, "overloaded"), "queue_full");
-    // A place is kept for the one that was told when to come again.
+    // A place is reserved for the client that got a retry time.
     file.replace(&one_place(&gate).table(route(4)).text());
     eventually("it is applied", || reloads(&node, "applied") == 1.0).await;
     let _more = [ask(&node, chat("tiny", "")), ask(&node, chat("tiny", ""))];
@@ -256,7 +256,7 @@ async fn one_client_can_t_fill_the_memory_for_bodies() {
     let reply = within("it is told at once", ask(&node, of("192.0.2.1", "more"))).await;
     check_shed(&reply.expect("a reply"), (429, "rate_limited"), "memory");
     assert_eq!(gate.held("more"), 0);
-    // Another client is served, and a proxy that names nobody is many clients.
+    // Another client is served. A proxy that names no client counts as many clients.
     served.push(ask(&node, of("192.0.2.2", "modest")));
     eventually("it is served", || gate.held("modest") == 1).await;
     for number in 1..=3 {
@@ -299,7 +299,7 @@ async fn who_has_used_up_its_limit_gets_429_and_others_are_served() {
     for _ in 0..3 {
         let is_served = |reply: &Reply| reply.status == 200;
         let mut reply = ask(&node, of_class(2, "c")).await.expect("a reply");
-        // The place is given back once the reply's last byte is on its way.
+        // The place is freed once the last byte of the reply is being sent.
         for _ in 0..100 {
             if is_served(&reply) {
                 break;
@@ -356,7 +356,7 @@ async fn a_replica_s_429_to_one_tenant_closes_it_to_nobody_else() {
     assert_eq!(ask(&node, of("other")).await.expect("a reply").status, 429);
     assert_eq!(replica.requests.count(), 2, "another one is sent there");
     assert_eq!(ask(&node, of("third")).await.expect("a reply").status, 429);
-    // It refuses whoever asks: then it has no room.
+    // It refused every tenant, so it counts as full.
     stands_at_last(&node, "a", "busy").await;
     for tenant in ["fourth", "fifth"] {
         let reply = ask(&node, of(tenant)).await.expect("a reply");

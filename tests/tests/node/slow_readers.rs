@@ -17,7 +17,7 @@ use crate::grpc_calls::{code, connect, frame, infer, kserve, scripted};
 
 /// More than the sockets of a connection on loopback hold, and an HTTP/2 client's window.
 const LONG: usize = 12 << 20;
-/// What a client over HTTP/2 takes of a reply that nobody reads, where it has a narrow window.
+/// Bytes that an HTTP/2 client with a narrow window takes of a reply that it does not read.
 const WINDOW: u32 = 16 << 10;
 const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                       transfer-encoding: chunked\r\n\r\n";
@@ -250,7 +250,7 @@ async fn a_stream_that_is_not_taken_is_cut_off_while_others_of_its_connection_go
     });
     let reading = spawn(async move { Reply::collect(read).await.expect("a whole reply") });
     for length in [LONG, 50_000] {
-        // One is longer than what is read ahead of it, one is all here.
+        // One text is longer than the read-ahead, one fits in it.
         let text = streaming(&events(length));
         let before = streams_closed(&node);
         let (unread, mut wire) = tokio::join!(held(&mut client), async {
@@ -436,7 +436,7 @@ async fn a_limit_on_concurrency_counts_a_reply_until_its_replica_is_done() {
 /// Pauses at random, so that both sides are ahead of each other in turn.
 async fn pause(dice: &mut fastrand::Rng) {
     if dice.u8(0..8) == 0 {
-        // wait: what is tested is what happens in pauses, some longer than a client is given.
+        // wait: the test is about pauses, some longer than a client is given.
         tokio::time::sleep(Duration::from_millis(dice.u64(0..60))).await;
     }
 }
@@ -457,7 +457,8 @@ async fn a_replica_that_had_to_wait_is_not_blamed_for_its_silence_meanwhile() {
     });
     let text = events(1 << 20);
     let mut rest = text.as_str();
-    // Nothing is left in sockets when there is no more room, so that silence follows.
+    // Small pieces, so that no bytes are left in sockets once the buffer is full, and silence
+    // follows.
     while replies(&node, "full") == 0.0 {
         // One chunk, or the rest of them would wait unread.
         let (piece, behind) = rest.split_at(1_900);

@@ -1,4 +1,4 @@
-//! One name, several models: who gets which, and who stays with it.
+//! One name, several models: which client gets which, and stays with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +12,14 @@ use spillway_tests::{
 
 use crate::reload::{File, reloads};
 
-/// One replica that serves these models a thousand times faster than a machine would.
+/// Starts one replica that serves these models a thousand times faster than a machine would.
 pub(crate) async fn serving(models: &[&str]) -> Emulator {
     let models = models.iter().map(|model| (*model).to_owned()).collect();
     let config = EmulatorConfig { models, time_scale: 0.001, ..EmulatorConfig::default() };
     Emulator::start(config).await.expect("an emulator")
 }
 
-/// A node that tells how it routed, over one replica of these models.
+/// Returns a node that exposes its routing in headers, over one replica of these models.
 pub(crate) fn over(emulator: &Emulator, models: &str) -> Setup {
     let url = format!("http://{}", emulator.addresses()[0]);
     let models = format!("models = {models}");

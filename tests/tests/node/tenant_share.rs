@@ -1,4 +1,4 @@
-//! What a tenant that has much leaves to others.
+//! Shares of tenants: the capacity that a tenant with many requests leaves to others.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::shedding::{CLAIMS, ask, of_class, with};
 
 const CLASS: u8 = 2;
 
-/// How it shows whose a request is.
+/// Way in which a request shows its tenant.
 #[derive(Clone, Copy)]
 enum Named {
     Tenant,
-    /// By the address that a trusted proxy tells.
+    /// By the address that a trusted proxy forwards.
     Address,
-    /// Not at all: they come from a trusted proxy that tells nothing.
+    /// Not at all: they come from a trusted proxy that names no client.
     Never,
 }
 
@@ -80,8 +80,8 @@ impl Pool {
         8 - self.held("")
     }
 
-    /// A tenant that was there lately and has nothing, and one that has more than its part: five of
-    /// eight places, and now that it is known one more.
+    /// Creates a tenant that was active lately and has no place, and one that has more than its
+    /// share: five of eight places, and one more now that the first is known.
     async fn crowded(room: &str) -> Self {
         Self::crowded_by(Named::Tenant, room).await
     }
@@ -115,7 +115,7 @@ async fn who_has_much_waits_while_a_place_is_left_for_others() {
     pool.place("calm").await;
     assert_eq!(pool.gates[3].held("calm"), 1, "nobody who waits goes before it");
     assert_eq!(pool.free(), 0);
-    // What comes free elsewhere goes to who waits.
+    // Places that become free elsewhere go to waiting requests.
     let before = pool.held("wild");
     pool.gates[0].release("wild", 1);
     eventually("the next has its place", || pool.gates[0].held("wild") == 2).await;

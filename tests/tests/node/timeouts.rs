@@ -196,7 +196,7 @@ async fn the_first_event_of_a_stream_may_take_as_long_as_a_reply_may_take_to_beg
         let reply = Reply::collect(response).await.expect("an orderly end");
         let events = reply.events();
         assert_eq!(events[1], EVENT, "{}", reply.text());
-        // From there on it may not be silent for longer.
+        // From then on it may not be silent for longer.
         check_error_event(events[2], "stream_stalled");
         wire.end().await;
     }
@@ -332,7 +332,7 @@ async fn a_cut_reply_that_is_no_stream_is_broken_off_for_all_to_see() {
     for closed in [Closed::Fin, Closed::Reset] {
         for length in ["x-length: none", "transfer-encoding: chunked"] {
             if (closed, length) == (Closed::Fin, "x-length: none") {
-                // Such a body ends with its connection.
+                // A close without reset is the regular end of such a body.
                 continue;
             }
             for (client, is_http2) in both(&node).await.iter_mut().zip([false, true]) {

@@ -20,7 +20,7 @@ async fn encrypted(certificates: &Certificates, replica: &Serving) -> String {
     behind_tls(certificates.acceptor(), replica).await
 }
 
-/// A replica behind a server's side of TLS; returns its URL.
+/// Puts a server with TLS before a replica; returns its URL.
 async fn behind_tls(acceptor: TlsAcceptor, replica: &Serving) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("https://{}", listener.local_addr().expect("a bound socket"));
@@ -217,7 +217,7 @@ async fn a_tls_client_that_leaves_is_noticed() {
 async fn a_client_may_ask_again_after_any_pause_encrypted_or_not() {
     const REQUEST: &[u8] = b"GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n";
     let certificates = Certificates::for_name("localhost");
-    // A connection that says nothing is at rest after 50 to 100 ms.
+    // A silent connection is at rest after 50 to 100 ms.
     let limit = "limits.idle_timeout_ms = 100000\nlimits.stall_timeout_ms = 100";
     let plain = Setup::new().set(limit).start().await;
     let tls = Setup::new().set(limit).listener(&certificates.listener()).start().await;

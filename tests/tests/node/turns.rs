@@ -60,7 +60,7 @@ async fn second_turn(path: &str, first: Value, next: impl Fn(&str) -> Value) {
         assert_eq!(reply.status, 200, "{}", reply.text());
         let said = text(&reply, is_stream);
         assert!(said.len() > 1_000, "{said}");
-        // The prompt has no full block, and a last part of the reply has none.
+        // The prompt has no full block, and the end of the reply does not fill one.
         let written = (said.len() / 256) as f64;
         eventually("the reply is known", || blocks(&node) >= written - 1.0).await;
         let request = post(path, body(path, &next(&said), false).to_string());

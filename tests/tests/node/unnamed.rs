@@ -85,7 +85,7 @@ async fn of_several_models_one_has_to_be_named() {
     }
     assert_eq!(Client::once(node.addresses()[0], form("")).await.status, 400);
     assert_eq!((one.requests.count(), other.requests.count()), (0, 0));
-    // A route that leads to one of them alone says which one is meant.
+    // A route to only one of them decides which one is meant.
     let reply = ask(&node, "/own/v1/chat/completions", "{\"messages\":[]}").await;
     assert_eq!(reply.status, 200, "{}", reply.text());
     assert_eq!(body(&other.requests.last()), "{\"model\":\"huge\",\"messages\":[]}");

@@ -93,7 +93,7 @@ async fn refused_options_are_left_out_at_once_and_from_then_on() {
     let throughout = json!({"include_usage": true, "continuous_usage_stats": true});
     ask_twice(&node).await;
     assert_eq!(server.options(), [throughout, at_end.clone(), at_end.clone()]);
-    // The server is replaced by one that knows less.
+    // The server is replaced by one that knows fewer options.
     server.know(&[]);
     for client in &mut both(&node).await {
         check(&client.fetch(chat("tiny", STREAM)).await);

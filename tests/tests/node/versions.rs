@@ -26,7 +26,7 @@ const BOTH: &str = "versions = { resnet = [\"1\", \"2\"] }";
 
 #[tokio::test]
 async fn a_version_in_the_path_goes_only_where_it_is_served() {
-    // The last one says nothing of versions, so nobody knows that it has them.
+    // The last replica reports no versions, so it is not known to serve them.
     let (node, replicas) = world(&[ONE, BOTH, ""]).await;
     for client in &mut both(&node).await {
         for (path, version) in [
@@ -90,7 +90,7 @@ async fn a_body_that_names_a_version_goes_where_no_other_is_served() {
             assert_eq!(reply.status, 200, "{}", reply.text());
             assert_eq!(replicas[0].requests.last().text(), r#"{"model":"resnet"}"#);
         }
-        // The second replica could not be told that version 2 is meant.
+        // A request to the second replica could not say that version 2 is meant.
         let reply = client.fetch(post("/v1/completions", r#"{"model":"resnet@2"}"#)).await;
         assert_eq!((reply.status, reply.code()), (404, Some("model_not_found")));
         assert!(reply.text().contains("/v2/models/resnet/versions"), "{}", reply.text());

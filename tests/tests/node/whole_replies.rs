@@ -1,4 +1,4 @@
-//! Replies that are not streamed: what is learned from them, and what is decided by it.
+//! Replies that are not streamed: what the node learns from them, and what it decides by that.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! A region that is heard and does not serve is left out, found out again, and given its share bit by
-//! bit.
+//! A region that reports but does not serve is taken out, found to serve again, and given its share
+//! step by step.
 
 use spillway_node::Node;
 use spillway_tests::{Client, Cluster, OK, Reply, Scripted, Setup, chat, eventually, knows};

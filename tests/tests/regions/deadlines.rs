@@ -15,7 +15,7 @@ use crate::spilling::sees_running;
 
 const RTT: Duration = Duration::from_millis(80);
 const DEADLINE: Duration = Duration::from_millis(400);
-/// What a busy machine adds.
+/// Extra time for a busy machine.
 const SLACK: Duration = Duration::from_millis(100);
 const TIMEOUT: &str = "x-request-timeout-ms";
 /// About 15 s of work for a replica at its real speed.
@@ -113,7 +113,8 @@ async fn a_call_whose_time_passes_far_away_ends_with_its_own_status_and_frees_th
             check_refused(&reply, "4", "deadline_exceeded");
             assert_eq!(reply.body.is_empty(), method == "ModelInfer", "{method}");
             hung += u64::from(method == "ModelInfer");
-            // One at work is told what is left, and may end the call before it is cancelled.
+            // A replica at work gets the remaining time, and may end the call before it is
+            // cancelled.
             assert!(world.replicas.replica(0).stats().aborted >= hung, "it was cancelled");
         }
     }
@@ -159,7 +160,7 @@ async fn time_spent_at_home_is_taken_off_before_a_replica_far_away_is_told() {
     away.stop().await;
 }
 
-/// Forwards a request to the node `n1` as another one would that says this of it.
+/// Forwards a request to the node `n1`, with a head that the caller can change.
 pub(crate) async fn forward(
     link: &Link,
     change: impl FnOnce(&mut ForwardHead),

@@ -15,11 +15,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
 const ZONE: &str = "infer.test.";
-/// How long a datagram is waited for before it is sent again: any may be lost.
+/// Time to wait for a datagram before it is sent again: any may be lost.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// A name server for `infer.test` that leads clients of each region's network to an address of its own:
-/// 203.0.113.1 for the first region, 203.0.113.2 for the second, and so on.
+/// Configures a name server for `infer.test` that sends clients of each region's network to an
+/// address of its own: 203.0.113.1 for the first region, 203.0.113.2 for the second, and so on.
 pub(crate) fn leading_clients(setup: Setup, regions: &[(&str, &str)]) -> Setup {
     listening(setup, "127.0.0.1:0", regions)
 }
@@ -126,7 +126,7 @@ fn addresses(answer: &Message) -> Vec<String> {
     answer.answers.iter().map(|record| record.data.to_string()).collect()
 }
 
-/// Waits until clients of that network are led to that address.
+/// Waits until the name server gives clients of that network this address.
 async fn leads(server: SocketAddr, subnet: &str, address: &str) {
     let start = Instant::now();
     loop {
@@ -157,7 +157,7 @@ async fn clients_of_each_network_are_led_to_the_region_near_them_by_both_transpo
             assert!(regions.answers.iter().all(|record| record.ttl == 1));
             assert_eq!(soa.answers.len(), 1);
         }
-        // Nobody knows where 127.0.0.1 is: near this node.
+        // The location of 127.0.0.1 is unknown, so the node's own region counts as nearest.
         let answer = by_udp(server, &query(RecordType::A, None)).await;
         assert_eq!(addresses(&answer), [format!("203.0.113.{}", index + 1)]);
     }
@@ -176,7 +176,7 @@ async fn a_region_that_falls_silent_drains_or_is_the_last_one_is_told_as_it_is()
     let world = World::start().await;
     let (eu, us) = (world.server(0), world.server(1));
     leads(eu, "10.3.7.0/24", "203.0.113.3").await;
-    // As if it had died: nobody hears it, and it hears nobody.
+    // As if it had died: no datagram reaches it or comes from it.
     for other in [0, 1] {
         world.cluster.cut(other, 2, true);
         world.cluster.cut(2, other, true);
@@ -184,7 +184,7 @@ async fn a_region_that_falls_silent_drains_or_is_the_last_one_is_told_as_it_is()
     leads(eu, "10.3.7.0/24", "203.0.113.2").await;
     leads(us, "10.3.7.0/24", "203.0.113.2").await;
     leads(eu, "10.1.7.0/24", "203.0.113.1").await;
-    // One that is about to end says so itself.
+    // A node that is about to end announces it.
     world.nodes[1].gateway().announce_leaving();
     leads(eu, "10.3.7.0/24", "203.0.113.1").await;
     leads(us, "10.2.7.0/24", "203.0.113.1").await;
@@ -192,7 +192,7 @@ async fn a_region_that_falls_silent_drains_or_is_the_last_one_is_told_as_it_is()
         Page::of(&world.nodes[0]).sum("spillway_dns_region_offered", &[]) == 1.0
     })
     .await;
-    // None is offered any more: those that are alive are told, rather than nothing.
+    // No region is offered any more. The answer then lists those that are alive rather than none.
     world.nodes[0].gateway().announce_leaving();
     eventually("nobody is offered", || {
         Page::of(&world.nodes[0]).sum("spillway_dns_region_offered", &[]) == 0.0
@@ -235,7 +235,7 @@ async fn what_is_no_query_ends_a_connection_and_not_the_server() {
         let mut stream = TcpStream::connect(server).await.expect("connects");
         stream.write_all(bytes).await.expect("sends");
         let mut answer = Vec::new();
-        // Closed with what it had sent unread, the kernel may say that it was reset.
+        // The server closes with unread data, so the kernel may report a reset.
         drop(within("it ends", stream.read_to_end(&mut answer)).await);
         assert_eq!(answer, b"");
     }
@@ -264,7 +264,7 @@ async fn an_answer_comes_from_the_address_that_was_asked() {
         let node = cluster.start(0, listening(setup, listen, &REGIONS[..1])).await;
         let port = node.dns_address().expect("a name server").port();
         let server = SocketAddr::new(asked.parse().expect("an address"), port);
-        // Connected sockets hear nobody else.
+        // A connected socket only receives from the address that was asked.
         leads(server, "10.1.0.0/24", "203.0.113.1").await;
         node.stop().await;
     }
@@ -291,7 +291,8 @@ async fn the_location_database_answers_and_routing_agree_on_what_is_near() {
     let replica = Scripted::start().await.serve(OK);
     let cluster =
         Cluster::new(&REGIONS.map(|(name, _)| name)).set(&format!("geo.database = {path:?}"));
-    // The way to the third region is shorter than that to the second, although that one is nearer.
+    // The path to the third region is shorter than that to the second, although the second is
+    // nearer.
     for (one, other, ms) in [(0, 1, 400), (0, 2, 70), (1, 2, 30)] {
         cluster.distance(one, other, Duration::from_millis(ms));
     }

@@ -18,7 +18,7 @@ const LENGTH: Duration = Duration::from_secs(6);
 const SLOTS: usize = 4;
 const PERIOD: Duration = Duration::from_millis(12);
 
-/// How requests ended: the status and the gateway's code, or that the connection broke.
+/// Number of requests by ending: the status and the gateway's code, or a broken connection.
 type Endings = Arc<Mutex<BTreeMap<String, usize>>>;
 
 /// Few places, so that one region alone can't serve them all.
@@ -38,7 +38,7 @@ fn request(number: usize) -> http::Request<spillway_tests::ClientBody> {
     request
 }
 
-/// How often each request of the load reached a replica and was finished there.
+/// Returns how often each request of the load was finished at a replica.
 fn finished(emulators: &[Emulator]) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for replica in emulators.iter().flat_map(Emulator::replicas) {
@@ -53,7 +53,7 @@ fn finished(emulators: &[Emulator]) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Sends requests at a steady pace, whatever becomes of them.
+/// Sends requests at a steady pace, whatever their outcomes.
 async fn send(address: SocketAddr, sent: Arc<AtomicUsize>, endings: Endings) {
     let started = Instant::now();
     let mut requests = JoinSet::new();
@@ -75,7 +75,7 @@ async fn send(address: SocketAddr, sent: Arc<AtomicUsize>, endings: Endings) {
 #[tokio::test]
 async fn a_node_dies_and_comes_back_and_every_request_is_accounted_for() {
     let endings = restart_under_load(true).await;
-    // Only what was on the killed node, which has four places, and what was just on its way there.
+    // Only requests on the killed node, which has four places, and those in transit to it.
     assert!(endings.get(BROKEN).copied().unwrap_or(0) <= 8, "{endings:?}");
 }
 
@@ -132,7 +132,8 @@ async fn restart_under_load(is_killed: bool) -> BTreeMap<String, usize> {
     endings
 }
 
-/// Every request has an ending, most are served, and none is served twice but for what a killed node had.
+/// Checks that every request has an ending, that most are served, and that none is served twice,
+/// except for requests of a killed node.
 fn check(
     endings: &BTreeMap<String, usize>,
     sent: usize,

@@ -1,4 +1,4 @@
-//! What the record of a request says that another region failed, or was not asked for.
+//! Records of requests that failed in another region, or for which regions were left out.
 
 use serde_json::json;
 use spillway_tests::{

@@ -1,4 +1,4 @@
-//! What goes to another region comes back as if it had been served at home.
+//! Replies from another region look as if they had been served locally.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What was forwarded to another region is remembered, with the reply.
+//! Nodes remember which prompts they forwarded to which region, replies included.
 
 use serde_json::json;
 use spillway_emulator::Emulator;

@@ -1,4 +1,4 @@
-//! A replica that keeps each request until the test lets it go.
+//! A replica that holds each request until the test releases it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ struct Books {
 /// A request that came.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrived {
-    /// Its `x-request-id`.
+    /// Value of `x-request-id`.
     pub(crate) id: String,
     pub(crate) message: Message,
     /// Requests here, itself included.
@@ -56,7 +56,7 @@ impl Gate {
         lock(&self.books).arrived.clone()
     }
 
-    /// How many are kept here now whose id begins with that.
+    /// Returns the number of requests held here now whose id begins with `prefix`.
     pub(crate) fn held(&self, prefix: &str) -> usize {
         let is_kept = |held: &&Held| held.go.is_some() && held.id.starts_with(prefix);
         lock(&self.books).held.iter().filter(is_kept).count()
@@ -69,7 +69,7 @@ impl Gate {
         let ways: Vec<_> = held.filter_map(|held| held.go.take()).take(count).collect();
         assert_eq!(ways.len(), count, "so many {prefix} were here");
         for go in ways {
-            // Whoever has given it up in this moment has no use for it.
+            // A client that has just given up ignores the signal.
             let _: Result<(), ()> = go.send(());
         }
     }
@@ -95,7 +95,7 @@ async fn keep(mut wire: Wire, books: Arc<Mutex<Books>>) {
         let (number, go) = enter(&books, message);
         let is_answered = tokio::select! {
             _ = go => true,
-            // It was given up.
+            // Its client gave up.
             _ = wire.has_more() => false,
         };
         lock(&books).held.retain(|held| held.number != number);
@@ -109,7 +109,7 @@ fn enter(books: &Mutex<Books>, message: Message) -> (usize, oneshot::Receiver<()
     let (go, gone) = oneshot::channel();
     let mut books = lock(books);
     let (number, busy) = (books.arrived.len(), books.held.len() + 1);
-    // Without what the node put behind it.
+    // Without the suffix that the node added.
     let id = message.header("x-request-id").unwrap_or_default();
     let id = id.rsplit_once('-').map_or(id, |(chosen, _)| chosen).to_owned();
     books.held.push(Held { number, id: id.clone(), go: Some(go) });

@@ -77,7 +77,7 @@ async fn a_call_that_no_region_can_serve_is_refused_in_its_own_words() {
     core.stop().await;
     let mut client = connect(&edge).await;
     let reply = client.fetch(kserve("ModelInfer", full(frame(&infer("tiny", &[1]))))).await;
-    // RESOURCE_EXHAUSTED or UNAVAILABLE, by how much the edge knows already.
+    // RESOURCE_EXHAUSTED or UNAVAILABLE, depending on what the edge knows already.
     assert!(["8", "14"].contains(&code(&reply)), "{:?}", ending(&reply));
     edge.stop().await;
 }

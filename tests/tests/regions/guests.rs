@@ -1,4 +1,4 @@
-//! Several nodes in one region: its own clients first, guests in what these leave.
+//! Several nodes in one region: its own clients come first, and guests get the rest.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::gate::Gate;
 use crate::grpc_calls::with;
 use crate::spilling::sees_running;
 
-/// What the replica takes at a time, and what of it guests don't get.
+/// Capacity of the replica, and the part of it that guests don't get.
 const PLACES: usize = 8;
 const RESERVE: usize = 2;
 /// A report, which is a look each 50 ms and a datagram each 100 ms at most, and a busy machine.
@@ -74,7 +74,8 @@ impl World {
         }
     }
 
-    /// Lets its own clients go; all were served, and no guest ever took what is kept.
+    /// Releases its own clients. Checks that all were served, and that no guest ever took a
+    /// reserved place.
     async fn end(self) {
         self.gate.release("local", self.gate.held("local"));
         for reply in self.locals {
@@ -126,7 +127,7 @@ async fn guests_of_a_region_with_two_nodes_get_what_its_own_clients_and_the_rese
     waiting.iter().for_each(JoinHandle::abort);
     eventually("these have left", || edge.gateway().waiting() == 0).await;
 
-    // What is kept is there at once, at either node.
+    // Reserved places are free at once, at either node.
     let since = Instant::now();
     world.ask(0, 1);
     world.ask(1, 1);
@@ -168,8 +169,8 @@ async fn is_refused(link: &Link) {
     }
 }
 
-/// A guest that comes again when it was told to, until it is taken in: the node may not know yet of a
-/// place that has become free. It is served when the gate lets it go.
+/// Sends a guest's request until it is accepted, with retries at the promised times, because the
+/// node may not know yet that a place has become free. The request is served once the gate opens.
 fn is_taken(link: &Arc<Link>) -> JoinHandle<u16> {
     let link = Arc::clone(link);
     spawn(async move {
@@ -178,7 +179,7 @@ fn is_taken(link: &Arc<Link>) -> JoinHandle<u16> {
                 ForwardAnswer::Reply(reply) => return reply.status().as_u16(),
                 ForwardAnswer::Refused(refused) => {
                     let wait_ms = refused.wait_ms.expect("a time to come again");
-                    // wait: the time that the node has said
+                    // wait: the time that the node asked for
                     tokio::time::sleep(Duration::from_millis(wait_ms.into())).await;
                 }
             }

@@ -148,7 +148,7 @@ async fn a_conversation_stays_in_its_region_through_several_edges() {
     let mut messages = vec![json!({"role": "user", "content": content})];
     let reply = Client::once(edges[0].addresses()[0], turn(&messages)).await;
     assert_eq!(place(&reply).0, "far");
-    // A nearer region is better for all but what was begun.
+    // A nearer region is better for all requests except those of the session.
     let near = cluster.start(2, Setup::new().replica("a", replicas[0].address)).await;
     for edge in &edges {
         knows(edge, "near").await;

@@ -1,5 +1,6 @@
-//! Who was served by another region is served there again: sessions by their cookie, conversations by
-//! their prompt, and whoever may go nowhere else whatever its share is.
+//! Requests return to the region that served them before: sessions by their cookie, conversations
+//! by their prompt. A request that may go to one region only goes there whatever that region's
+//! share is.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ fn place(reply: &Reply) -> (String, String) {
     (fact(reply, "region"), fact(reply, "replica"))
 }
 
-/// What the reply's cookies are, without their attributes.
+/// Returns the cookies of the reply without their attributes.
 fn cookies(reply: &Reply) -> Vec<String> {
     let lines = reply.headers.get_all("set-cookie").iter();
     let text = lines.map(|line| line.to_str().expect("text").to_owned());
@@ -131,7 +132,7 @@ async fn a_conversation_stays_in_its_region_through_an_edge() {
         let reply = Client::once(edge.addresses()[0], turn(messages)).await;
         assert_eq!(fact(&reply, "region"), "west");
     }
-    // A nearer region is better for all but what was begun.
+    // A nearer region is better for all requests except those of the session.
     let east = cluster.start(1, Setup::new().replica("a", replicas[0].address)).await;
     knows(&edge, "east").await;
     for messages in &mut conversations {

@@ -1,4 +1,5 @@
-//! A request is forwarded once: who can't serve it says so, and the first node asks the next.
+//! A request is forwarded once: a region that can't serve it refuses it, and the first node asks
+//! the next region.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::gate::Gate;
 const REGIONS: [&str; 3] = ["edge", "near", "far"];
 const ONE_PLACE: &str = "connections_max = 1";
 
-/// Between `near` and `far` the way is short: whoever may forward has every reason to.
+/// The link between `near` and `far` is short, so a node that may forward has every reason to.
 fn cluster() -> Cluster {
     let cluster = Cluster::new(&REGIONS).set("spill.reserve_percent = 0");
     for (one, other, rtt_ms) in [(0, 1, 200), (0, 2, 400), (1, 2, 10)] {
@@ -67,7 +68,7 @@ async fn a_full_region_refuses_and_the_first_node_asks_the_next() {
     let [edge, near, far] = &nodes;
     let own = spawn(Client::once(near.addresses()[0], chat("tiny", "")));
     eventually("near is full", || near_gate.held("") == 1).await;
-    // The edge hears of it only after 100 ms.
+    // The edge learns of it only after 100 ms.
     let guest = spawn(Client::once(edge.addresses()[0], chat("tiny", "")));
     eventually("it has gone on", || far_gate.held("") == 1).await;
     assert_eq!(sent(edge, &[("region", "near"), ("result", "refused")]), 1.0);
@@ -77,7 +78,7 @@ async fn a_full_region_refuses_and_the_first_node_asks_the_next() {
     assert_eq!(own.status, 200);
     let guest = guest.await.expect("a reply");
     assert_eq!((guest.status, facts(&guest)), (200, ["far", "1"]), "{}", guest.text());
-    // What the other region's node says of its choice, and why this one sent it there.
+    // The other region's node reports its choice, and this one why it forwarded the request there.
     let told = ["x-spillway-replica", "x-spillway-policy", "x-spillway-reason", "x-spillway-spill"];
     let told = told.map(|name| guest.header(name).unwrap_or_default());
     assert_eq!(told, ["a", "predicted_latency", "only", "no_replica"]);

@@ -1,4 +1,4 @@
-//! What one node of a region learns of caches, the others know.
+//! Nodes of a region share what they learn of caches.
 
 use http::Request;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn blocks(node: &Node) -> f64 {
     sum(node, "spillway_prefix_index_blocks", &[])
 }
 
-/// Whether it believes that no replica has anything to do.
+/// Returns true if the node believes that no replica has anything to do.
 fn is_idle(node: &Node) -> bool {
     let view = node.gateway().view();
     view.replicas()
@@ -50,7 +50,7 @@ fn is_idle(node: &Node) -> bool {
         .all(|replica| replica.in_flight() + replica.elsewhere() + replica.pending_elsewhere() == 0)
 }
 
-/// Goes by what is known of caches, and not by how little that saves at the speed of these replicas.
+/// Routes by knowledge of caches, although that saves little at the speed of these replicas.
 const BY_PREFIX: &str = "[[route]]\nname = \"llm\"\npolicy = \"prefix_aware\"\n";
 
 /// Nodes of one region with the same replicas.
@@ -90,7 +90,8 @@ async fn a_chat_that_goes_on_through_another_node_finds_its_cache() {
         assert_eq!(replica(&second), replica(&first), "chat {number} through node {through}");
         assert!(cached_tokens(&second) > 300, "{}", second.text());
     }
-    // Eight system prompts of 9 blocks in 8 bytes each, and little else: told to nobody twice.
+    // Eight system prompts of 9 blocks in 8 bytes each, and little else: no block is sent twice to
+    // one node.
     let bytes: f64 =
         nodes.iter().map(|node| sum(node, "spillway_prefix_shared_sent_bytes_total", &[])).sum();
     assert!((8.0 * 9.0 * 8.0..3_000.0).contains(&bytes), "{bytes}");
@@ -127,7 +128,7 @@ async fn a_node_that_comes_later_asks_for_what_it_lacks() {
         sum(&first, "spillway_link_connected", &[("kind", "control")]) == 1.0
     })
     .await;
-    // Of this the first one tells only what is new.
+    // Of this chat the first node sends only the new blocks.
     messages.push(json!({"role": "assistant", "content": "Hello to you. ".repeat(30)}));
     messages.push(json!({"role": "user", "content": "Go on."}));
     let again = fetch(&first, &messages).await;

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 /// Replicas are asked whether they are well.
 const CHECKED: &str = "health.check = \"tcp\"\nhealth.interval_ms = 100";
-/// Far longer than a node takes to tell what changed.
+/// Far longer than a node takes to report changes.
 const WATCHED_FOR: Duration = Duration::from_secs(2);
 
 async fn ask(node: &Node) -> Reply {
@@ -30,7 +30,8 @@ fn check_unavailable(reply: &Reply) {
     assert!(reply.header("retry-after").is_some(), "{}", reply.text());
 }
 
-/// Asks until the first 503, and then for a while longer: nothing else may be said from then on.
+/// Sends requests until the first 503, and then for a while longer: from then on every reply must
+/// be 503.
 async fn stays_unavailable(node: &Node) {
     let started = Instant::now();
     let first = loop {

@@ -1,4 +1,4 @@
-//! What the metrics page of a node says of other regions and nodes.
+//! Other regions and nodes on the metrics page of a node.
 
 use spillway_telemetry::GROUPS;
 use spillway_tests::{Client, Cluster, OK, Page, Scripted, Setup, chat, eventually, knows, spawn};

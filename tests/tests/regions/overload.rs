@@ -13,13 +13,13 @@ const REGIONS: [&str; 3] = ["one", "two", "three"];
 const LENGTH: Duration = Duration::from_secs(4);
 /// Requests that a region works on at a time.
 const PLACES: u32 = 6;
-/// What a request takes: 60 tokens at a tenth of their time.
+/// Load of one request: 60 tokens at a tenth of their time.
 const TOKENS: &str = ",\"max_tokens\":60,\"ignore_eos\":true";
 const TIME_SCALE: f64 = 0.1;
-/// So few may wait that a region which keeps what is too much for it has to turn some away.
+/// So few may wait that a region without spilling has to reject some requests.
 const QUEUE: u32 = 6;
 
-/// Three regions that are alike, and what each can serve in a second.
+/// Three equal regions, and the requests that each can serve in a second.
 struct World {
     nodes: Vec<Node>,
     _replicas: Vec<Emulator>,
@@ -50,8 +50,8 @@ impl World {
         Self { nodes, _replicas: replicas, each_per_s }
     }
 
-    /// Sends each region so many percent of what it can serve, at a steady pace, and counts how
-    /// requests ended.
+    /// Sends each region a percentage of its capacity, at a steady pace, and counts the endings of
+    /// requests.
     async fn load(&self, percents: [u32; 3]) -> Vec<Reply> {
         let started = Instant::now();
         let mut requests = JoinSet::new();
@@ -76,7 +76,8 @@ impl World {
     }
 }
 
-/// What a region can serve in a second, as it is on this machine now: all its places for a second.
+/// Measures the requests that a region serves in a second on this machine at present, with all its
+/// places in use.
 async fn capacity_per_s(node: &Node) -> f64 {
     let started = Instant::now();
     let mut clients = JoinSet::new();
@@ -96,7 +97,7 @@ async fn capacity_per_s(node: &Node) -> f64 {
     f64::from(count) / started.elapsed().as_secs_f64()
 }
 
-/// How many replies had each status and code.
+/// Returns the number of replies by status and code.
 fn endings(replies: &[Reply]) -> BTreeMap<String, usize> {
     let mut endings = BTreeMap::new();
     for reply in replies {

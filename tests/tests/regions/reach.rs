@@ -7,7 +7,7 @@ use spillway_tests::{
     Client, Cluster, OK, PATIENCE, SLOWDOWN, Scripted, Setup, chat, eventually, is_open, knows,
 };
 
-/// What is promised.
+/// Longest time until an unreachable region is taken out.
 const OUT_WITHIN: Duration = Duration::from_secs(1);
 
 async fn takes_out(node: &Node, region: &str, since: Instant) -> Duration {
@@ -34,7 +34,8 @@ async fn a_region_that_is_cut_off_is_soon_out_in_each_direction_and_comes_back()
             by_one.max(by_two) <= 2 * SLOWDOWN * OUT_WITHIN,
             "{cuts:?}: {by_one:?} and {by_two:?}"
         );
-        // Whoever hears nothing knows it first; the other is told by its own peer, or hears nothing.
+        // A side that receives nothing notices first. The other one learns it from its peer, or
+        // receives nothing itself.
         assert!(by_one.min(by_two) <= SLOWDOWN * OUT_WITHIN, "{cuts:?}: {by_one:?} and {by_two:?}");
         let reply = Client::once(one.addresses()[0], chat("tiny", "")).await;
         assert_eq!((reply.status, reply.header("x-spillway-region")), (200, Some("one")));
@@ -62,15 +63,15 @@ async fn a_node_that_ends_is_no_candidate_and_one_that_starts_again_is() {
             if reply.status == 200 {
                 break;
             }
-            // It is heard, and yet the way for requests may not be open.
+            // Its reports arrive, but the connection for requests may not be open yet.
             assert!(reply.status == 503 && since.elapsed() < PATIENCE, "{}", reply.text());
         }
         core.stop().await;
         eventually("it is out", || !is_open(&edge, "core")).await;
         let reply = Client::once(edge.addresses()[0], chat("tiny", "")).await;
         assert_eq!(reply.status, 503, "{}", reply.text());
-        // It may be back at any moment; but a worker that served nobody meanwhile has refused since the
-        // first round, and tells up to as long again.
+        // It may be back at any moment. But a worker that served no request during that time has
+        // refused since the first round, and gives a retry time of up to as long again.
         let most = 3 + began.elapsed().as_secs() as u32;
         let seconds = reply.header("retry-after").and_then(|text| text.parse::<u32>().ok());
         assert!(seconds.is_some_and(|seconds| (1..=most).contains(&seconds)), "{seconds:?}");

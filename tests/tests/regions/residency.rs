@@ -12,7 +12,7 @@ use spillway_tests::{
 const REGIONS: [&str; 3] = ["one", "two", "three"];
 const COUNTRIES: [&str; 3] = ["DE", "FR", "US"];
 
-/// Says on the node of this index in which country each region is.
+/// Configures the node of this index with the country of each region.
 fn in_countries(mut setup: Setup, index: usize) -> Setup {
     setup = setup.set(format!("node.country = {:?}", COUNTRIES[index]));
     for (region, country) in REGIONS.iter().zip(COUNTRIES) {
@@ -128,7 +128,7 @@ async fn a_region_whose_own_route_forbids_it_refuses_a_guest() {
 #[tokio::test]
 async fn a_stand_in_s_route_says_where_it_may_serve() {
     let tiny = Scripted::start().await.serve(OK);
-    // Nobody listens there any more.
+    // No process listens there any more.
     let gone = Scripted::start().await.address;
     let setup = Setup::new()
         .table("[fallback]\nhuge = [\"tiny\"]")
@@ -145,7 +145,7 @@ async fn a_stand_in_s_route_says_where_it_may_serve() {
     node.stop().await;
 }
 
-/// What each tenant allows, by region.
+/// Regions that each tenant allows.
 const TENANTS: [(&str, &str, [bool; 3]); 4] = [
     ("anywhere", "", [true, true, true]),
     ("european", "countries = [\"DE\", \"FR\"]", [true, true, false]),
@@ -153,8 +153,8 @@ const TENANTS: [(&str, &str, [bool; 3]); 4] = [
     ("american", "countries = [\"US\"]", [false, false, true]),
 ];
 
-/// Three regions with one place each, so that requests go everywhere, and any way between them is
-/// cut and joined by chance, while tenants of all kinds ask each of them.
+/// Three regions with one place each, so that requests go everywhere. Links between them are cut
+/// and restored at random, while tenants of all kinds send requests to each of them.
 #[tokio::test]
 async fn no_request_is_served_where_it_may_not_be_whatever_is_cut_off() {
     let mut dice = fastrand::Rng::with_seed(7);
@@ -230,7 +230,8 @@ async fn a_client_s_country_decides_which_region_serves_it() {
     for (index, replica) in replicas.iter().enumerate() {
         let rules = "[[residency]]\nclients = [\"DE\"]\ncountries = [\"DE\"]\n\
                      [[residency]]\nclients = [\"US\"]\nregions = [\"mars\"]";
-        // The second node has neither database nor rules: what the first one found out travels with the request.
+        // The second node has neither database nor rules: the first one's findings travel with the
+        // request.
         let mut setup = Setup::new().replica("a", replica.address);
         for (region, country) in ["one", "two"].iter().zip(["FR", "DE"]) {
             setup = setup.table(format!("[[region]]\nname = {region:?}\ncountry = {country:?}"));
@@ -264,7 +265,7 @@ async fn a_client_s_country_decides_which_region_serves_it() {
     assert!(refused.text().contains(told), "{}", refused.text());
     assert_eq!(found(&nodes[0], "entry"), 1);
     assert_eq!((replicas[0].requests.count(), replicas[1].requests.count()), (1, 3));
-    // Nobody else may serve it: it is not served here, either.
+    // No other region may serve it, and this one may not either.
     let two = nodes.pop().expect("a node");
     assert_eq!((found(&two, "receiving"), found(&nodes[0], "sending")), (0, 0));
     two.stop().await;

@@ -1,4 +1,4 @@
-//! New certificates, and at last a new CA, under load: nobody notices.
+//! New certificates, and finally a new CA, under load: no request is disturbed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ const RTT: Duration = Duration::from_millis(20);
 const DAY_S: f64 = 86_400.0;
 /// Between two requests of the load, and two events of the stream.
 const PERIOD: Duration = Duration::from_millis(20);
-/// A control connection that hears nothing for 3 s is gone.
+/// A control connection that receives nothing for 3 s is closed.
 const CUT: Duration = Duration::from_millis(3_500);
 
-/// What the nodes trust and show at one step of the way to another CA.
+/// Trusted CAs and certificates of the nodes at one step of the change to another CA.
 struct Step<'a> {
     trusted: &'a [&'a spillway_link::certs::Authority],
     issuer: &'a spillway_link::certs::Authority,
-    /// Tells the certificates of one step from those of another.
+    /// Validity in days, which distinguishes the certificates of each step.
     days: u32,
 }
 
@@ -36,7 +36,7 @@ impl Step<'_> {
     async fn take(&self, cluster: &Cluster, nodes: &[Node]) {
         for (index, node) in nodes.iter().enumerate() {
             assert_ne!(days_left(node), self.days, "it can't be told from the one before");
-            // In this order: who has seen the certificate has seen what is trusted.
+            // In this order, so that a node that uses the new certificate also uses the new trust.
             cluster.trust(index, self.trusted);
             cluster.issue(index, self.issuer, self.days);
         }
@@ -58,7 +58,7 @@ fn refused(nodes: &[Node], reason: &[(&str, &str)]) -> f64 {
     nodes.iter().map(of).sum()
 }
 
-/// Requests one after the other until told to stop; each is served by another region.
+/// Sends requests one after the other until it is stopped; each is served by another region.
 struct Load {
     stop: Arc<AtomicBool>,
     task: JoinHandle<Vec<Reply>>,
@@ -71,7 +71,7 @@ impl Load {
         let task = spawn(async move {
             let mut replies = Vec::new();
             while !is_over.load(Ordering::SeqCst) {
-                // What is on its way when a path is cut may be sent again.
+                // A request in transit when a path is cut may be sent again.
                 let request = with(chat("tiny", ""), "idempotency-key", "1");
                 replies.push(Client::once(address, request).await);
                 // wait: the pace of the load
@@ -88,7 +88,8 @@ impl Load {
     }
 }
 
-/// A stream that goes on until it is told to end: what is sent, and what arrives of it.
+/// A stream that goes on until it is stopped, with counts of the events that were sent and
+/// received.
 struct Stream {
     stop: Arc<AtomicBool>,
     sent: JoinHandle<usize>,
@@ -96,7 +97,8 @@ struct Stream {
 }
 
 impl Stream {
-    /// Through `address` from a replica that nobody else asks meanwhile.
+    /// Starts a stream through `address` from a replica that gets no other requests during that
+    /// time.
     async fn start(address: SocketAddr, replica: Scripted) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let is_over = Arc::clone(&stop);
@@ -161,7 +163,8 @@ async fn start(cluster: &Cluster, [short, long]: [SocketAddr; 2]) -> Vec<Node> {
     nodes
 }
 
-/// Stops the third node and starts it again: it connects anew, with what its files have by then.
+/// Stops the third node and starts it again, so that it connects with the present content of its
+/// files.
 async fn restart(cluster: &Cluster, nodes: &mut Vec<Node>, replica: SocketAddr) {
     nodes.pop().expect("a third node").stop().await;
     nodes.push(cluster.start(2, Setup::new().replica("a", replica)).await);
@@ -191,7 +194,7 @@ async fn certificates_and_the_authority_change_under_load_and_nobody_notices() {
     }
     let [sent, received] = stream.end().await;
     assert_eq!(sent, received);
-    // Those that were never started again connect anew as well.
+    // Nodes that were never restarted reconnect as well.
     for is_cut in [true, false] {
         cluster.cut(0, 1, is_cut);
         cluster.cut(1, 0, is_cut);
@@ -208,7 +211,7 @@ async fn certificates_and_the_authority_change_under_load_and_nobody_notices() {
     for reply in &replies {
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
-    // Whoever still shows a certificate of the old CA is let in nowhere.
+    // A node that still uses a certificate of the old CA is admitted nowhere.
     nodes.pop().expect("a third node").stop().await;
     cluster.trust(2, &[old, &new]);
     cluster.issue(2, old, 5);

@@ -35,7 +35,7 @@ async fn served_by(reply: JoinHandle<Reply>) -> String {
     reply.header("x-spillway-region").expect("a header").to_owned()
 }
 
-/// Waits until `node` knows how much that region has to do.
+/// Waits until `node` knows the load of that region.
 pub(crate) async fn sees_running(node: &Node, region: &str, running: f32) {
     let regions = || node.gateway().regions();
     eventually("the load is known", || {

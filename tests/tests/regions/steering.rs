@@ -1,4 +1,5 @@
-//! Whether new clients are to be sent to a node: what it says, when, and what the others know of it.
+//! Advice whether to send new clients to a node: its content, its timing, and the other nodes'
+//! knowledge of it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use spillway_tests::{
 };
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What a node answers, on the listener of clients.
+/// Returns a node's answer on the listener of clients.
 async fn asked(node: &Node) -> (u16, String) {
     let reply = Client::once(node.addresses()[0], get("/steering")).await;
     (reply.status, reply.text().to_owned())
@@ -40,7 +41,8 @@ async fn says(node: &Node, expected: (u16, String)) {
     }
 }
 
-/// Whether that region takes clients, as far as the node knows; `None` if it knows no such region.
+/// Returns whether the region takes clients, as far as the node knows; `None` if it knows no such
+/// region.
 fn knows_of(node: &Node, region: &str) -> Option<bool> {
     let all = node.gateway().region_steering();
     let found = all.iter().find(|known| known.name.as_str() == region);
@@ -144,7 +146,7 @@ async fn a_node_that_stops_says_so_at_once_and_serves_on_and_its_region_stays_wh
     assert_eq!(asked(&two).await, takes());
 }
 
-/// Requests that come faster than one place serves them, until told to stop.
+/// Sends requests faster than one place serves them, until it is stopped.
 struct Flood {
     stop: Arc<AtomicBool>,
     task: JoinHandle<Vec<Reply>>,
@@ -180,7 +182,7 @@ impl Flood {
     }
 }
 
-/// Two regions with one place each that keep what is too much for them, so that they turn it away.
+/// Two regions with one place each that do not spill, so that they reject the excess.
 async fn two_regions() -> (Vec<Node>, Vec<Emulator>) {
     let cluster = Cluster::new(&["one", "two"])
         .set("spill.enabled = false\nspill.queue_max = 1")
@@ -209,7 +211,7 @@ async fn a_region_that_turns_many_away_is_left_out_and_comes_back_and_the_last_o
     eventually("the other one knows", || knows_of(&nodes[1], "one") == Some(false)).await;
     assert_eq!(asked(&nodes[1]).await, takes());
 
-    // Now the second one is full as well: nobody is left to be better.
+    // Now the second one is full as well, so no region is better.
     let second = Flood::start(nodes[1].addresses()[0]);
     let is_shedding = || {
         let steering = nodes[1].gateway().steering();

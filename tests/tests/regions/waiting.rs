@@ -34,7 +34,7 @@ async fn a_request_that_was_refused_once_goes_there_as_soon_as_there_is_room() {
     knows(&edge, "core").await;
     let own = ask(&core);
     eventually("core is full", || gate.held("") == 1).await;
-    // The edge hears of it only after 100 ms.
+    // The edge learns of it only after 100 ms.
     let guest = ask(&edge);
     eventually("it was refused", || refused(&edge) >= 1.0).await;
     gate.release("", 1);

@@ -20,7 +20,7 @@ pub(crate) fn of_kind(setup: Setup, emulator: &Emulator, kind: &str) -> Setup {
     })
 }
 
-/// What the same request gets where nothing breaks.
+/// Returns the stream that the same request gets from an engine without faults.
 async fn undisturbed(emulator: &Emulator, api: Api, more: &Value) -> Stream {
     let reply = Client::once(emulator.addresses()[0], api.request(more)).await;
     Stream::read(reply.text())
@@ -50,7 +50,8 @@ async fn every_event(api: Api, more: Value, fault: impl Fn(u64) -> Fault, cause:
     let events = expected.events as u64;
     for after in 0..=events {
         emulator.replica(0).set_fault(fault(after)).await.expect("a fault");
-        // One of two takes its turn at the one that breaks; who goes on takes a turn as well.
+        // Of two streams one goes to the replica that breaks; its continuation takes a turn as
+        // well.
         for _ in 0..2 {
             check(&fetch(address, api, &more).await, &expected, after);
         }
@@ -190,7 +191,7 @@ async fn who_goes_on_is_waited_for_as_long_as_a_stream_may_be_silent() {
     let node = setup.start().await;
     let address = node.addresses()[0];
     let expected = undisturbed(&emulator, Api::Chat, &json!({})).await;
-    // The other one's only place is taken until its request is given up.
+    // The other replica's only place is taken until its request is aborted.
     let mut holder = Client::http1(address).await;
     emulator.replica(1).set_fault(Fault::Stall { after_events: 1 }).await.expect("a fault");
     emulator.replica(0).set_fault(Fault::Stall { after_events: 1 }).await.expect("a fault");
@@ -219,7 +220,7 @@ async fn a_stream_goes_on_while_its_client_reads_nothing() {
     assert!(expected.events > 500, "{} events", expected.events);
     for after in [1, 200, 500] {
         emulator.replica(0).set_fault(cut(after)).await.expect("a fault");
-        // One of two takes its turn at the one that breaks.
+        // Of two streams one goes to the replica that breaks.
         for _ in 0..2 {
             // Most of it is read ahead.
             let mut client = Client::http2_with_window(node.addresses()[0], 4 << 10).await;

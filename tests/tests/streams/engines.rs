@@ -18,12 +18,13 @@ fn delta(id: &str, delta: Value, finish: Option<&str>) -> String {
 }
 
 /// Sends a request through a node over two replicas, has the first break off after `begin`, and
-/// answers for the second with `rest`. Gives what the client saw, and what each replica was asked.
+/// answers for the second with `rest`. Returns the client's stream, and the request that each
+/// replica got.
 async fn exchange(api: Api, more: Value, replies: (String, String)) -> (Stream, Value, Value) {
     exchange_by(continuing(""), api.request(&more), replies).await
 }
 
-/// The same of a node with more in its config.
+/// Does the same as [`exchange`], with a node of another config.
 async fn exchange_by(
     setup: Setup,
     request: Request<ClientBody>,
@@ -79,7 +80,7 @@ async fn half_an_event_is_nobody_s_and_white_space_waits() {
     assert_eq!(stream.finishes, ["stop"]);
     assert_eq!(first["stream_options"]["continuous_usage_stats"], true);
     assert_eq!(first["max_tokens"], 12);
-    // What ends in white space was not passed on yet, so it is said again.
+    // Trailing white space was not passed on yet, so it is left to be generated again.
     assert_eq!(second["messages"][1], json!({"role": "assistant", "content": "One"}));
     assert_eq!(second["continue_final_message"], true);
     assert_eq!(second["add_generation_prompt"], false);

@@ -20,7 +20,7 @@ async fn turns(replicas: u16, kind: &str, more: &str) -> (Emulator, Node) {
     (emulator, node)
 }
 
-/// One request that is no stream.
+/// Sends one request that is no stream. Returns its status and body.
 async fn whole(node: &Node, api: Api, fields: &Value) -> (u16, Value) {
     let mut fields = fields.clone();
     fields["stream"] = false.into();

@@ -1,4 +1,4 @@
-//! Streams that nobody could go on with exactly.
+//! Streams that no replica could continue exactly.
 
 use serde_json::{Value, json};
 use spillway_emulator::{Close, Fault};
@@ -9,7 +9,7 @@ use crate::stream::{Api, Stream, continuing, counted, fetch};
 
 const CUT: Fault = Fault::Cut { after_events: 4, close: Close::Reset };
 
-/// Two streams of which one is cut, and what is counted of it.
+/// Fetches two streams of which one is cut, and checks how the cut is counted.
 async fn both(api: Api, more: Value, kind: &str, (result, reason): (&str, &str)) -> Vec<Stream> {
     let emulator = emulator(2).await;
     let node = of_kind(continuing("continue_bytes_max = 64"), &emulator, kind).start().await;

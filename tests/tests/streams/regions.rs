@@ -21,7 +21,7 @@ fn event(id: &str, text: &str, finish: Option<&str>) -> String {
 async fn with_replica(cluster: &Cluster, index: usize) -> (Node, Scripted) {
     let replica = Scripted::start().await;
     let url = format!("http://{}", replica.address);
-    // A machine that is gone closes nothing: silence tells.
+    // A machine that is gone closes no connection: only the silence shows it.
     let setup = continuing("timeouts = { idle_ms = 1500 }");
     let setup = setup.replica_with(&format!("r{index}"), &url, "connections_max = 1");
     (cluster.start(index, setup).await, replica)

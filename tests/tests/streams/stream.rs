@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use spillway_node::Node;
 use spillway_tests::{Client, ClientBody, Page, Setup, full, post};
 
-/// What a stream said.
+/// Content of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Stream {
     pub(crate) text: String,
@@ -103,7 +103,7 @@ pub(crate) fn continuing(more: &str) -> Setup {
         ))
 }
 
-/// One stream, whole or broken off.
+/// Reads one stream, whole or broken off.
 pub(crate) async fn fetch(address: SocketAddr, api: Api, more: &Value) -> Stream {
     let reply = Client::once(address, api.request(more)).await;
     assert_eq!(reply.status, 200, "{}", reply.text());

@@ -11,8 +11,8 @@ use crate::metadata::Metadata;
 /// Separator of flags in CARGO_ENCODED_RUSTFLAGS, which allows spaces in paths.
 const SEPARATOR: &str = "\u{1f}";
 
-/// Folders of this machine, and their names in the binary. Real paths would tell who built it, and
-/// builds in different folders would differ.
+/// Folders of this machine, and their names in the binary. Real paths would reveal who built it,
+/// and builds in different folders would differ.
 struct Renamed(Vec<(String, String)>);
 
 /// Counts of what runs, made by `cargo xtask pgo` on the processor that is in the name.
@@ -68,7 +68,7 @@ pub(crate) fn static_binary(
         .env("SPILLWAY_BUILD", build)
         // Empty for none.
         .env("SPILLWAY_BOOK", book.unwrap_or_else(|| Path::new("")))
-        // Flags of this machine would end up in what is built.
+        // Flags of this machine would change the built files.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_BUILD_TARGET");
     command::run(&mut cargo)?;
@@ -84,7 +84,7 @@ pub(crate) fn has_counts(release: &Release) -> bool {
     release.profile == "dist" && release.machine() == "x86_64"
 }
 
-/// Returns a copy of the counts that is named by its content: cargo only builds anew if its flags
+/// Returns a copy of the counts that is named by its content: cargo only rebuilds if its flags
 /// change.
 fn kept_counts(root: &Path, target_directory: &Path) -> Result<PathBuf> {
     let counts = counts_path(root);

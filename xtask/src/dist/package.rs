@@ -237,7 +237,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Writes what the binary says of itself: manual pages, and completions for shells.
+    /// Writes the texts that the binary generates: manual pages, and completions for shells.
     fn fill_from_binary(&self, out: &Path, release: &Release) -> Result<()> {
         let binary = out.join(BINARY);
         let pages = self.folder("usr/share/man/man1")?;

@@ -1,8 +1,8 @@
 //! Import circles: files of one crate that need each other, directly or through others.
 //!
-//! Nobody can read one file of a large circle without the rest. Two or three files may form one, as
-//! a parent and its child often do. Files are read as text: paths that macros build are not seen,
-//! nor are methods, whose file no path names. Code for tests does not count.
+//! No file of a large circle can be read without the rest. Two or three files may form one, as a
+//! parent and its child often do. Files are read as text: paths that macros build are not seen, nor
+//! are methods, whose file no path names. Code for tests does not count.
 
 mod components;
 mod imports;

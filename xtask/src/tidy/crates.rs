@@ -8,7 +8,7 @@ use crate::metadata::Package;
 
 /// Crates from the bottom up, each with the crates of this workspace that it may ship with.
 ///
-/// Tests of a crate may use any crate that stands before it in this table.
+/// Tests of a crate may use any crate before it in this table.
 const LAYERS: [(&str, &[&str]); 44] = [
     // Runs the targets of all crates, but uses none of them in its own tests.
     (
@@ -30,7 +30,8 @@ const LAYERS: [(&str, &[&str]); 44] = [
             "spillway-node",
         ],
     ),
-    // Stands on the link, yet above it here: nothing ships with it, and tests of all crates may use it.
+    // Depends on the link, yet is above it here: nothing ships with it, and tests of all crates may
+    // use it.
     ("spillway-testkit", &["spillway-link"]),
     ("spillway-types", &[]),
     ("spillway-prefix", &["spillway-types"]),
@@ -318,7 +319,7 @@ const ARCHITECTURE: &str = "docs/architecture.md";
 /// Page that names the pure crates.
 const CONTRIBUTING: &str = "CONTRIBUTING.md";
 
-/// Checks every crate of the workspace, and what the documents say of them.
+/// Checks every crate of the workspace, and the documents about the crates.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let of_packages = tree.metadata.members().flat_map(|package| {
         let mut findings = arrows(tree, package);
@@ -331,7 +332,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     of_packages.chain(documented).chain(pure).collect()
 }
 
-/// Compares the rows `| crate | .. | may use |` with [`LAYERS`]; `–` stands for none.
+/// Compares the rows `| crate | .. | may use |` with [`LAYERS`]; `–` means none.
 fn documented_arrows(page: &TextFile) -> Vec<Finding> {
     let rows = page.numbered().filter_map(|(number, line)| {
         let name = line.strip_prefix("| `")?.split_once("` |")?.0;
@@ -363,7 +364,7 @@ fn documented_purity(page: &TextFile) -> Vec<Finding> {
         .collect()
 }
 
-/// Stands for no crate in the table of the documents.
+/// Means no crate in the table of the documents.
 const NO_CRATE: &str = "–";
 
 /// Returns the name of a crate's folder.

@@ -28,7 +28,7 @@ fn broken_links(tree: &Tree, page: &TextFile) -> Vec<Finding> {
     findings
 }
 
-/// Finds what a link leads to: a tracked file or folder and, behind a `#`, one of its headings.
+/// Finds the target of a link: a tracked file or folder and, after a `#`, one of its headings.
 fn resolve(tree: &Tree, page: &TextFile, link: &str) -> Result<(), String> {
     let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
     let path = if path.is_empty() { page.path.clone() } else { join(&page.path, path) };
@@ -78,7 +78,7 @@ fn is_external(link: &str) -> bool {
     link.contains("://") || link.starts_with("mailto:")
 }
 
-/// Returns `link` as a path from the root, when it stands on the page at `from`.
+/// Returns `link`, found on the page at `from`, as a path from the root.
 fn join(from: &str, link: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

@@ -11,10 +11,10 @@ use super::tree::{TextFile, Tree};
 /// Tables of a manifest that name dependencies.
 const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// Most packages in `Cargo.lock`, our own among them: as many as there are. Each one more is code that
-/// every build compiles, that licences and advisories are checked for, and that an attacker may reach. A
-/// commit that adds packages raises the number and says why they are worth that; one that removes some
-/// lowers it.
+/// Most packages in `Cargo.lock`, our own among them: the present number. Each further package is
+/// code that every build compiles, whose licence and advisories must be checked, and that an
+/// attacker may reach. A commit that adds packages raises the number and gives the reason; one that
+/// removes some lowers it.
 const LOCKED_MAX: usize = 493;
 
 /// Checks the root manifest, the manifests of all crates, and the number of packages.
@@ -30,7 +30,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
                 used.extend(dependencies.iter().map(|(name, _)| (*name).to_owned()));
                 findings.extend(check_member(file, &manifest, &dependencies));
             }
-            // The root follows below, when it is known what the crates use.
+            // The root follows below, when the uses of the crates are known.
             Ok(_) => {}
             Err(error) => {
                 findings.push(Finding::violation("manifest", &file.path, error.message()));

@@ -36,8 +36,7 @@ fn machine_paths(file: &TextFile) -> Vec<Finding> {
 fn has_path_from_root(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
-        // Behind such a character the path begins elsewhere: at a folder, a variable, a home
-        // folder.
+        // After such a character the path begins elsewhere: at a folder, a variable, a home folder.
         !before.is_some_and(|c| c.is_alphanumeric() || "._-~*/})>]$".contains(c))
     })
 }
@@ -52,7 +51,8 @@ fn bare_ignores(file: &TextFile) -> Vec<Finding> {
         .collect()
 }
 
-/// Finds sleeps in tests without a comment that says why: a test that sleeps is slow or flaky.
+/// Finds sleeps in tests without a comment that gives the reason: a test that sleeps is slow or
+/// flaky.
 fn bare_sleeps(file: &TextFile) -> Vec<Finding> {
     let Some(comment) = comment_mark(file) else { return Vec::new() };
     let lines: Vec<&str> = file.text.lines().collect();
@@ -112,7 +112,8 @@ mod tests {
     use super::super::tree::testing::tree;
     use super::*;
 
-    /// Checks one file. `SLEEP` and `ROOT` in it stand for text that this file must not contain.
+    /// Checks one file. `SLEEP` and `ROOT` in it are placeholders for text that this file must not
+    /// contain.
     fn check_one(path: &str, text: &str) -> Vec<(&'static str, Option<usize>)> {
         let text = text.replace("SLEEP", &["sleep", "("].concat());
         let text = text.replace("ROOT", &["/", "root", "/"].concat());

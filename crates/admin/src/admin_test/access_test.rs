@@ -40,7 +40,7 @@ async fn each_role_may_do_what_it_is_for() {
     put(ADMIN).await.done();
     assert_eq!(backup(OPERATOR).await.refused(403), "forbidden");
     assert!(backup(ADMIN).await.status.is_success());
-    // What was refused is there, too, and the backup.
+    // Refused orders are there, too, and the backup.
     let audit = world.audited(&client.token(ADMIN), 8).await;
     let of = |outcome: &str| {
         let found = audit.iter().filter(|deed| deed["outcome"] == outcome);

@@ -84,7 +84,7 @@ impl Client {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let (head, bytes) = self.raw(method.clone(), path, body.into()).await;
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
-        // In every test, each answer must be as the OpenAPI document says.
+        // In every test, each answer must match the OpenAPI document.
         check_answer(&method, path, head.status, &body);
         Answer { status: head.status, headers: head.headers, body }
     }

@@ -19,7 +19,7 @@ use crate::{
 
 const READER: &str = "reader-token-0123456789abcdef";
 
-/// Overview that counts how often it is asked, and can be told to leave.
+/// Overview that counts how often it is read, and can be asked to leave.
 #[derive(Debug, Default)]
 struct Counted {
     looks: AtomicU64,

@@ -1,4 +1,4 @@
-//! Tests of the OpenAPI document: it has every endpoint, and every answer is as it says.
+//! Tests of the OpenAPI document: it has every endpoint, and every answer matches it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Tour {
     }
 
     async fn put(&mut self, path: &str, body: Value) {
-        // The answers to a dry run and to the write are both as the document says.
+        // The answers to a dry run and to the write both match the document.
         let query = "create=true&dry_run=true";
         let dry = self.go(Method::PUT, &format!("{path}?{query}"), body.clone()).await;
         assert_eq!(dry["dry_run"], true);

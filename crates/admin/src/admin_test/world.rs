@@ -27,7 +27,7 @@ pub(super) use spillway_testkit::{PATIENCE, eventually};
 /// A cluster of nodes with names `a`, `b` … and a region `region-a`, `region-b` … each.
 pub(super) struct World {
     certificates: Certificates,
-    /// What writes the audit trail; ends with the runtime of the test.
+    /// Tasks that write the audit trail; they end with the runtime of the test.
     tasks: TaskTracker,
     pub(super) seeds: Vec<Seed>,
     pub(super) nodes: Vec<Option<Node>>,
@@ -81,7 +81,7 @@ impl World {
             seeds: self.seeds.clone(),
             join_token: None,
             is_operator: true,
-            // Longer than on loopback, so that a busy machine is not taken for a dead leader.
+            // Longer than on loopback, so that a busy machine is not mistaken for a dead leader.
             rtt_max: Duration::from_millis(100),
             watch: Default::default(),
         };
@@ -103,7 +103,7 @@ impl World {
         identity(seed.region.as_str(), seed.name.as_str())
     }
 
-    /// Tells every link the addresses of all running nodes.
+    /// Gives every link the addresses of all running nodes.
     fn introduce(&self) {
         let running =
             self.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.as_ref()?)));

@@ -214,7 +214,7 @@ async fn one_field_changes_one_field() {
     let mut expected = before.clone();
     expected["price_ms"] = json!(5);
     assert_eq!(record(path).await, expected);
-    // A whole record leaves what orders and nodes set, unless it says so itself.
+    // A whole record leaves the fields that orders and nodes set, unless it names them itself.
     client.put(path, &json!({ "price_ms": 6 })).await.done();
     (expected["price_ms"], expected["rtt_hints_ms"]) = (json!(6), json!({}));
     assert_eq!(record(path).await, expected);
@@ -277,7 +277,8 @@ async fn a_slip_within_a_record_is_told_and_a_key_makes_its_tenant_when_it_is_to
     assert_eq!(made.status, 201, "{:?}", made.body);
     assert_eq!(client.get("/v1/tenants/initech").await.status, 200);
     let path = format!("/v1/keys/{}", made.body["key"].as_str().unwrap());
-    // What the record has already is no slip of another write, and a name far from all is new.
+    // A name that the record has already is no slip of another write, and a name far from all is
+    // new.
     client.patch(&path, &json!({ "priority": 1 })).await.done();
     client.patch(&path, &json!({ "models": ["lama-8b", "other"] })).await.done();
     let slip = json!({ "models": ["llamma-8b"] });
@@ -325,7 +326,7 @@ async fn a_slip_makes_no_record_and_the_name_that_was_meant_is_told() {
         }
         client.put(&format!("{path}?create=true"), &record).await.done();
     }
-    // What is served has a name already, and what is far from all names is new.
+    // A served model counts as a known name, and a name far from all names is new.
     client.put("/v1/models/llama-8b", &json!({ "fallbacks": ["other"] })).await.done();
     client.put("/v1/tenants/initech", &json!({})).await.done();
     let missing = client.post("/v1/regions/regin-a/drain", &Value::Null).await;

@@ -19,7 +19,7 @@ use crate::overview::Overview;
 use crate::own_limits::OwnLimits;
 use crate::route_check::RouteCheck;
 
-/// Longest wait for this node to know what was written.
+/// Longest wait for this node to apply a write.
 const SETTLED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Services and state that answers are made from.
@@ -34,9 +34,9 @@ pub(crate) struct Cluster<'a> {
     pub(crate) own_limits: Option<&'a dyn OwnLimits>,
     /// Check of routes; `None` where records have no settings of config files.
     pub(crate) route_check: Option<&'a dyn RouteCheck>,
-    /// Index of the state whose keys this node lets in; `None` where nothing follows them.
+    /// Index of the state whose keys this node admits; `None` where nothing follows them.
     pub(crate) admitted: Option<&'a watch::Receiver<u64>>,
-    /// What this node knows of replicas and regions; `None` where dry runs estimate no moves.
+    /// This node's knowledge of replicas and regions; `None` where dry runs estimate no moves.
     pub(crate) overview: Option<&'a dyn Overview>,
     /// Asks the other nodes; `None` where dry runs estimate no moves.
     pub(crate) all_nodes: Option<&'a dyn AllNodes>,
@@ -48,8 +48,8 @@ impl Cluster<'_> {
         leader_of(&self.control_plane)
     }
 
-    /// Waits until what was written at `index` holds for requests to this node, for a second at most:
-    /// the write is done, whatever this node knows of it.
+    /// Waits until the write at `index` holds for requests to this node, for a second at most. The
+    /// write is done even if this node has not applied it.
     pub(super) async fn settle(&self, index: u64) {
         let is_there = |seen: &u64| *seen >= index;
         let mut published = self.control_plane.publications();

@@ -154,8 +154,8 @@ async fn put(cluster: &Cluster<'_>, call: &AdminCall, key: RecordKey) -> Result<
     Ok(Command::Put { item, expect })
 }
 
-/// Refuses a replica at an address that only a machine itself or its cloud answers. Nodes connect to
-/// no such address, by whatever name: this only says so at once.
+/// Refuses a replica at an address that only a machine itself or its cloud answers. Nodes connect
+/// to no such address, by whatever name: this check only reports it at once.
 fn check_url(url: &str) -> Result<(), ApiError> {
     let host = url.parse::<http::Uri>().ok().and_then(|uri| uri.host().map(str::to_owned));
     let address = host.and_then(|host| host.trim_matches(['[', ']']).parse().ok());
@@ -234,7 +234,7 @@ fn no_country(error: NoCountry) -> ApiError {
 
 /// Returns the key in the request, with the secret of the stored key. The version must be named:
 /// rights of a key must not overwrite a change that the caller has not seen, and a key that was
-/// removed meanwhile must not come back.
+/// removed since must not come back.
 async fn key_over(cluster: &Cluster<'_>, call: &AdminCall, id: &KeyId) -> Result<Key, ApiError> {
     if !matches!(call.expect, Expect::Version(_)) {
         // A `PATCH` over a key that exists has the version that it was made over.

@@ -73,8 +73,8 @@ async fn check_names(
     }
 }
 
-/// Makes the tenant of a new key if there is none and the caller says so. Returns the answer to a dry
-/// run that would make it: the key that would follow can't be tried without.
+/// Makes the tenant of a new key if there is none and the caller asks for it. Returns the answer to
+/// a dry run that would make it: the key that would follow can't be tried without.
 async fn settle_tenant(
     cluster: &Cluster<'_>,
     call: &AdminCall,
@@ -102,10 +102,10 @@ async fn settle_tenant(
     if call.query.is_dry_run {
         return write(cluster, call, &about, command).await.map(Some);
     }
-    // The request's name stands for the key.
+    // The request's name identifies the write of the key.
     let own = AdminCall { request: None, ..call.clone() };
     match carry_out(cluster, &own, &about, command).await {
-        // Another request has made it meanwhile.
+        // Another request has made it in between.
         Err(error) if !error.is_conflict() => Err(error),
         _ => Ok(None),
     }

@@ -60,7 +60,7 @@ pub(super) fn of_file(own: Option<&dyn OwnLimits>, call: &AdminCall) -> Option<V
 
 fn found(own: Option<&dyn OwnLimits>, call: &AdminCall) -> Option<LimitItem> {
     let name = call.path.first().map(String::as_str).unwrap_or_default();
-    // All of them: the one that is asked for may stand behind the first thousand.
+    // All of them, because the requested one may come after the first thousand.
     let own = own?.own_limits(usize::MAX);
     let found = own.iter().find(|(terms, _)| terms.scope.label() == name);
     found.map(|(terms, usage)| item(terms, usage.as_ref()))
@@ -72,7 +72,7 @@ pub(crate) fn alone(
     call: &AdminCall,
     is_list: bool,
 ) -> Result<Reply, ApiError> {
-    // A config file is never behind, so the answer counts as linearizable.
+    // A config file is never out of date, so the answer counts as linearizable.
     let consistency = "linearizable".to_owned();
     let freshness = Freshness { index: 0, age_ms: Some(0), consistency };
     if is_list {

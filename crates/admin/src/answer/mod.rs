@@ -56,8 +56,8 @@ pub use verdict::Health;
 pub(crate) use watch::{Event, Lost};
 pub(crate) use write::Written;
 
-/// Carries a request out. Of a name that nothing has, the error says which names there are, and which
-/// one is near.
+/// Carries a request out. For an unknown name, the error lists the known names, and the one that is
+/// near.
 pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
     carry_out(cluster, call).await.map_err(|error| match command::resource_of(call) {
         Some(resource) if error.is_missing() => {
@@ -75,7 +75,7 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Re
     })
 }
 
-/// Returns an order in words that no command of the log stands for.
+/// Describes in words an order for which the log has no command.
 pub(crate) fn text_of(call: &AdminCall) -> Option<String> {
     match call.endpoint.operation {
         // It holds all that the cluster knows, salts and hashes of keys too.

@@ -1,4 +1,4 @@
-//! What a drain would move, for the answer to a dry run.
+//! Effects of a drain, for the answer to a dry run.
 
 use spillway_cluster_state::{RegionState, ReplicaState};
 use spillway_geo::Coordinates;
@@ -14,8 +14,8 @@ use crate::overview::{RegionOverview, RegionPlace, ReplicaOverview};
 /// Points of the history that make the rate: a minute.
 const POINTS: usize = 12;
 
-/// Estimates what an order would move; `None` for orders that move nothing, and where this node does
-/// not know the region or the replica.
+/// Estimates the requests that an order would move; `None` for orders that move nothing, and where
+/// this node does not know the region or the replica.
 pub(super) async fn moved(cluster: &Cluster<'_>, call: &AdminCall) -> Option<MovedLoad> {
     match (call.endpoint.operation, &*call.path) {
         (Operation::SetRegionState(state), [name]) if state != RegionState::Active => {
@@ -38,11 +38,12 @@ pub(super) async fn moved(cluster: &Cluster<'_>, call: &AdminCall) -> Option<Mov
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct ServedPerS {
     all: f64,
-    /// Those of them that other regions forwarded there.
+    /// Requests among `all` that other regions forwarded there.
     received: f64,
 }
 
-/// Returns what a region served per second in the last minute; `None` if its nodes don't answer.
+/// Returns the requests that a region served per second in the last minute; `None` if its nodes
+/// don't answer.
 async fn served(all: &dyn AllNodes, region: &str) -> Option<ServedPerS> {
     let history = all.history(HistoryScope::Region(Some(region.to_owned()))).await;
     let last = &history.points[history.points.len().saturating_sub(POINTS)..];
@@ -161,7 +162,7 @@ mod tests {
             (&*first.name, first.more, &*second.name),
             ("eu-central-1", 2.0, "ap-northeast-1")
         );
-        // Tokyo is farther from Frankfurt than Virginia is, whoever is asked.
+        // Tokyo is farther from Frankfurt than Virginia is, whichever node is asked.
         let names = to(of_region(&world(), "eu-central-1", all)).into_iter().map(|it| it.0);
         assert_eq!(names.collect::<Vec<_>>(), ["us-east-1", "ap-northeast-1"]);
         assert_eq!(of_region(&world(), "mars", all), None);

@@ -75,7 +75,7 @@ pub(crate) struct WorldAnswer {
     pub(crate) regions: Vec<RegionOverview>,
 }
 
-/// Answers what this node is and how it is.
+/// Answers with the facts and the state of this node.
 pub(crate) async fn node(
     by: Option<&dyn Overview>,
     control_plane: Option<&ControlPlane>,
@@ -91,7 +91,7 @@ pub struct HealthReport {
     pub health: Health,
     /// State in a sentence.
     pub summary: String,
-    /// What is wrong, the most urgent first.
+    /// Problems, the most urgent first.
     pub problems: Vec<Problem>,
 }
 
@@ -109,7 +109,7 @@ async fn node_answer(by: &dyn Overview, control_plane: Option<&ControlPlane>) ->
     judged(by.node().await, control_plane, &by.regions(), &by.replicas().await)
 }
 
-/// Judges a node by what it knows of itself, its cluster, regions and replicas.
+/// Judges a node by its knowledge of itself, its cluster, regions and replicas.
 pub(crate) fn judged(
     node: NodeOverview,
     control_plane: Option<&ControlPlane>,
@@ -125,7 +125,7 @@ pub(crate) fn judged(
     NodeAnswer { health, summary, problems, node, nodes, log }
 }
 
-/// Answers what this node knows of all regions.
+/// Answers with this node's knowledge of all regions.
 pub(crate) fn world(by: Option<&dyn Overview>) -> Result<Reply, ApiError> {
     let by = by.ok_or_else(|| ApiError::internal("nobody here knows of regions"))?;
     Ok(json(StatusCode::OK, &WorldAnswer { regions: by.regions() }))
@@ -177,7 +177,7 @@ pub(super) fn rows(node: &NodeOverview, log: Option<&StatusAnswer>) -> Vec<NodeR
     let member = |name: &str| members.iter().find(|member| member.name == name);
     let role = |name: &str| role_of(member(name), log);
     let applied = |log: &StatusAnswer| log.applied_index;
-    // What any node has carried out was committed.
+    // An index that any node has applied was committed.
     let peers = node.peers.iter().map(|peer| peer.applied_index);
     let newest = log.and_then(|log| log.committed_index.max(applied(log)));
     let newest = peers.chain([newest]).flatten().max();
@@ -204,7 +204,7 @@ pub(super) fn rows(node: &NodeOverview, log: Option<&StatusAnswer>) -> Vec<NodeR
         .to_owned(),
         silent_ms: peer.silent_ms,
         fault: peer.fault.clone(),
-        // The leader knows what a silent node has.
+        // The leader knows the log of a silent node.
         lag_entries: lag(peer
             .applied_index
             .or_else(|| member(&peer.name).and_then(|it| it.matched_index))),

@@ -1,4 +1,4 @@
-//! Problems: what is wrong with a node or its cluster, in words, with the next step.
+//! Problems of a node or its cluster, in words, with the next step.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

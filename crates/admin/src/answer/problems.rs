@@ -1,4 +1,4 @@
-//! The judgement of what is wrong: from what a node knows to [`Problem`]s, the most urgent first.
+//! Judgement of problems: from a node's knowledge to [`Problem`]s, the most urgent first.
 
 mod clocks;
 mod duration;
@@ -17,14 +17,14 @@ use crate::overview::{
     RegionOverview, ReplicaOverview, RequestTroubleOverview,
 };
 
-/// Age of a node's knowledge from which on no majority counts as heard. Elections are over within
-/// a few seconds.
+/// Age of a node's knowledge from which on a majority counts as lost. Elections are over within a
+/// few seconds.
 pub(super) const AGE_MS_MAX: u64 = 10_000;
-/// Free part of the data folder's file system below which a node says so, if less than
-/// [`ROOM_BYTES`] is free, too: a tenth of a small disk, or what a log and a few snapshots take.
+/// Free part of the data folder's file system below which a node warns, if less than [`ROOM_BYTES`]
+/// is free, too: a tenth of a small disk, or what a log and a few snapshots take.
 const ROOM_PERCENT: u64 = 10;
 const ROOM_BYTES: u64 = 1 << 30;
-/// Time for which the disk has not answered from which on a node says so.
+/// Milliseconds without an answer of the disk after which a node reports a problem.
 pub(super) const DISK_MS: u64 = 2_000;
 /// Share of requests that fail from which on the node counts as unhealthy.
 pub(super) const FAILING_PERCENT_UNHEALTHY: f64 = 50.0;
@@ -40,7 +40,7 @@ const DAY_MS: i64 = 86_400_000;
 /// Causes, and problems of another node, that a text lists at most.
 const NAMED_MAX: usize = 3;
 
-/// What a node is judged by.
+/// Facts that a node is judged by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sight<'a> {
     pub(super) node: &'a NodeOverview,
@@ -51,7 +51,7 @@ pub(super) struct Sight<'a> {
     pub(super) now: SystemTime,
 }
 
-/// Returns what is wrong, the most urgent first.
+/// Returns the problems, the most urgent first.
 pub(super) fn problems(sight: Sight<'_>) -> Vec<Problem> {
     let Sight { node, nodes, log, regions, replicas, now } = sight;
     let mut all: Vec<Problem> = phase(node).into_iter().collect();
@@ -185,7 +185,7 @@ fn control_plane(
     all
 }
 
-/// What a log without agreement lacks.
+/// Condition that a log without agreement lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MajorityLack {
     /// A majority of voters.
@@ -194,7 +194,7 @@ pub(super) enum MajorityLack {
     Leader,
 }
 
-/// Returns what the log lacks to agree; `None` if it lacks nothing.
+/// Returns what the log needs to reach agreement; `None` if it needs nothing.
 pub(super) fn lacks_majority(nodes: &[NodeRow], log: &StatusAnswer) -> Option<MajorityLack> {
     let (heard, all) = voters(nodes);
     let is_cut_off = log.freshness.age_ms.is_none_or(|age_ms| age_ms > AGE_MS_MAX);
@@ -206,7 +206,7 @@ pub(super) fn lacks_majority(nodes: &[NodeRow], log: &StatusAnswer) -> Option<Ma
     }
 }
 
-/// Returns the number of voters that are heard, and of all.
+/// Returns the number of voters whose reports arrive, and of all.
 pub(super) fn voters(nodes: &[NodeRow]) -> (usize, usize) {
     let voters = || nodes.iter().filter(|row| matches!(row.role.as_str(), "leader" | "voter"));
     (voters().filter(|row| is_heard(row)).count(), voters().count())
@@ -308,7 +308,7 @@ fn replica(it: &ReplicaOverview) -> Option<Problem> {
     let urgency = match state {
         "wrong model" | "without models" => Urgency::Page,
         "starting" | "warming up" => Urgency::Info,
-        // To leave it out is the remedy, and it may be back before anybody has looked.
+        // Ejection is the remedy, and the replica may be back before an operator has looked.
         "ejected" | "trial" if it.is_ejected_briefly => Urgency::Info,
         _ => Urgency::Ticket,
     };

@@ -19,8 +19,8 @@ use crate::resource::Resource;
 /// Number of times that a write is tried while others change the record.
 const TRIES_MAX: usize = 4;
 
-/// Fields of a region that orders and nodes set: a record that does not name them leaves them as they
-/// are. Who drained a region does not expect that a new price gives it work again.
+/// Fields of a region that orders and nodes set: a record that does not name them leaves them
+/// unchanged. After a drain, an operator does not expect a new price to give the region work again.
 const OF_ORDERS: [&str; 3] = ["country", "state", "weight_percent"];
 
 /// A record as it is before a write.
@@ -38,7 +38,7 @@ pub(super) async fn put(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply
         let before = before(cluster, call).await?;
         let mut over = over(call, &before)?;
         if tries > 1 {
-            // The request's name stands for the attempt that was overtaken.
+            // The request's name identifies the attempt that was overtaken.
             over.request = None;
         }
         if let Some(same) = unchanged(call, &over, &before) {
@@ -46,7 +46,8 @@ pub(super) async fn put(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply
         }
         let (about, order) = command(cluster, &over).await?;
         let done = write(cluster, &over, &about, order).await;
-        // Another write came between, and the caller asked for no version: made anew over that.
+        // Another write came between, and the caller named no version, so try again over the new
+        // one.
         let is_overtaken = done.as_ref().is_err_and(ApiError::is_conflict);
         if !is_overtaken || call.expect != Expect::Any || tries == TRIES_MAX {
             return done;
@@ -75,7 +76,7 @@ async fn before(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Before, ApiEr
     };
     let seen = match cluster.read(call, look).await {
         Ok(read) => read.value,
-        // A dry run shows what is here where no quorum can be reached.
+        // Without a quorum, a dry run uses this node's state.
         Err(_) if call.query.is_dry_run => look(&cluster.control_plane.published()),
         Err(error) => return Err(error),
     };

@@ -32,7 +32,7 @@ pub(crate) struct RegionSteering {
     pub(crate) rtt_ms: f64,
 }
 
-/// Answers from what gossip says. Needs no cluster's log.
+/// Answers with the advice of gossip. Needs no cluster's log.
 pub(crate) fn steering(by: Option<&dyn Steered>) -> Result<Reply, ApiError> {
     let by = by.ok_or_else(|| ApiError::internal("nobody here knows of regions"))?;
     let regions = by.regions().into_iter().map(RegionSteering::from).collect();
@@ -42,7 +42,7 @@ pub(crate) fn steering(by: Option<&dyn Steered>) -> Result<Reply, ApiError> {
 impl From<SteeredRegion> for RegionSteering {
     fn from(known: SteeredRegion) -> Self {
         let reason = match known.steering.reason() {
-            // What a silent region said last does not count any more.
+            // The last report of a silent region does not count any more.
             _ if !known.is_heard => Some("silent"),
             reason => reason.map(AwayReason::name),
         };

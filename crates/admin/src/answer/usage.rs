@@ -1,4 +1,4 @@
-//! What clients used, of all nodes together.
+//! Usage of clients, of all nodes together.
 
 use std::time::SystemTime;
 
@@ -21,7 +21,7 @@ pub(crate) async fn usage(by: Option<&dyn Overview>, call: &AdminCall) -> Result
     Ok(json(StatusCode::OK, &by.usage(question).await))
 }
 
-/// Returns what is asked: without days, the month up to today.
+/// Returns the question in a query: without days, the month up to today.
 ///
 /// # Errors
 /// Returns an error if the last day is before the first.

@@ -45,7 +45,7 @@ impl Health {
     }
 }
 
-/// Judges a node and sums up what is wrong in a sentence, beside the `problems` that were found.
+/// Judges a node and sums up its problems in a sentence, beside the `problems` that were found.
 pub(super) fn judge(sight: Sight<'_>, problems: &[Problem]) -> (Health, String) {
     let Sight { node, nodes, log, now, .. } = sight;
     let mut parts = vec![serving(node), cluster(node, nodes, log)];
@@ -59,7 +59,7 @@ pub(super) fn judge(sight: Sight<'_>, problems: &[Problem]) -> (Health, String) 
     let begin = match health {
         Health::Healthy => "healthy: ",
         Health::Degraded => "degraded: ",
-        // What is wrong says so itself, in capitals.
+        // Problems speak for themselves, in capitals.
         Health::Unhealthy => "",
     };
     (health, format!("{begin}{}", texts.join("; ")))

@@ -69,7 +69,7 @@ pub(crate) struct Lost {
 struct Watcher {
     control_plane: Arc<ControlPlane>,
     applied: watch::Receiver<u64>,
-    /// Index up to which all changes were told.
+    /// Index up to which all changes were sent.
     told: u64,
     state: WatchState,
     alive: Duration,
@@ -84,7 +84,7 @@ struct Watcher {
 enum WatchState {
     /// Nothing was sent yet. // => (Watching | Ended)
     Begun,
-    /// Changes are sent as they come. // => Ended
+    /// Changes are sent when they happen. // => Ended
     Watching,
     /// Nothing more is to be sent.
     Ended,
@@ -127,13 +127,13 @@ pub(super) async fn watch(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Rep
 }
 
 impl Watcher {
-    /// Returns the next event; `None` at the end. A slow reader holds up nothing but this watch:
-    /// changes meanwhile are sent together, or are forgotten, and an event says so.
+    /// Returns the next event; `None` at the end. A slow reader delays nothing but this watch:
+    /// changes in the meantime are sent together, or are forgotten, and an event says so.
     async fn next(&mut self) -> Option<String> {
         match self.state {
             WatchState::Begun => {
                 self.state = WatchState::Watching;
-                // Tells a client that asked for no index where its watch begins.
+                // Gives a client that asked for no index the start of its watch.
                 let freshness = freshness(&self.control_plane).await?;
                 Some(event("begin", self.told, &freshness))
             }
@@ -171,8 +171,8 @@ impl Watcher {
                 // The log has ended.
                 Ok(Err(_)) => return None,
                 Err(_) => {
-                    // Everything up to there was told. The client may have seen more than this
-                    // node has.
+                    // Everything up to there was sent. The client may have seen more than this node
+                    // has.
                     self.told = self.told.max(freshness.index);
                     return Some(event("alive", self.told, &freshness));
                 }

@@ -51,7 +51,7 @@ pub(super) async fn carry_out(
     let limit = cluster.config.time_limit;
     let proposed = cluster.control_plane.propose(command, actor(call), Some(request), limit);
     let done = proposed.await.map_err(|error| fault::of_propose(error, cluster.leader()))?;
-    // Who makes or revokes a key may try it at once, at the node that has answered.
+    // A client that makes or revokes a key may try it at once, at the node that has answered.
     if matches!(about, RecordKey::Key(_) | RecordKey::Tenant(_)) {
         cluster.settle(done.index).await;
     }

@@ -7,7 +7,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use spillway_usage::Money;
 
-/// Amount of money: a number from 0 on with at most six digits behind the point.
+/// Amount of money: a number from 0 on with at most six digits after the point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
     pub(crate) millionths: u64,

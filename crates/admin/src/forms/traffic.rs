@@ -186,7 +186,7 @@ impl TryFrom<RouteRecord> for Route {
 }
 
 impl RouteRecord {
-    /// Returns the settings as the log has them. A setting of null is none.
+    /// Returns the settings in the form that the log has. A setting of null counts as absent.
     fn settings_text(&self) -> String {
         let set: BTreeMap<_, _> = self.settings.iter().filter(|(_, it)| !it.is_null()).collect();
         if set.is_empty() {

@@ -227,7 +227,7 @@ fn visits(ledgers: &[RequestLedger]) -> BTreeMap<u32, Visits> {
     let mut all: BTreeMap<u32, Visits> = BTreeMap::new();
     for (replica, ledger) in (0..).zip(ledgers) {
         for receipt in ledger.receipts() {
-            // Requests outside the plan, such as the trial at the start, are nobody's loss.
+            // Requests outside the plan, such as the trial at the start, do not count as losses.
             let Some(number) = receipt.request_id.as_deref().and_then(plan::number) else {
                 continue;
             };

@@ -14,8 +14,8 @@ use anyhow::Context as _;
 use super::schema::Features;
 use crate::request::MODEL;
 
-/// Time limit in milliseconds for the head of a reply, about 40 times what a healthy replica takes.
-/// The gateway's default of ten minutes suits language models, but not a run of seconds.
+/// Time limit in milliseconds for the head of a reply, about 40 times the time of a healthy
+/// replica. The gateway's default of ten minutes suits language models, but not a run of seconds.
 const FIRST_BYTE_MS: u64 = 4_000;
 
 /// Longest pause inside a reply in milliseconds; a token comes every few milliseconds.
@@ -112,7 +112,7 @@ pub(crate) fn config(spec: &ConfigSpec<'_>) -> anyhow::Result<String> {
     let knows_kinds = spec.features.replica.contains("kind");
     if !spec.features.health.is_empty() {
         text.push_str("[health]\n");
-        // Else the kind of a replica determines the check.
+        // Otherwise the kind of a replica determines the check.
         if !knows_kinds {
             text.push_str("check = \"http\"\n");
         }

@@ -113,7 +113,7 @@ fn is_whole(kind: FaultKind, body: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Judges a reply that ended with `error`; status 0 stands for no reply.
+    /// Judges a reply that ended with `error`; status 0 means no reply.
     fn check(kind: FaultKind, status: u16, body: &str, error: Option<AttemptError>) -> Ending {
         let body = body.as_bytes().to_vec().into();
         let reply = LoadReply { status, body, ..LoadReply::default() };

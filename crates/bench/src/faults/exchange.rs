@@ -73,7 +73,7 @@ pub(crate) async fn check(client: &LoadClient, workload: &Workload) -> anyhow::R
     let plan = Workload { length: Duration::from_secs(60), ..*workload }.plan();
     let planned = plan.into_iter().find(|planned| planned.kind == FaultKind::Infer);
     let planned = planned.ok_or_else(|| anyhow::anyhow!("no V2 request planned"))?;
-    // The id is none of the plan, so that the account does not count this request.
+    // The id is not in the plan, so that the account does not count this request.
     let request = LoadRequest { headers: Vec::new(), ..workload.request(&planned) };
     let request =
         request.header("content-type", "application/json").header("x-request-id", "trial");

@@ -65,7 +65,7 @@ impl Fault {
     }
 
     /// Returns the part of its former share up to which a replica counts as out of use. Leaves room
-    /// for trial requests, and for twice what a slowed replica can still do.
+    /// for trial requests, and for twice the capacity of a slowed replica.
     pub(crate) fn tolerated_part(self) -> f64 {
         match self {
             Self::Slowed => 0.05 + 2.0 / SLOWDOWN,

@@ -43,8 +43,8 @@ pub(crate) struct RequestLedger {
 
 impl RequestLedger {
     /// Adds the requests of one read. A request that is there already is replaced, because it may
-    /// have ended meanwhile. Requests that leave the replica's list between two reads are missed,
-    /// so reads must be frequent.
+    /// have ended since. Requests that leave the replica's list between two reads are missed, so
+    /// reads must be frequent.
     pub(crate) fn absorb(&mut self, stats: Stats) {
         let shown = stats.last_requests.len() as u64;
         let first = stats.received.saturating_sub(shown);
@@ -56,7 +56,8 @@ impl RequestLedger {
             return;
         }
         let kept = usize::try_from(first.saturating_sub(self.missed)).unwrap_or(usize::MAX);
-        // Those that the list still shows come again, since they may have ended meanwhile.
+        // Requests that the list still shows are added again below, since they may have ended since
+        // the last read.
         self.receipts.truncate(kept);
         self.receipts.extend(stats.last_requests);
     }

@@ -17,7 +17,7 @@ pub(crate) struct Limit {
     pub(crate) demand: String,
     /// Verdict.
     pub(crate) verdict: LimitVerdict,
-    /// Figures behind the verdict.
+    /// Figures that support the verdict.
     pub(crate) evidence: String,
     /// True if missing the limit fails the command.
     pub(crate) is_must: bool,
@@ -138,8 +138,8 @@ fn every_run_carried_out(results: &Results) -> Limit {
     Limit { demand, verdict, evidence: broken.join("; "), is_must: true }
 }
 
-/// Returns the limit on invalid runs. An invalid run says nothing about speed, which is a gap in
-/// the results and no fault of the gateway.
+/// Returns the limit on invalid runs. An invalid run is no evidence about speed: a gap in the
+/// results, and no fault of the gateway.
 fn every_run_valid(runs: &[(String, &dyn Run)]) -> Limit {
     let spoilt = runs.iter().filter(|(_, run)| !run.conditions().spoilt.is_empty());
     let invalid: Vec<&str> = spoilt.map(|(name, _)| name.as_str()).collect();

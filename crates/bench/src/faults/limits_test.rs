@@ -78,7 +78,7 @@ fn only_invalid_runs_without_a_certain_breach_are_repeated() {
         Account { lost: 1, late: 1, inexcusable: 1, ..Account::default() },
         &["x"]
     ));
-    // A breach that counts anyway must not disappear behind a better attempt.
+    // A breach that counts anyway must not be hidden by a better attempt.
     assert!(!is_repeated(Account { lost: 1, ..Account::default() }, &["busy"]));
     assert!(!is_repeated(Account { doubled: 1, ..Account::default() }, &["busy"]));
 }

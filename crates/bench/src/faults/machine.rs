@@ -35,7 +35,7 @@ pub(crate) struct Conditions {
     pub(crate) own_mean: f64,
     /// p99 of the time in milliseconds by which requests were sent late.
     pub(crate) late_p99_ms: f64,
-    /// Reasons why the run says nothing about speed; empty if it is valid.
+    /// Reasons why the run is no evidence about speed; empty if it is valid.
     pub(crate) spoilt: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ fn conditions(busy_mean: f64, own_mean: f64, seconds: &[f64], late_p99_ms: f64) 
     if busy_mean > BUSY_MEAN_MAX {
         spoilt.push(format!("the machine was {:.0} % busy", busy_mean * 100.0));
     }
-    // The mean hides a few full seconds, in which latency says nothing about the gateway.
+    // The mean hides a few full seconds, in which latency is no measure of the gateway.
     let full = seconds.iter().filter(|busy| **busy >= BUSY_SECOND).count();
     if full as f64 > seconds.len() as f64 * BUSY_SECONDS_PART_MAX {
         spoilt.push(format!("the machine was saturated in {full} of {} s", seconds.len()));

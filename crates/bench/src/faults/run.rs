@@ -26,8 +26,8 @@ use super::{
 };
 use crate::compare::START_MAX;
 
-/// Requests between two reads of the replicas' stats: a quarter of what one replica remembers, in
-/// case it gets all.
+/// Requests between two reads of the replicas' stats: a quarter of the requests that one replica
+/// remembers, in case it gets all.
 const LEDGER_REQUESTS: f64 = 1_000.0;
 
 /// Wait in milliseconds for a busy machine; replicas notice within milliseconds that a client has

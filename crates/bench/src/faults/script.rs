@@ -120,7 +120,7 @@ pub(crate) fn mixed(seed: u64, timeline: &Timeline, members: u16) -> Vec<ScriptS
         if until > last {
             break;
         }
-        // Each fault comes once before any comes again.
+        // Each fault is drawn once before any is drawn again.
         if bag.is_empty() {
             bag = MIXED_FAULTS.to_vec();
             dice.shuffle(&mut bag);

@@ -30,8 +30,8 @@ impl FaultsStage {
         Self { start, open: BTreeMap::new(), troubles: Vec::new() }
     }
 
-    /// Carries out each step at its due time. Heals every replica at the end, whatever the script
-    /// says, so that their stats can be read. Returns the troubles.
+    /// Carries out each step at its due time. Heals every replica at the end in any case, so that
+    /// their stats can be read. Returns the troubles.
     ///
     /// # Errors
     /// Returns an error if an action is refused.

@@ -25,7 +25,7 @@ pub(crate) struct Bars {
 /// Name of a line, and its points from left to right.
 pub(crate) type Line = (String, Vec<(f64, f64)>);
 
-/// Panel with up to two lines over the same axis; a vertical mark stands at zero.
+/// Panel with up to two lines over the same axis; a vertical mark is at zero.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
     /// Title above the panel.
@@ -175,7 +175,7 @@ mod tests {
             .collect();
         assert_eq!(points.len(), 3);
         assert!(points.is_sorted_by_key(|(x, _)| *x) && points[2].0 <= WIDTH);
-        // Larger values stand higher, which is a smaller y.
+        // Larger values are higher up, which is a smaller y.
         assert!(points[1].1 < points[0].1 && points[0].1 < points[2].1, "{points:?}");
     }
 

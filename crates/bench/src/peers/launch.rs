@@ -7,7 +7,7 @@ use std::{ffi::OsString, path::Path};
 pub(super) struct Launch {
     /// Name and text of the config file, which is written into the folder that the peer runs in.
     pub(super) config: Option<(&'static str, String)>,
-    /// Arguments behind the program.
+    /// Arguments after the program.
     pub(super) arguments: Vec<String>,
     /// Variables beside those of this process.
     pub(super) environment: Vec<(&'static str, String)>,
@@ -16,9 +16,9 @@ pub(super) struct Launch {
 impl Launch {
     /// Returns the command that runs `program` in `folder`.
     ///
-    /// A shell moves to the folder and sends stdout to stderr, which is the log: nobody reads the
-    /// pipe that a guarded program has as its stdout, so a full one would stop the peer. The shell
-    /// and `env` leave the process to the program.
+    /// A shell moves to the folder and sends stdout to stderr, which is the log. The pipe that a
+    /// guarded program has as its stdout is never read, so a full one would stop the peer. The
+    /// shell and `env` leave the process to the program.
     pub(super) fn command(&self, program: &Path, folder: &Path) -> Vec<OsString> {
         let script = "cd \"$0\" && exec env \"$@\" >&2";
         let mut command: Vec<OsString> =

@@ -31,11 +31,11 @@ pub(super) fn launch(address: SocketAddr, backends: &[SocketAddr]) -> Launch {
     ];
     let arguments = options.into_iter().flat_map(|(option, value)| [option.to_owned(), value]);
     let environment = vec![
-        // Else each request is logged.
+        // Otherwise each request is logged.
         ("LITELLM_LOG", "ERROR".to_owned()),
-        // Else it fetches prices from the network as it starts.
+        // Otherwise it fetches prices from the network as it starts.
         ("LITELLM_LOCAL_MODEL_COST_MAP", "True".to_owned()),
-        // Else it ends a stream of a hundred tokens that are alike, as all of a backend's are.
+        // Otherwise it ends a stream of a hundred equal tokens, as all of a backend's are.
         ("REPEATED_STREAMING_CHUNK_LIMIT", TOKENS_ALIKE_MAX.to_string()),
     ];
     Launch { config: Some((FILE, config)), arguments: arguments.collect(), environment }

@@ -29,8 +29,8 @@ const AT_A_TIME: usize = 64;
 /// Time over which the idle node is measured; all is over before `limits.idle_timeout_ms` (75 s).
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// Time after which all connections are at rest: two looks of their watchdogs, which are 5 s apart by
-/// default, and one more.
+/// Time after which all connections are at rest: two checks of their watchdogs, which are 5 s apart
+/// by default, and one more.
 const REST: Duration = Duration::from_secs(15);
 
 /// Files that a process has open beside its connections.
@@ -41,7 +41,7 @@ pub(super) async fn measure(spillway: &Path, count: u16) -> anyhow::Result<Scale
     raise_files_max(count)?;
     let site = ScaleSite::start(SHORT_ANSWER)?;
     let node = site.node(spillway, "connections", "").await?;
-    // The same work with connections that end, so that what is left is due to open ones.
+    // The same work with connections that end, so that the difference is due to open ones.
     drop(open(node.address(), count).await?);
     node.settle().await?;
     let columns = &[

@@ -27,7 +27,7 @@ const REACHABLE: &str = "spillway_region_reachable";
 /// Most voters of a cluster.
 const VOTERS_MAX: usize = 5;
 
-/// Part of a node in what the cluster agrees on.
+/// Role of a node in the agreed state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
     Leader,
@@ -133,7 +133,7 @@ async fn meet(members: &mut [Member]) -> anyhow::Result<()> {
     }
 }
 
-/// Returns an error that says what is missing.
+/// Returns an error that names the missing nodes.
 async fn all_know_each_other(members: &[Member]) -> anyhow::Result<()> {
     let mut voting = 0;
     for page in scrape(members).await? {
@@ -179,7 +179,7 @@ impl Part {
 }
 
 impl Seen {
-    /// Returns the figures of a node from what was read at the ends of the window.
+    /// Returns the figures of a node from the readings at the ends of the window.
     fn of(
         [before, after]: [&TreeUsage; 2],
         pages: [&ScrapedPage; 2],

@@ -1,7 +1,8 @@
-//! Figures of scale: what a node takes after its start, with many prompts, connections and streams,
-//! and in a large cluster.
+//! Figures of scale: resources of a node after its start, with many prompts, connections and
+//! streams, and in a large cluster.
 //!
-//! Each starts the real binary on loopback. A node under test has no other work but what is measured.
+//! Each starts the real binary on loopback. A node under test has no other work than the measured
+//! one.
 
 mod connections;
 mod figures;
@@ -77,7 +78,7 @@ enum ScaleName {
     IdleCluster,
 }
 
-/// Measures what was asked for, and prints it as each part ends.
+/// Measures the requested figures, and prints each part when it ends.
 pub(crate) async fn run(arguments: &ScaleArguments) -> anyhow::Result<ExitCode> {
     let all = ScaleName::value_variants();
     let names = if arguments.only.is_empty() { all } else { &arguments.only };
@@ -110,7 +111,7 @@ impl ScaleName {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Returns what the marks of its part of a page name.
+    /// Returns the name in the marks of its part of a page.
     fn maker(self) -> String {
         format!("scale --only {}", self.text())
     }

@@ -22,7 +22,7 @@ const CLIENTS: usize = 64;
 /// Prompts between two lines of progress.
 const STEP: u64 = 10_000;
 
-/// Share of failed requests from which on the figures say nothing.
+/// Share of failed requests from which on the figures are meaningless.
 const FAILED_MAX: f64 = 0.001;
 
 /// Sends `prompts` prompts, and reads the memory of the node after some of them.

@@ -87,7 +87,7 @@ impl ScaleNode {
         self.proxy.process.id()
     }
 
-    /// Waits until the node is idle, and returns what it has used.
+    /// Waits until the node is idle, and returns its resource usage.
     pub(super) async fn settle(&self) -> anyhow::Result<TreeUsage> {
         settle(self.guard()).await.context("read /proc")
     }

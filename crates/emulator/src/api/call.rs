@@ -20,7 +20,7 @@ use super::error::ApiError;
 /// Word that makes a request deadly for a replica whose fault is `Die` with `only_poisoned`.
 const POISON: &str = "POISON";
 
-/// Request on its way through the endpoints.
+/// Request as it passes through the endpoints.
 pub(crate) struct ApiCall {
     pub(crate) replica: Arc<EmulatedReplica>,
     pub(crate) method: Method,

@@ -16,7 +16,7 @@ pub(crate) struct ApiError {
     pub(super) param: Option<&'static str>,
     pub(super) message: String,
     pub(super) retry_after_s: Option<u64>,
-    /// True if the connection is closed behind the error.
+    /// True if the connection is closed after the error.
     pub(super) closes: bool,
 }
 

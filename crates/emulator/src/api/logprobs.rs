@@ -27,7 +27,7 @@ impl Scored {
         let words = words.map(|word| word.iter().copied().map(char::from).collect::<String>());
         let mut rest = 1.0 - likely;
         let others = words.filter(|word| word != token).map(|word| {
-            // Each gets half of what is left, so that the chances never add up to more than 1.
+            // Each gets half of the rest, so that the chances never add up to more than 1.
             rest /= 2.0;
             (word, rest.ln())
         });

@@ -33,8 +33,7 @@ const IMAGES_MAX: u32 = 10;
 pub(crate) async fn transcribe(call: &ApiCall) -> Reply {
     let form = read_form(call).await?;
     call.check_model(&form.model)?;
-    // Each audio token is a piece of the file, so the prefix cache recognises a file that comes
-    // again.
+    // Each audio token is a piece of the file, so the prefix cache recognises a repeated file.
     let prompt: Vec<u32> = form.file.chunks(BYTES_PER_TOKEN).map(audio_token).collect();
     let started = generate::start(call, &prompt, &Sampling::default())?;
     let (answers, usage) = started.finished(call).await?;

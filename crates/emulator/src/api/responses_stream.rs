@@ -179,8 +179,7 @@ impl EventFormat for ResponseEvents {
     fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
         let answer = self.cut_answer.as_ref().unwrap_or(&self.draft.answer);
         let body = self.draft.ended(answer, cached_tokens);
-        // Stored before the client hears of the end, since the client may fetch the response at
-        // once.
+        // Stored before the end is sent, since the client may fetch the response at once.
         if let Some(replica) = self.store.as_ref().filter(|_| self.cut_answer.is_none()) {
             let stored =
                 StoredResponse::new(Arc::clone(&self.draft), StoreState::Done { cached_tokens });

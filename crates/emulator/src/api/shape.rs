@@ -81,7 +81,7 @@ impl Shape {
                 "properties": { "answer": { "type": "string" }, "score": { "type": "integer" } },
             }))),
             Some("json_schema") => {
-                // In `/v1/responses` the fields stand in the format itself.
+                // In `/v1/responses` the fields are in the format itself.
                 let inner = format.get("json_schema").unwrap_or(format);
                 let name = inner["name"].as_str().filter(|name| !name.is_empty());
                 name.ok_or_else(|| invalid("json_schema must have a name", "response_format"))?;
@@ -95,13 +95,13 @@ impl Shape {
 
     /// Returns the answer to `prompt`.
     ///
-    /// Except for prose, the text depends only on what stands before the message that is being
+    /// Except for prose, the text depends only on the tokens before the message that is being
     /// written. A prompt that ends with the beginning of the answer is therefore continued with its
     /// rest.
     pub(crate) fn answer(&self, prompt: &[u32], seed: u64, length: Length) -> Answer {
         let most = length.most();
         let begins = after_last_mark(prompt);
-        // Everything behind the last mark is the beginning of the answer itself.
+        // Everything after the last mark is the beginning of the answer itself.
         let (before, said) = prompt.split_at(begins.unwrap_or(prompt.len()));
         let form_seed = hash_tokens(before) ^ mixed(seed);
         let bytes_max = (most as usize).saturating_mul(TOKEN_BYTES);

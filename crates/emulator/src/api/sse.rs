@@ -27,7 +27,7 @@ pub(crate) struct TextEvent {
 }
 
 impl TextEvent {
-    /// Creates a template from an event in which the string [`Self::MARK`] stands in place of the
+    /// Creates a template from an event in which the string [`Self::MARK`] takes the place of the
     /// text.
     pub(crate) fn new(value: &Value) -> Self {
         let event = format!("data: {value}\n\n");

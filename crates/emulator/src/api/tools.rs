@@ -47,7 +47,7 @@ impl Tools {
         Ok(Self { tools, choice, in_parallel })
     }
 
-    /// Returns the text that tells the model about the tools; `None` if there are none.
+    /// Returns the text that describes the tools to the model; `None` if there are none.
     pub(crate) fn prompt(body: &Value) -> Option<String> {
         let tools = body["tools"].as_array().filter(|tools| !tools.is_empty())?;
         Some(Value::from(tools.clone()).to_string())

@@ -144,7 +144,7 @@ async fn infer(call: &ApiCall, model: &str) -> Reply {
     write_reply(model, request.id, outputs)
 }
 
-/// Splits the body into its JSON part and the binary data behind it.
+/// Splits the body into its JSON part and the binary data after it.
 fn split_body(call: &ApiCall) -> Result<(Bytes, Bytes), ApiError> {
     let mut body = call.body.clone();
     let Some(value) = call.headers.get(HEADER_LENGTH) else {

@@ -1,4 +1,4 @@
-//! Emulators, requests to them and what they answer.
+//! Emulators, requests to them and their answers.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ async fn a_body_that_is_not_called_json_is_refused_as_vllm_refuses_it() {
     let emulator = fast(1).await;
     let replica = emulator.replica(0);
     let body = chat("hello", 2, false).to_string();
-    // The first is what curl says of `-d` by itself.
+    // The first is what curl sends for `-d` by default.
     for kind in ["application/x-www-form-urlencoded", "text/plain", ""] {
         let reply = call(replica, "POST", CHAT, &[("content-type", kind)], body.clone()).await;
         assert_eq!(reply.status, 400, "{kind}");

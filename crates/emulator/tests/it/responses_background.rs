@@ -61,7 +61,7 @@ async fn the_end_of_a_client_is_not_the_end_of_the_work() {
     assert_eq!(cancelled.json()["status"], "cancelled");
     until(replica, |stats| stats.running == 0).await;
     assert_eq!(replica.stats().received, received, "to cancel is no work");
-    // Its stream ends as it stands.
+    // The stream of a response ends in its present state.
     let events = get(replica, &format!("{path}?stream=true")).await.named_events();
     assert_eq!(events.last().unwrap().0, "response.in_progress");
     emulator.shutdown().await;

@@ -138,7 +138,7 @@ async fn a_client_that_leaves_is_counted_up_to_there() {
     }
     drop((response, connection));
     let usage = last_usage(replica).await;
-    // The role and at least three tokens were read, and a few more may have been sent meanwhile.
+    // The role and at least three tokens were read, and a few more may have been sent in that time.
     assert!((3..1000).contains(&usage.completion_tokens), "{usage:?}");
     let refused = post(replica, CHAT, &json!({})).await;
     assert_eq!(refused.status, 400);

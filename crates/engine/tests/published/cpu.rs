@@ -124,8 +124,8 @@ pub(crate) const HELD_OUT: &[Setting] = &[
     },
 ];
 
-/// Returns the engine of tests/servers/engine.py: the cost is what the script fitted, the limits are
-/// those it starts vLLM with.
+/// Returns the engine of tests/servers/engine.py: the cost comes from the script's fit, the limits
+/// are those it starts vLLM with.
 fn cpu() -> EngineConfig {
     let cost = StepCost {
         base_ns: 4_025_220,

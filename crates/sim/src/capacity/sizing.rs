@@ -59,8 +59,8 @@ impl Sizing {
         self.regions.iter().map(|region| self.replicas_for(region.peak_per_s)).collect()
     }
 
-    /// Returns the replicas that each region needs to take, alone, all clients of any one region
-    /// that it stands in for: the price of a plan without spilling.
+    /// Returns the replicas that each region needs to serve, alone, all clients of any one region
+    /// whose clients would move to it: the price of a plan without spilling.
     #[must_use]
     pub fn without_spilling(&self) -> Vec<usize> {
         let mut replicas = self.own_peaks();

@@ -55,8 +55,9 @@ impl TrialFigures {
 }
 
 impl Trial {
-    /// Returns this trial with a region lost. Its clients ask the nodes of the stand-in: they pay
-    /// the network there before anything is measured, as clients do that DNS or anycast moves.
+    /// Returns this trial with a region lost. Its clients ask the nodes of the stand-in: the
+    /// network to that region is not part of the measured time, as for clients that DNS or anycast
+    /// moves.
     #[must_use]
     pub fn without(&self, lost: usize, stand_in: usize) -> Self {
         let mut trial = self.clone();

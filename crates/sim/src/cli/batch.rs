@@ -65,13 +65,13 @@ pub(super) fn row(job: &Job) -> Row {
     }
 }
 
-/// Progress of many runs: shown all the time on a terminal, and told each minute to a file.
+/// Progress of many runs: shown all the time on a terminal, and written each minute to a file.
 #[derive(Debug)]
 struct Progress {
     done: AtomicUsize,
     all: usize,
     began: Instant,
-    /// Last minute since the beginning that was told.
+    /// Last minute since the beginning whose progress was printed.
     told: AtomicU64,
 }
 
@@ -101,7 +101,7 @@ impl Progress {
             true => ("\r", " \n"),
             false => ("", "\n"),
         };
-        // What can't be written to must not stop the runs.
+        // A failed write must not stop the runs.
         let _unread =
             write!(error, "{begin}{done} of {all} runs, {minutes}:{seconds:02} min left{end}");
     }

@@ -25,7 +25,7 @@ pub(super) use arguments::{Compare, ConditionOptions, cell};
 use experiments::{Experiment, Part};
 pub(super) use task::Task;
 
-/// Lets the routers compete, and prints or writes what came of it.
+/// Lets the routers compete, and prints or writes the results.
 ///
 /// # Errors
 ///

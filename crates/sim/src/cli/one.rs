@@ -72,7 +72,7 @@ fn tenant(text: &str) -> Result<Tenant, String> {
     }
 }
 
-/// Runs the router, and prints or writes what came of it.
+/// Runs the router, and prints or writes the results.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Contender: way of routing that takes part in a contest.
+//! Contender: a router that takes part in a contest.
 
 use serde::{Deserialize, Serialize};
 use spillway_route::Policy;
@@ -11,12 +11,12 @@ use crate::{Baseline, Conditions, Figures, Knowledge, Scenario, Setup};
 const SPILLWAY: &str = "spillway";
 /// Name of Spillway's code with the truth and no delays.
 const OMNISCIENT: &str = "omni";
-/// Region where a central router stands unless its name says another one.
+/// Region where a central router runs unless its name has another one.
 const CENTRAL_REGION: usize = 0;
 /// Sign before the number of another region in the name of a central baseline.
 const AT: char = '@';
 
-/// Way of routing that takes part in a contest.
+/// Router that takes part in a contest.
 #[derive(Clone, Debug)]
 pub struct Contender {
     name: String,
@@ -41,7 +41,7 @@ pub enum Role {
     Spillway,
     /// Spillway's code with the truth and no delays: a reference that nothing real can be.
     Omniscient,
-    /// Way of routing that others have published.
+    /// Router that others have published.
     Baseline,
 }
 
@@ -66,8 +66,9 @@ pub enum ContenderError {
 
 impl Contender {
     /// Returns the contender that a text specifies: `spillway`, `omni`, each with settings as
-    /// [`RouterConfig::with_settings`](crate::RouterConfig::with_settings) reads them after a `:`, or the name of a baseline. A central one
-    /// stands in the first region, or in the one whose number follows an `@`, as with `lmetric-central@1`.
+    /// [`RouterConfig::with_settings`](crate::RouterConfig::with_settings) reads them after a `:`,
+    /// or the name of a baseline. A central one runs in the first region, or in the one whose
+    /// number follows an `@`, as with `lmetric-central@1`.
     ///
     /// # Errors
     ///
@@ -103,8 +104,8 @@ impl Contender {
         Self { name: baseline.name.to_string(), way: Way::Baseline { baseline, central } }
     }
 
-    /// Returns this central baseline as it stands in a region, under the name that says so; `None` for
-    /// a contender that is not central.
+    /// Returns this central baseline moved to a region, with a name that includes the region;
+    /// `None` for a contender that is not central.
     #[must_use]
     pub fn in_region(&self, region: usize) -> Option<Self> {
         let Way::Baseline { baseline, central: Some(_) } = &self.way else { return None };
@@ -115,7 +116,7 @@ impl Contender {
         Some(Self { name: format!("{}{AT}{region}", baseline.name), way })
     }
 
-    /// Returns the name of the baseline in a contender's name, without the region where it stands.
+    /// Returns the name of the baseline in a contender's name, without the region where it runs.
     #[must_use]
     pub fn baseline_of(name: &str) -> &str {
         name.split_once(AT).map_or(name, |(baseline, _)| baseline)
@@ -137,8 +138,7 @@ impl Contender {
         }
     }
 
-    /// Returns the conditions as they are for this contender: a central router stands in one
-    /// region.
+    /// Returns the conditions for this contender: a central router runs in one region.
     #[must_use]
     pub fn conditions(&self, conditions: &Conditions) -> Conditions {
         let central = match &self.way {
@@ -151,7 +151,7 @@ impl Contender {
     /// Runs a scenario that was made for [`Contender::conditions`].
     #[must_use]
     pub fn run(&self, scenario: &Scenario) -> Figures {
-        // All contenders are told the size of the caches, as replicas report it.
+        // All contenders get the size of the caches, as replicas report it.
         let engine = &scenario.world.engine;
         let kv_tokens = engine.kv_blocks.get() as f32 * engine.block_tokens.get() as f32;
         match &self.way {

@@ -1,4 +1,4 @@
-//! Score of a run with faults: what became of requests meanwhile and afterwards.
+//! Score of a run with faults: the outcome of requests during the faults and afterwards.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::{Fate, Record, WorldConfig};
 pub struct Fates {
     /// Share that got its whole reply.
     pub answered: f64,
-    /// Share that was told when to come again, after its patience.
+    /// Share that was shed and whose retry time was beyond the client's patience.
     pub shed: f64,
     /// Share that got an error, a part of a reply, or nothing in time.
     pub failed: f64,
@@ -25,8 +25,8 @@ pub struct FaultScore {
     pub during: Fates,
     /// Fates of the requests that came later.
     pub after: Fates,
-    /// Share of the clients that were turned away, came again when they had been told to, and were
-    /// served then; `None` if none came again.
+    /// Share of the rejected clients that were served when they retried at the promised time;
+    /// `None` if no client retried.
     pub served_again: Option<f64>,
     /// Seconds from the end of the faults until goodput is at least 95 % of its mean before them for
     /// the rest of the run, in steps of 10 s; `None` if that never comes.
@@ -86,7 +86,7 @@ impl Fates {
         Self {
             answered: share(Fate::Answered),
             shed: share(Fate::Shed),
-            // One that does not end within the run has got nothing in time.
+            // A request that does not end within the run got nothing in time.
             failed: share(Fate::Failed) + share(Fate::Open),
         }
     }
@@ -133,7 +133,7 @@ mod tests {
         let during = Fates::of(&records, 10.0..20.0);
         assert_eq!((during.answered, during.shed, during.failed), (0.25, 0.25, 0.5));
         assert_eq!(Fates::of(&records, 20.0..f64::INFINITY).answered, 1.0);
-        // Four times somebody came again, and one was served.
+        // Clients retried four times, and one of them was served.
         assert_eq!(served_again(&records), Some(0.25));
         assert_eq!(served_again(&records[..2]), None);
     }

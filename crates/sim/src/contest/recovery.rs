@@ -116,7 +116,7 @@ mod tests {
         let dip = windows(&[100, 100, 10, 10, 50, 99, 98, 97, 96]);
         assert_eq!(dip.regained_s(20.0, 40.0), Some(10.0));
         assert_eq!(dip.regained_s(20.0, 50.0), Some(0.0));
-        // What comes more than before later makes up for nothing earlier.
+        // Extra goodput later does not make up for an earlier loss.
         assert_eq!(windows(&[100, 100, 0, 90, 90, 90, 90]).regained_s(20.0, 30.0), None);
         assert_eq!(windows(&[100, 100, 0, 100, 100]).regained_s(20.0, 30.0), None);
         assert_eq!(windows(&[100]).regained_s(20.0, 30.0), None);

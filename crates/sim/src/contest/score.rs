@@ -12,8 +12,8 @@ use crate::{BYTES_PER_TOKEN, Figures, Quantiles, Record, Slo, WorldConfig};
 pub struct Score {
     /// Requests a second within the objective.
     pub goodput_per_s: f64,
-    /// Requests a second within the objective if it counts from the last time that the client asked,
-    /// which came again as it was told.
+    /// Requests a second within the objective if it counts from the last attempt of a client that
+    /// retried at the promised time.
     #[serde(default)]
     pub useful_per_s: f64,
     /// Median of the time to first token in milliseconds, with failed requests at the time that the
@@ -127,7 +127,7 @@ impl Score {
 }
 
 /// Returns the bytes of a request that crossed from one region to another. With a central router a
-/// request crosses on its way to it, and again from there to a replica elsewhere.
+/// request crosses to reach the router, and again from there to a replica in another region.
 fn egress_bytes(record: &Record, central: Option<usize>) -> f64 {
     let Some(served_by) = record.served_by else { return 0.0 };
     let router = central.unwrap_or(record.region);

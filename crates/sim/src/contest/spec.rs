@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::RouterConfig;
 
-/// Part of the settings whose names may stand without it, for brevity.
+/// Part of the settings whose names may be written without it, for brevity.
 const IMPLIED: &str = "tuning";
 
 /// Text that specifies no router.
@@ -55,7 +55,7 @@ impl RouterConfig {
             value: value.to_owned(),
             reason: error.to_string(),
         };
-        // The settings' own serialization says which there are: a new one needs no entry here.
+        // The settings' own serialization lists the settings, so a new one needs no entry here.
         let mut tree = serde_json::to_value(self).map_err(wrong)?;
         let Some(place) = find(&mut tree, key) else {
             let known = names(&serde_json::to_value(self).map_err(wrong)?);

@@ -39,7 +39,7 @@ pub struct Spread {
     /// Figure of the seed with the best one.
     pub best: f64,
     /// Half the width of the 95 % confidence interval of the mean, by Student's t; `None` for one
-    /// seed, which says nothing of the spread.
+    /// seed, which has no spread.
     pub margin: Option<f64>,
 }
 
@@ -52,7 +52,7 @@ impl Spread {
         let margin = STUDENT_T.get(figures.len().checked_sub(1)?.saturating_sub(1).min(29));
         let squares = figures.iter().map(|figure| (figure - mean).powi(2)).sum::<f64>();
         let error = (squares / (count - 1.0) / count).sqrt();
-        // The second figure takes the place of the first where `is_replaced` says so.
+        // The second figure replaces the first where `is_replaced` returns true.
         let pick = |is_replaced: &dyn Fn(f64, f64) -> bool| {
             figures.iter().copied().reduce(|a, b| if is_replaced(a, b) { b } else { a })
         };

@@ -4,9 +4,9 @@
 //! loads, retries what a replica rejects, and never sheds. Where a source leaves something open,
 //! the better choice is taken, and named at the rule.
 //!
-//! Where no prompts repeat, none does worse than taking turns at moderate load. Near full load
-//! those do that go by chance or by the session (`random`, `session-hash`, `chwbl`), since they
-//! look at no load or bound it loosely, and `gorgo-central`, which counts prompts that were read
+//! Where no prompts repeat, none does worse than round robin at moderate load. Near full load some
+//! do: those that choose by chance or by the session (`random`, `session-hash`, `chwbl`), since
+//! they ignore load or bound it loosely, and `gorgo-central`, which counts prompts that were read
 //! long ago.
 
 mod driver;
@@ -37,7 +37,7 @@ use super::{Place, Router};
 use driver::Driver;
 use way::Way;
 
-/// Published way to route.
+/// Published router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Baseline {
     /// Name in tables, e.g. `lmetric-central`.

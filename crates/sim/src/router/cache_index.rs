@@ -72,17 +72,18 @@ impl CacheIndex {
         }
     }
 
-    /// Notes what a replica had cached of a prompt.
+    /// Notes how much of a prompt a replica had cached.
     pub(super) fn replied(&mut self, replied: &Replied<'_>) {
         let first_missing = replied.chain.get((replied.cached_tokens / BLOCK_TOKENS) as usize);
         let carries = |mirrors: &Mirrors| mirrors.carries(replied.replica, first_missing);
-        // Where the engine itself says what is gone, a reply proves nothing about other blocks.
+        // Where the engine itself reports evictions, a reply proves nothing about other blocks.
         if !self.mirrors.as_ref().is_some_and(carries) {
             self.correct(replied.replica, replied.chain, replied.cached_tokens);
         }
     }
 
-    /// Notes a prompt with its reply, for targets whose KV events are read: they say what is kept.
+    /// Notes a prompt with its reply, for targets whose KV events are read: they report which
+    /// blocks are kept.
     pub(super) fn written(&mut self, written: &Written<'_>) {
         let Some(mirrors) = &mut self.mirrors else { return };
         let Some(holder) = self.holders[written.replica] else { return };
@@ -91,7 +92,7 @@ impl CacheIndex {
         }
     }
 
-    /// Notes what a replica's engine published of its cache.
+    /// Notes news that a replica's engine published of its cache.
     pub(super) fn cache_told(&mut self, report: &CacheReport<'_>) {
         if let Some(mirrors) = &mut self.mirrors {
             mirrors.note(&mut self.index, &self.holders, report);
@@ -103,7 +104,7 @@ impl CacheIndex {
         self.mirrors.is_some()
     }
 
-    /// Corrects what was expected of a target by what it reported of a prompt.
+    /// Corrects the expectation for a target by its report on a prompt.
     pub(super) fn correct(&mut self, target: usize, chain: &[u64], cached_tokens: u32) {
         if let Some(holder) = self.holders[target] {
             self.index.correct(holder, chain, cached_tokens / BLOCK_TOKENS);

@@ -35,7 +35,7 @@ pub struct RouterConfig {
     pub slo_ms: Option<u32>,
     /// True if requests sent since a report are added to it.
     pub corrects: bool,
-    /// True if the node remembers what it forwarded to other regions.
+    /// True if the node remembers its forwards to other regions.
     pub remembers_forwards: bool,
     /// True if the node learns the blocks that replies add to caches.
     pub learns_replies: bool,
@@ -56,7 +56,7 @@ pub enum Knowledge {
     None,
     /// Requests sent by the node and its neighbours, corrected by the replies.
     Index,
-    /// As `index`, with the KV events of the engines, which say what is stored and evicted.
+    /// As `index`, with the KV events of the engines, which report stored and evicted blocks.
     Events,
     /// The caches themselves.
     Truth,

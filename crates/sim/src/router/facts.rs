@@ -1,4 +1,4 @@
-//! Facts that a request's journey may read, from what the world and the node's memory know.
+//! Facts that a request's journey may read, from the knowledge of the world and the node's memory.
 
 use std::time::{Duration, Instant};
 
@@ -65,7 +65,7 @@ impl RequestSight for Facts<'_> {
     }
 
     fn client_patience(&self) -> Option<Duration> {
-        // The deadline says it.
+        // The deadline covers it.
         None
     }
 
@@ -124,7 +124,7 @@ impl ReplicaSight for Facts<'_> {
     }
 }
 
-/// Nobody is told apart: requests have no tenants here.
+/// Tenants are not distinguished: requests have no tenants here.
 impl TenantSight for Facts<'_> {
     fn tenant(&self) -> Option<TenantKey> {
         None

@@ -1,4 +1,4 @@
-//! News of requests: what a router hears of its own requests and of those of its neighbours.
+//! News of requests: events of a router's own requests and of those of its neighbours.
 
 use spillway_types::{KvEvent, Prediction};
 
@@ -55,9 +55,9 @@ pub struct Ended<'a> {
     pub tokens: u32,
     /// Milliseconds from the first token to the last.
     pub span_ms: f64,
-    /// Mean tokens of context at the replica meanwhile.
+    /// Mean tokens of context at the replica during that time.
     pub context_tokens: f32,
-    /// Prompt tokens that the replica read for this node meanwhile.
+    /// Prompt tokens that the replica read for this node during that time.
     pub read_tokens: f32,
 }
 
@@ -82,12 +82,12 @@ pub struct Written<'a> {
     pub is_own: bool,
 }
 
-/// What the engine of an own replica published of its cache.
+/// News that the engine of an own replica published of its cache.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheReport<'a> {
     /// Number of the replica.
     pub replica: usize,
-    /// What was published.
+    /// Published changes.
     pub news: CacheNews<'a>,
     /// Moment at which this node learns of it, in milliseconds since the beginning.
     pub now_ms: u64,
@@ -98,7 +98,7 @@ pub struct CacheReport<'a> {
 pub enum CacheNews<'a> {
     /// Blocks that were stored and evicted, in their order.
     Events(&'a [KvEvent]),
-    /// Events got lost: what earlier ones told may be wrong.
+    /// Events got lost: the effects of earlier ones may be wrong.
     Missed,
 }
 

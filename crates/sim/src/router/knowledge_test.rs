@@ -13,8 +13,8 @@ use crate::router::{
 };
 use crate::{Demand, Operator, RegionConfig, Setup, WorkloadKind, World, WorldConfig};
 
-/// Blocks that nodes believed of their replicas and that are not there, or the other way round, and
-/// blocks that are there.
+/// Blocks that nodes wrongly believed present or absent at their replicas, and blocks that are
+/// there.
 type Errors = Rc<Cell<(u64, u64)>>;
 
 /// Node of Spillway whose belief is compared with the truth at each decision.

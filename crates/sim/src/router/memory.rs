@@ -17,8 +17,8 @@ use crate::text::BLOCK_TOKENS;
 /// Number by which a region is a holder of its own, beside its replicas.
 const REGION: usize = usize::MAX;
 
-/// Most blocks remembered of what was forwarded to a region, as in the gateway: the least recently used
-/// are forgotten.
+/// Most remembered blocks of prompts that were forwarded to a region, as in the gateway: the least
+/// recently used are forgotten.
 const FORWARDED_BLOCKS_MAX: u32 = 8_192;
 
 /// Parts of a node that learn.
@@ -27,7 +27,7 @@ pub(super) struct Memory {
     index: FineIndex,
     reader: IndexReader,
     holders: Vec<Option<Holder>>,
-    /// Other regions, as holders of what was forwarded there; without the own region.
+    /// Other regions, as holders of forwarded prompts; without the own region.
     regions: Vec<Option<Holder>>,
     /// Mirrors of the replicas' caches; `None` without KV events.
     mirrors: Option<Mirrors>,
@@ -127,10 +127,11 @@ impl Memory {
             let first_missing = replied.chain.get(cached_blocks as usize);
             let carries = |mirrors: &Mirrors| mirrors.carries(replied.replica, first_missing);
             if self.mirrors.as_ref().is_some_and(carries) {
-                // Evicted before the request was read: the engine itself says what else is gone.
+                // Evicted before the request was read: the engine itself reports which other blocks
+                // are gone.
                 self.index.take_belief(holder, replied.chain);
             } else {
-                // The reply tells what really was cached; the index only assumed it.
+                // The reply shows how much was really cached; the index only assumed it.
                 self.index.correct(holder, replied.chain, cached_blocks);
             }
         }
@@ -156,7 +157,7 @@ impl Memory {
         }
     }
 
-    /// Notes what a replica's engine published of its cache.
+    /// Notes news that a replica's engine published of its cache.
     pub(super) fn cache_told(&mut self, report: &CacheReport<'_>) {
         if let Some(mirrors) = &mut self.mirrors {
             mirrors.note(&mut self.index, &self.holders, report);

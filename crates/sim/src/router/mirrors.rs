@@ -34,19 +34,19 @@ impl Mirrors {
         self.mirrors[sent.replica].sent(&chain, sender, sent.now_ms);
     }
 
-    /// Returns true if the events of a replica say that it has this block.
+    /// Returns true if the events of a replica report that it has this block.
     pub(super) fn carries(&self, replica: usize, block: Option<&u64>) -> bool {
         block.is_some_and(|block| self.mirrors[replica].carries(*block))
     }
 
-    /// Notes the end of a reply. Returns true if the events say what the replica keeps of it.
+    /// Notes the end of a reply. Returns true if the events report what the replica keeps of it.
     pub(super) fn written(
         &mut self,
         (index, holder): (&mut FineIndex, Holder),
         written: &Written<'_>,
     ) -> bool {
         let (prompt, reply) = written.chain.split_at(written.prompt_blocks);
-        // Neighbours hear of the blocks alone.
+        // Neighbours learn only the blocks.
         let told = if written.is_own {
             Told {
                 written: reply.to_vec(),
@@ -64,7 +64,7 @@ impl Mirrors {
         mirror.is_live()
     }
 
-    /// Takes in what an engine published.
+    /// Adds the news that an engine published.
     pub(super) fn note(
         &mut self,
         index: &mut FineIndex,
@@ -100,7 +100,7 @@ impl Mirrors {
     }
 }
 
-/// Tells the index the size of a replica's cache, which depends on what its events tell.
+/// Sets the index's size of a replica's cache, which depends on the events read so far.
 fn size(index: &mut FineIndex, holder: Holder, blocks: u32, mirror: &KvMirror) {
     index.set_capacity(holder, (f64::from(blocks) * mirror.room()) as u32);
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-/// Place at which a router stands, and what it has for its own.
+/// Place at which a router runs, and the replicas that it owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Number of the region in which the node stands.
+    /// Number of the region in which the node runs.
     pub region: usize,
     /// Number of the node's own replicas: those of its region, or of all regions if it is central.
     pub replicas: usize,

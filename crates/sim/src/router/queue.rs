@@ -11,7 +11,7 @@ use spillway_route::{
 /// Requests that wait in a node, by their numbers. One model is served, so there is one queue.
 #[derive(Debug)]
 pub struct Queue {
-    // Behind a cell since decisions look at it, and a look may set the expected rate.
+    // In a cell because decisions read it, and a read may set the expected rate.
     admission: RefCell<Admission<usize>>,
     limits: WaitLimits,
     shed_at: Cell<Option<Instant>>,
@@ -83,7 +83,7 @@ impl Queue {
     /// Returns the queue before a request that waits.
     #[must_use]
     pub fn waiting_of(&self, ticket: WaitTicket, now: Instant) -> Waiting {
-        // Its turn has come, or its time is over: nobody is before it any more.
+        // Its turn has come, or its time is over: no request is ahead of it any more.
         let gone = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true };
         self.admission.borrow().waiting_of(ticket, now).unwrap_or(gone)
     }
@@ -93,7 +93,8 @@ impl Queue {
         self.admission.borrow_mut().redeem(fingerprint, now)
     }
 
-    /// Sheds a request, and promises a place where one can be foreseen. Returns the time after which to come again. `rate` as in [`Queue::before`].
+    /// Sheds a request, and promises a place where one can be foreseen. Returns the time after
+    /// which to retry. `rate` as in [`Queue::before`].
     pub fn shed(
         &self,
         asker: &Asker,
@@ -109,8 +110,7 @@ impl Queue {
         Duration::from_secs(admission.shed(&asker, refusal, now, rng).seconds.into())
     }
 
-    /// Sheds a request that no replica in reach can serve. Returns the time after which to come
-    /// again.
+    /// Sheds a request that no replica in reach can serve. Returns the time after which to retry.
     pub fn turn_away(&self, now: Instant, rng: &mut fastrand::Rng) -> Duration {
         self.shed_at.set(Some(now));
         Duration::from_secs(self.admission.borrow_mut().turn_away(now, rng).into())

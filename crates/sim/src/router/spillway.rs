@@ -94,7 +94,7 @@ impl SpillwayRouter {
         }
         self.know(sight).on_request();
         let mut journey = Journey::new(sight.now, self.config.attempts_max);
-        // Promises are made to clients: a guest has none here.
+        // Promises are made to clients, so a guest gets none here.
         let is_own = ask.inquiry.hop == 0;
         let fingerprint = ask.asker(Claim::Newcomer).fingerprint;
         if is_own && sight.queue.promised() > 0 && sight.queue.redeem(fingerprint, sight.now) {

@@ -136,7 +136,7 @@ pub struct RemoteRegion {
     pub kv_use: f32,
 }
 
-/// Real contents of the caches, with requests on their way.
+/// Real contents of the caches, including requests in transit.
 pub trait Truth: fmt::Debug {
     /// Returns the leading blocks of the request's prompt, in blocks of the router, that the
     /// replica will have cached once it has begun with all requests sent to it.

@@ -10,7 +10,7 @@ pub(super) const AGENT_TOKENS: u32 = 6_000;
 const TURNS: std::ops::RangeInclusive<u32> = 20..=60;
 /// Longest context of an agent in tokens: it stops before.
 const CONTEXT_TOKENS_MAX: u32 = 100_000;
-/// Mean lengths of the task, of a call of a tool with the thoughts before, and of what a tool returns.
+/// Mean lengths of the task, of a call of a tool with the thoughts before, and of a tool's result.
 const TASK_TOKENS: u32 = 500;
 const CALL_TOKENS: u32 = 150;
 const RESULT_TOKENS: u32 = 1_700;
@@ -21,8 +21,8 @@ const DELEGATES: f64 = 0.05;
 const SUB_AGENTS: usize = 2;
 const SUB_AGENT_TURNS: usize = 5;
 
-/// Adds the turns of one agent. What it delegates begins with the instruction of sub-agents and runs
-/// at once; its own next turn follows the last of it.
+/// Adds the turns of one agent. Delegated tasks begin with the instruction of sub-agents and run at
+/// once. The agent's own next turn follows the last of them.
 ///
 /// The numbers are made up. A context has 42,000 tokens on the mean over its turns. Those of 30 agents
 /// together are a little more than the caches of four H100 replicas: 1.26 M against 1.21 M.

@@ -1,4 +1,4 @@
-//! Recorded requests in the format of the Azure traces, which tell only times and lengths.
+//! Recorded requests in the format of the Azure traces, which contain only times and lengths.
 
 use super::trace::TraceError;
 use super::{Session, TraceOptions, Turn};

@@ -30,7 +30,7 @@ impl Zipf {
 
 /// Draws the time between two events of a Poisson process.
 pub(super) fn exponential(rng: &mut fastrand::Rng, mean: f64) -> f64 {
-    // The random number may be 0 and is never 1: this way there is no logarithm of 0.
+    // The random number may be 0 and is never 1, so this avoids the logarithm of 0.
     -mean * (1.0 - rng.f64()).ln()
 }
 

@@ -8,9 +8,9 @@ use crate::text::mix;
 /// Course of a load over a run, as factors of the load that a workload names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Course {
-    /// The same load all the time.
+    /// Constant load.
     Steady,
-    /// The same load from the first second, and nothing before counts as warm-up.
+    /// Constant load from the first second, and nothing before counts as warm-up.
     Cold,
     /// So much of the load until the caches are warm, and then all of it.
     Ramp {

@@ -9,7 +9,7 @@ use super::{Demand, Session, chats, documents, hot};
 /// Generated workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorkloadKind {
-    /// Single questions behind 30 system prompts of 1,200 tokens, used after Zipf, in all regions.
+    /// Single questions after 30 system prompts of 1,200 tokens, used after Zipf, in all regions.
     SystemPrompts,
     /// Conversations of five turns on average.
     Chats,
@@ -53,8 +53,7 @@ impl WorkloadKind {
     }
 }
 
-/// Together 36,000 tokens: about what one replica's cache of 40,000 tokens holds beside nothing
-/// else.
+/// Together 36,000 tokens: nearly the whole cache of one replica, which has 40,000.
 const SYSTEM_PROMPTS: SystemPrompts = SystemPrompts {
     prompts: 30,
     exponent: 1.0,

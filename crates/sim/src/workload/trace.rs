@@ -55,17 +55,17 @@ struct Record {
     timestamp: f64,
     input_length: u32,
     output_length: u32,
-    /// Hashes of blocks of 512 tokens, the last of which may be incomplete; each stands for the
-    /// whole prompt up to the block's end.
+    /// Hashes of blocks of 512 tokens, the last of which may be incomplete; each covers the whole
+    /// prompt up to the block's end.
     hash_ids: Vec<u64>,
 }
 
 /// Reads the requests of a trace: one JSON object a line with `timestamp` (ms), `input_length`,
 /// `output_length` (tokens) and `hash_ids`.
 ///
-/// The clock of the published traces goes by steps of 3 s, with ten requests each. Requests with one
-/// timestamp come at random moments until the next one: at the very same moment no two gateways
-/// could know of each other's.
+/// The published traces have timestamps in steps of 3 s, with ten requests each. Requests with one
+/// timestamp arrive at random moments until the next one: if all arrived at the same moment, no
+/// gateway could know of another's requests.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ fn spread(records: &mut [(u64, Record)], seed: u64) {
         let next_ms = steps.peek().map(|next| next[0].1.timestamp);
         let step_ms = next_ms.map_or(0.0, |next_ms| next_ms - step[0].1.timestamp);
         let step_ms = step_ms.clamp(0.0, STEP_MS_MAX);
-        // A request of its own came when the trace says.
+        // A request of its own arrived exactly at the time of the trace.
         let is_shared = step.len() > 1;
         for (_, record) in step.iter_mut().filter(|_| is_shared) {
             record.timestamp += rng.f64() * step_ms;

@@ -11,7 +11,7 @@ use crate::{Piece, Text};
 const DEPTH: usize = 4;
 /// Instruction that all trees begin with.
 const INSTRUCTION_TOKENS: u32 = 300;
-/// Mean lengths of the problem, of what each request adds to the path, and of a reply.
+/// Mean lengths of the problem, of the part that each request adds to the path, and of a reply.
 const PROBLEM_TOKENS: u32 = 100;
 const STEP_TOKENS: u32 = 30;
 const REPLY_TOKENS: u32 = 120;

@@ -1,4 +1,4 @@
-//! What faults do to requests that are under way, and how nodes notice.
+//! Effects of faults on requests under way, and the ways in which nodes notice.
 
 use std::ops::Range;
 
@@ -75,7 +75,8 @@ impl World {
         self.faults.iter().any(|fault| fault.kind == FaultKind::Lying { replica })
     }
 
-    /// Returns the region whose nodes the clients of a region ask now; `None` if nobody answers them.
+    /// Returns the region whose nodes the clients of a region ask now; `None` if no node answers
+    /// them.
     pub(super) fn asked_region(&self, region: usize) -> Option<usize> {
         let Some(Fault { kind: FaultKind::RegionLost { moved_after_s, .. }, begin_s, .. }) =
             self.region_loss(region)
@@ -131,7 +132,8 @@ impl World {
             return self.over(request, Fate::Failed, 0);
         }
         asked.first_token_ms = None;
-        // The other region may have seen the request, and nodes don't know what a repetition does.
+        // The other region may have seen the request, and nodes don't know the effect of a
+        // repetition.
         let failure = RegionFailure::Broken { safety: RetrySafety::Never };
         self.tell(request, entry, Outcome::RegionFailed { failure, can_repeat: true });
         self.drive(request);
@@ -180,7 +182,7 @@ impl World {
         }
     }
 
-    /// Lets a node hear that a replica refused the connection.
+    /// Reports to a node that a replica refused the connection.
     pub(super) fn unconnected(&mut self, request: usize) {
         let RequestState::Placed(placed) = self.requests[request].state else { return };
         let node = self.requests[request].node;
@@ -215,7 +217,7 @@ impl World {
         self.drive(request);
     }
 
-    /// Ends what is under way in a region that is gone.
+    /// Ends all work in a region that is gone.
     fn lose_region(&mut self, region: usize) {
         let own = self.groups.iter().position(|group| group.region == region);
         for request in 0..self.requests.len() {

@@ -110,7 +110,7 @@ fn regions(config: &WorldConfig) -> (Vec<Region>, Vec<SimReplica>) {
     (regions, replicas)
 }
 
-/// Returns the region in which each group of nodes stands, and the regions of its replicas.
+/// Returns the region in which each group of nodes runs, and the regions of its replicas.
 fn stands(config: &WorldConfig) -> Vec<(usize, Vec<usize>)> {
     let all = 0..config.regions.len();
     match config.central {
@@ -147,7 +147,7 @@ fn agenda(config: &WorldConfig, sessions: &[Session], groups: usize) -> Agenda<W
         agenda.put(fault.begin(), WorldEvent::Broken { fault: number });
         agenda.put(fault.end(), WorldEvent::Repaired { fault: number });
     }
-    // A lone group has nobody to agree with.
+    // A lone group has no other group to agree with.
     if let Some(every_ms) = config.news.hot_ms.filter(|_| groups > 1) {
         // Groups propose one after the other, as in a cluster.
         let at = |group| Time::from_ms(every_ms * (1.0 + group as f64 / groups as f64));

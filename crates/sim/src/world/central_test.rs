@@ -79,7 +79,7 @@ fn what_is_on_its_way_to_a_far_replica_is_not_in_its_report() {
     for note in &notes {
         let Seen::WorldView { replicas, .. } = &note.seen else { continue };
         let since = replicas[2].started - replicas[2].signals.started_at;
-        // What was sent since 50 ms before the look, which is at least 150 ms old: 15 requests or
+        // Requests sent since 50 ms before the look, which is at least 150 ms old: 15 requests or
         // more.
         let expected = (note.now_ms - 1_000) / 10;
         assert!(since >= expected.min(15), "{since} of {expected} at {}", note.now_ms);

@@ -17,8 +17,8 @@ pub struct WorldConfig {
     pub rtt_ms: Vec<Vec<f64>>,
     /// Settings of each replica's engine.
     pub engine: EngineConfig,
-    /// Region in which the only nodes stand, which have the replicas of all regions for their own
-    /// and get the requests of all clients over the network; `None` if each region has nodes.
+    /// Region in which the only nodes run, which own the replicas of all regions and get the
+    /// requests of all clients over the network; `None` if each region has nodes.
     pub central: Option<usize>,
     /// Delays and errors of news.
     pub news: News,
@@ -38,7 +38,7 @@ pub struct WorldConfig {
     pub tenants: Vec<Tenant>,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Moment that stands for time 0 where code takes an `Instant`; results don't depend on it.
+    /// Moment that represents time 0 where code takes an `Instant`; results don't depend on it.
     pub origin: Instant,
 }
 
@@ -81,7 +81,7 @@ pub struct RegionConfig {
     pub replicas: usize,
 }
 
-/// Delays of each kind of news, and what is wrong with it.
+/// Delays of each kind of news, and its errors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct News {
     /// Milliseconds between two looks at a replica. A look is known at the next one: it is 100 to
@@ -99,9 +99,10 @@ pub struct News {
     pub kv_events_ms: f64,
     /// One-way milliseconds from a node to a replica of its region.
     pub hop_ms: f64,
-    /// Share of the datagrams of gossip, and of what neighbours tell, that never arrives, 0 to 1.
+    /// Share of the datagrams of gossip and of the reports of neighbours that never arrives, 0 to
+    /// 1.
     pub lost: f64,
-    /// Share by which a datagram of gossip is longer on its way at most, by chance.
+    /// Largest random share by which a datagram of gossip is delayed.
     pub jitter: f64,
     /// Error of the round-trip times that nodes believe: each is off by a factor from `1 / (1 + e)`
     /// to `1 + e`, which stays the same for the run.

@@ -33,7 +33,7 @@ impl World {
     pub(super) fn seek_better(&mut self, of: usize) {
         let broke = self.stream_break(of, BreakCause::Drained, false);
         if broke.rest == StreamRest::LastEvents {
-            // Its end is on the way.
+            // Its last events are in transit.
             return self.report(of, ReplyEvent::NotContinued(StreamEnd::NoPlaceLeft));
         }
         self.begin_search(of, broke);
@@ -67,7 +67,7 @@ impl World {
         self.search(of);
     }
 
-    /// Returns what the continuation of a stream reads.
+    /// Returns the facts that the continuation of a stream reads.
     pub(super) fn stream_facts(&self, of: usize) -> StreamFacts {
         let request = &self.requests[of];
         let (home, begun) = (self.region_of(request.entry), self.config.origin);
@@ -195,7 +195,7 @@ impl World {
 
     /// Goes on with a search after a pause.
     pub(super) fn search_paused(&mut self, of: usize) {
-        // The client may have lost its node meanwhile.
+        // The client may have lost its node during the pause.
         if self.requests[of].state != RequestState::Over {
             self.tell_stream(of, StreamEvent::Paused);
             self.search(of);

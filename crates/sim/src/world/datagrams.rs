@@ -40,7 +40,8 @@ impl Network {
 }
 
 impl World {
-    /// Sends what a node's gossip has to send, reads what is new in it, and notes when it is due.
+    /// Sends the datagrams that a node's gossip has ready, reads its news, and notes when it is
+    /// due.
     pub(super) fn settle_gossip(&mut self, node: usize) {
         while let Some((to, bytes)) = self.nodes[node].gossip.pulse.poll_transmit() {
             self.send_datagram(node, &to, bytes);
@@ -60,7 +61,7 @@ impl World {
         }
     }
 
-    /// Lets a node's gossip do what is due.
+    /// Lets a node's gossip do its due work.
     pub(super) fn gossip_due(&mut self, node: usize) {
         // A later change may have moved the moment: this event is then out of date.
         if self.nodes[node].gossip.due != Some(self.now) {
@@ -104,7 +105,7 @@ impl World {
         let PulseMember { node, region } = &self.network.members[from];
         let gossip = &mut self.nodes[to].gossip;
         let taken = gossip.pulse.handle_datagram(instant, node, region, &bytes);
-        // What was overtaken is refused, as in nodes.
+        // Overtaken datagrams are refused, as in nodes.
         if let Some(counts) = counts.filter(|_| taken.is_ok()) {
             gossip.count(home, counts);
         }

@@ -13,7 +13,7 @@ use crate::Time;
 use crate::router::{Ask, Router, RouterVerdict, WorldView};
 
 impl World {
-    /// Carries out what a request's node decides, until the request has to wait for something.
+    /// Carries out the decisions of a request's node until the request has to wait for something.
     pub(super) fn drive(&mut self, request: usize) {
         let node = self.requests[request].node;
         self.refresh(node);
@@ -34,7 +34,7 @@ impl World {
                         read_tokens: 0,
                         first_token: None,
                     };
-                    // In virtual time nobody takes the place in between.
+                    // In virtual time no other request takes the place in between.
                     self.tell(request, node, Outcome::Asked);
                     return self.place(request, replica, placed);
                 }
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// Reports to a node's router what came of its verdict.
+    /// Reports to a node's router the outcome of its verdict.
     pub(super) fn tell(&mut self, request: usize, node: usize, outcome: Outcome) {
         self.asking(request, node, |router, ask, sight, _| router.handle(ask, sight, outcome));
     }
@@ -122,8 +122,8 @@ impl World {
         act(router.as_mut(), &ask, &sight, rng)
     }
 
-    /// Turns a request away. A guest goes back to its region; a client comes again when it was told
-    /// to, if it has the patience.
+    /// Rejects a request. A guest goes back to its region. A client retries at the promised time,
+    /// if its patience lasts until then.
     fn shed(&mut self, request: usize, after: Option<Duration>) {
         let asked = &mut self.requests[request];
         asked.state = RequestState::Moving;
@@ -138,7 +138,7 @@ impl World {
         let after_us = after.map(|after| u64::try_from(after.as_micros()).unwrap_or(u64::MAX));
         let gives_up =
             self.requests[request].arrived.after_us((self.config.patience_s * 1e6) as u64);
-        // The client hears of it, and comes again, over the same network.
+        // The rejection and the retry cross the same network.
         let way_us = self.client_us(request, node);
         let again = after_us.map(|after_us| self.now.after_us(after_us + 2 * way_us));
         match again.filter(|again| *again < gives_up) {
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    /// Lets a client that was turned away ask the same node again, or where it was moved to.
+    /// Lets a rejected client ask the same node again, or the node that it was moved to.
     pub(super) fn ask_again(&mut self, request: usize) {
         if self.requests[request].state != RequestState::Moving {
             return;
@@ -203,7 +203,7 @@ impl World {
         let followers = turns.iter().enumerate().skip(turn + 1);
         let next = followers.take_while(|(_, next)| next.after.is_some());
         let next = next.filter(|(_, next)| next.after == Some(turn));
-        // What follows all before it, once the last of them is over.
+        // A turn that follows all before it starts once the last of them is over.
         let task = turns.get(ended).filter(|next| next.after.is_none()).map(|next| (ended, next));
         let end = Time::from_s(self.config.end_s);
         for (turn, next) in next.chain(task) {

@@ -12,7 +12,7 @@ use super::{World, WorldConfig};
 use crate::router::{Ask, Ended, Replied, Router, RouterVerdict, Sent, WorldView};
 use crate::{Figures, RouterConfig, Session, Setup, SpillwayRouter};
 
-/// Act or result that a router was asked for, or told of.
+/// Act or result that a router was asked for, or that was reported to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Seen {
     Decided(RouterVerdict),
@@ -20,10 +20,10 @@ enum Seen {
     Refused,
 }
 
-/// Number of the request, milliseconds since the beginning, and what was seen.
+/// Number of the request, milliseconds since the beginning, and the event.
 type Diary = Rc<RefCell<Vec<(usize, u64, Seen)>>>;
 
-/// Router of the gateway that keeps a diary, and refuses all guests if told so.
+/// Router of the gateway that keeps a diary, and refuses all guests if asked to.
 #[derive(Debug)]
 struct Witnessed {
     router: SpillwayRouter,

@@ -9,7 +9,7 @@ pub struct Fault {
     pub begin_s: f64,
     /// Seconds from the beginning of the run until the fault ends.
     pub end_s: f64,
-    /// What is wrong meanwhile.
+    /// Kind of the fault.
     pub kind: FaultKind,
 }
 
@@ -26,7 +26,7 @@ pub enum FaultKind {
         /// The other region.
         b: usize,
     },
-    /// Nothing gets from one region to the other; the way back is whole.
+    /// No packet gets from one region to the other; the way back works.
     OneWay {
         /// Region whose packets are lost.
         from: usize,
@@ -47,7 +47,7 @@ pub enum FaultKind {
         /// Number of the replica.
         replica: usize,
     },
-    /// The replicas and nodes of a region are gone. Nodes that come back remember what they knew.
+    /// The replicas and nodes of a region are gone. Nodes that come back remember their state.
     RegionLost {
         /// Number of the region.
         region: usize,

@@ -1,4 +1,4 @@
-//! Each kind of fault: what it does, and that no request gets lost or ends twice by it.
+//! Each kind of fault: its effects, and that no request gets lost or ends twice because of it.
 
 use spillway_route::Policy;
 
@@ -49,9 +49,9 @@ fn what_is_under_way_over_a_path_fails_when_it_is_cut() {
         // The client had the first token already.
         assert_eq!((replying.fate, replying.ended_ms), (Fate::Failed, None));
         assert!(replying.first_token_ms.is_some());
-        // 20 ms on the way, and 50 until the break is seen; then it is served at home.
+        // 20 ms in transit, and 50 until the break is seen; then it is served at home.
         came_after(&going, 70.0);
-        // Nobody knows yet, 800 ms after the last datagram was heard: there and not back.
+        // No node knows yet, 800 ms after the last datagram arrived: there and not back.
         came_after(&unseen, 100.0);
         came_after(&known, 0.0);
         assert!(![going, unseen, known].iter().any(|record| record.is_forwarded));
@@ -75,9 +75,9 @@ fn regions_are_out_of_reach_while_nothing_gets_through_in_either_direction() {
             let Seen::WorldView { others, .. } = &note.seen else { continue };
             let is_known = others[0].report.is_some();
             match note.now_ms {
-                // 900 ms after the last datagram was heard; the word that nothing is heard comes with
-                // the next one of the other side, and takes 50 to 60 ms. A region is in reach once
-                // it says that it hears this one.
+                // A region is out of reach 900 ms after the last datagram arrived. The other side
+                // reports the silence with its next datagram, which takes 50 to 60 ms. A region is
+                // in reach once it reports that it receives this one's datagrams.
                 0..400 | 10_800..11_200 | 20_000..20_400 => {}
                 11_200..20_000 => assert!(!is_known, "{kind:?}: {note:?}"),
                 _ => assert!(is_known, "{kind:?}: {note:?}"),

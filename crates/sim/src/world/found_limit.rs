@@ -15,7 +15,7 @@ use crate::router::Places;
 const USUAL_MS: f64 = 100.0;
 const IDLE_MS_MIN: f64 = 5.0;
 
-/// Limit of a node for one replica, with what was seen since the last look.
+/// Limit of a node for one replica, with the observations since the last look.
 #[derive(Clone, Debug)]
 pub(super) struct FoundLimit {
     limit: ConcurrencyLimit,
@@ -28,7 +28,7 @@ pub(super) struct FoundLimit {
     /// predicted without a queue.
     began: u32,
     first_tokens: f64,
-    /// What guests lacked that were refused.
+    /// Lack for which guests were refused.
     guest_lack: Option<GuestLack>,
 }
 
@@ -81,7 +81,7 @@ impl FoundLimit {
         self.unbegun
     }
 
-    /// Notes what a guest lacked that was refused.
+    /// Notes what a refused guest lacked.
     pub(super) fn note_guest_lack(&mut self, lack: GuestLack) {
         // Of several, the reserve counts, as in nodes.
         if self.guest_lack != Some(GuestLack::Reserve) {
@@ -89,7 +89,7 @@ impl FoundLimit {
         }
     }
 
-    /// Takes in a report of the replica.
+    /// Applies a report of the replica.
     pub(super) fn reported(&mut self, at: Instant, signals: &Signals) {
         let told = |reading: Reading| reading.is_known().then_some(reading.value);
         let (queued, running, kv_use) =
@@ -98,7 +98,7 @@ impl FoundLimit {
         self.reports.handle_report(at, &report);
     }
 
-    /// Updates the limit by what was seen since the last look.
+    /// Updates the limit by the observations since the last look.
     pub(super) fn look(
         &mut self,
         in_flight: u32,

@@ -1,4 +1,4 @@
-//! Gossip of a node: its `pulse`, and what it last read there of other regions.
+//! Gossip of a node: its `pulse`, and the last reports that it read there of other regions.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub(super) struct Gossip {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct KnownRegion {
     pub(super) load: ModelLoad,
-    /// Milliseconds from the report to `read`, with the time on the way.
+    /// Milliseconds from the report to `read`, including the time in transit.
     pub(super) age_ms: f32,
     /// Moment at which the node read of the region.
     pub(super) read: Time,
@@ -51,7 +51,7 @@ impl Gossip {
         Self { pulse, due: None, regions: vec![None; regions], counts }
     }
 
-    /// Takes in counts of another region, unless newer ones came before.
+    /// Applies counts of another region, unless newer ones came before.
     pub(super) fn count(&mut self, region: usize, (made, counts): (Time, RegionCounts)) {
         if made >= self.counts[region].0 {
             self.counts[region] = (made, counts);

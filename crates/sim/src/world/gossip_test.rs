@@ -52,7 +52,7 @@ fn jitter_delays_datagrams() {
         known.unwrap().0
     };
     let (plain, late) = (first_ms(0.0), first_ms(10.0));
-    // A region is in reach when it says that it hears this one: there and back.
+    // A region is in reach when it reports that it receives this one's datagrams: there and back.
     assert!((100..350).contains(&plain), "{plain}");
     assert!(late > plain + 100, "{late} and {plain}");
 }

@@ -1,4 +1,4 @@
-//! News of requests: what nodes tell their own routers, and those of their neighbours.
+//! News of requests: reports of nodes to their own routers and to those of their neighbours.
 
 use super::request::Station;
 use super::{World, WorldEvent};

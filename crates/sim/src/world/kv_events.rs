@@ -1,4 +1,4 @@
-//! KV events: what engines publish of their caches, on the way to the nodes that read them.
+//! KV events: changes that engines publish of their caches, in transit to the nodes that read them.
 
 use spillway_types::KvEvent;
 
@@ -19,7 +19,7 @@ impl World {
         }
     }
 
-    /// Sends what an engine has published to the nodes whose own it is.
+    /// Sends the news that an engine has published to the nodes that own the replica.
     pub(super) fn send_kv_events(&mut self, replica: usize) {
         if !self.kv_streams.has(replica) {
             return;
@@ -44,8 +44,8 @@ impl World {
         self.put_kv_news(replica, due, None);
     }
 
-    /// Returns the regions of a replica and of the nodes whose own it is, and when what it publishes
-    /// now arrives there.
+    /// Returns the regions of a replica and of the nodes that own it, and when news that it
+    /// publishes now arrives there.
     fn kv_path(&self, replica: usize) -> (usize, usize, Time) {
         let group = &self.groups[self.group_of(replica)];
         let home = group.homes[replica - group.replicas.start];
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// Tells the nodes whose own a replica is the oldest of what it published.
+    /// Sends the oldest batch that a replica published to the nodes that own the replica.
     pub(super) fn take_kv_events(&mut self, replica: usize) {
         let Some(news) = self.kv_streams.take(replica) else { return };
         let group = &self.groups[self.group_of(replica)];

@@ -2,8 +2,8 @@ use super::listener::{Note, Seen, listen, serve};
 use super::world_test::{config, session};
 use super::{Fault, FaultKind, News, WorldConfig};
 
-/// Time at which a node heard of a replica's cache, its number, and how many blocks were stored and
-/// evicted; `None` where events got lost.
+/// Time at which a node received news of a replica's cache, the replica's number, and how many
+/// blocks were stored and evicted; `None` where events got lost.
 type Told = (u64, usize, Option<(usize, usize)>);
 
 fn told(notes: &[Note], node: usize) -> Vec<Told> {
@@ -75,6 +75,6 @@ fn a_lost_replica_breaks_its_events_and_publishes_again_when_it_is_back() {
     let stored = |told: &[Told]| -> usize {
         told.iter().filter_map(|(_, _, blocks)| Some((*blocks)?.0)).sum()
     };
-    // It has to compute the prompt anew.
+    // It has to compute the prompt again.
     assert_eq!((stored(&told[..broken]), stored(&told[broken..])), (40, 40));
 }

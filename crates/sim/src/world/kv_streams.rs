@@ -13,7 +13,7 @@ pub(super) struct KvStreams(BTreeMap<usize, KvStream>);
 /// Stream of one replica's KV events.
 #[derive(Debug, Default)]
 struct KvStream {
-    /// Batches on their way, oldest first; `None` where events got lost.
+    /// Batches in transit, oldest first; `None` where events got lost.
     under_way: VecDeque<Option<Vec<KvEvent>>>,
     /// Moment at which the last of them arrives.
     last_due: Time,
@@ -32,7 +32,7 @@ impl KvStreams {
         self.0.contains_key(&replica)
     }
 
-    /// Puts a batch on its way, or the news that events got lost. Returns when it arrives: at `due`, or
+    /// Sends a batch, or the news that events got lost. Returns when it arrives: at `due`, or
     /// later, since nothing overtakes what was sent before on the same connection.
     pub(super) fn put(
         &mut self,

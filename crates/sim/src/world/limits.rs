@@ -49,7 +49,7 @@ impl World {
     }
 }
 
-/// Returns what the other nodes of a region, which `peers` has, told of a replica.
+/// Returns the load at a replica that the other nodes of a region, in `peers`, reported.
 fn demand(pulse: &Pulse, peers: &[PeerView], replica: &ReplicaName) -> Demand {
     let me = &pulse.me().node;
     let sharer = |peer: &PeerView| {

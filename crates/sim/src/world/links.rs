@@ -1,5 +1,5 @@
-//! Links between regions where streams are continued: what is sent over a path that is cut arrives
-//! once the path is whole, unless the node that waits for it has given the region up by then.
+//! Links between regions where streams are continued: bytes sent over a path that is cut arrive
+//! once the path is restored, unless the node that waits for it has given the region up by then.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use super::request::RequestState;
 use super::{World, WorldEvent};
 use crate::Time;
 
-/// Silence after which a region that is out of reach has lost what was forwarded to it.
+/// Silence after which a region that is out of reach has lost the requests that were forwarded to
+/// it.
 const REGION_SILENCE: Duration = Duration::from_secs(1);
 
 impl World {

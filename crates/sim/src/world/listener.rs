@@ -1,4 +1,4 @@
-//! Router of tests that does as it is told, and writes down what it sees and hears.
+//! Router of tests that follows a given rule, and records all that it sees and receives.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -119,8 +119,8 @@ pub(super) fn serve(replica: usize) -> RouterVerdict {
     RouterVerdict::Serve { replica, prediction: None }
 }
 
-/// Runs a world whose nodes follow a rule; returns what came of it, the places of the nodes, and
-/// their notes.
+/// Runs a world whose nodes follow a rule; returns the figures, the places of the nodes, and their
+/// notes.
 pub(super) fn listen(
     config: &WorldConfig,
     sessions: Vec<Session>,

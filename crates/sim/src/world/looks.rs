@@ -35,14 +35,14 @@ impl World {
         for served in 0..self.groups[group].served.len() {
             self.count_kv(self.groups[group].served[served]);
         }
-        // A node that has nobody to speak with does not tick.
+        // A lone node sends no reports, so it does not tick.
         if self.nodes.len() == 1 {
             self.sum_up(0);
             self.wake(0);
         }
     }
 
-    /// Adds the first measurements of all nodes. A node that is alone has nobody to speak with.
+    /// Adds the first measurements of all nodes. A lone node has no node to report to.
     pub(super) fn begin_gossip(&mut self) {
         // Nodes don't measure in step with each other.
         let mut spread = fastrand::Rng::with_seed(mix(self.config.seed, 0x7469_636B));
@@ -59,7 +59,7 @@ impl World {
         self.groups[self.nodes[node].group].nodes.len() > 1
     }
 
-    /// Lets a node measure its load and tell others of it.
+    /// Lets a node measure its load and report it to others.
     pub(super) fn tick(&mut self, node: usize) {
         self.agenda.put(self.now.after_us(TICK_US), WorldEvent::Tick { node });
         if self.is_region_lost(self.region_of(node)) {
@@ -71,7 +71,7 @@ impl World {
         self.settle_gossip(node);
     }
 
-    /// Lets a node that has siblings count its requests, and those that they told of.
+    /// Lets a node that has siblings count its requests, and those that the siblings reported.
     pub(super) fn count(&mut self, node: usize) {
         self.agenda.put(self.now.after_us(COUNT_US), WorldEvent::Count { node });
         if !self.is_region_lost(self.region_of(node)) {
@@ -81,8 +81,7 @@ impl World {
         }
     }
 
-    /// Measures a node's own load, reads what it was told of others, and calls its waiting
-    /// requests.
+    /// Measures a node's own load, reads the reports of others, and calls its waiting requests.
     pub(super) fn publish(&mut self, node: usize) {
         self.sum_up(node);
         let (now, instant, home) = (self.now, self.instant(), self.region_of(node));
@@ -145,7 +144,8 @@ impl World {
         }
     }
 
-    /// Returns the present report of a node's replica, with what the node had sent by then.
+    /// Returns the present report of a node's replica, with the number of requests that the node
+    /// had sent by then.
     fn signals(&self, node: usize, at: usize) -> Signals {
         let (node, group) = (&self.nodes[node], &self.groups[self.nodes[node].group]);
         let number = group.replicas.start + at;
@@ -154,7 +154,7 @@ impl World {
         let signals = if group.homes[at] == group.region {
             replica.signals(own.in_flight + own.elsewhere, own.started)
         } else {
-            // What is still on its way to another region is not in the report.
+            // Requests in transit to another region are not in the report.
             replica.signals(replica.requests(), node.arrived[at])
         };
         if self.is_lying(number) { idle(signals) } else { signals }

@@ -1,4 +1,4 @@
-//! Way of a request from its client to a node and to a replica.
+//! Path of a request from its client to a node and to a replica.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -75,7 +75,7 @@ impl World {
 
     /// Lets a node decide about a request that came over the network.
     pub(super) fn arrive(&mut self, request: usize) {
-        // The client may have given up while the request was on its way.
+        // The client may have given up while the request was in transit.
         if self.requests[request].state != RequestState::Over {
             let usual = self.nodes[self.requests[request].node].reply_tokens;
             self.requests[request].inquiry.output_tokens = usual.map(|tokens| tokens as u32);
@@ -189,7 +189,7 @@ impl World {
 
     /// Lets an arriving guest be served here, or sends it back.
     pub(super) fn welcome(&mut self, request: usize, region: usize) {
-        // The client gave up while the request was on its way.
+        // The client gave up while the request was in transit.
         if self.requests[request].state == RequestState::Over {
             let (entry, instant) = (self.requests[request].entry, self.instant());
             return self.nodes[entry].count_forwarded(region, 0, 1, instant);
@@ -230,7 +230,7 @@ impl World {
         asked.forwarded_to = None;
         let is_over = asked.state == RequestState::Over;
         self.spread_forwarded(request, region, Station::Refused);
-        // The client gave up while the request was on its way.
+        // The client gave up while the request was in transit.
         if is_over {
             return;
         }

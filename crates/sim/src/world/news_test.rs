@@ -8,8 +8,8 @@ fn away(_request: usize, _region: usize, hop: u8) -> RouterVerdict {
     if hop == 0 { RouterVerdict::Forward(1) } else { serve(0) }
 }
 
-/// Returns the stage, the milliseconds since the beginning, and whether the node sent the request
-/// itself, of all that a node heard of forwarded requests.
+/// Returns a node's notes of forwarded requests: the stage, the milliseconds since the beginning,
+/// and whether the node sent the request itself.
 fn forwarded(notes: &[Note], node: usize) -> Vec<(&'static str, u64, bool)> {
     let heard = |note: &Note| match note.seen {
         Seen::Forwarded { stage, is_own, region: 1, .. } => Some((stage, note.now_ms, is_own)),

@@ -33,7 +33,7 @@ pub(super) struct SimNode {
     pub(super) limits: Vec<FoundLimit>,
     /// Requests of this node that have arrived at each replica.
     pub(super) arrived: Vec<u64>,
-    /// Reports of the last looks on their way, oldest first, with the moment from which they are
+    /// Reports of the last looks in transit, oldest first, with the moment from which they are
     /// known.
     looked: Vec<VecDeque<(Time, Signals)>>,
     latencies: Vec<PeakEwma>,
@@ -53,7 +53,7 @@ pub(super) struct OwnReport {
     pub(super) load: ModelLoad,
     pub(super) at: Time,
     pub(super) counts: RegionCounts,
-    /// Nodes of the region that are heard, and this one.
+    /// Nodes of the region whose reports arrive, and this one.
     pub(super) nodes: u32,
     /// Requests of this node that end each second.
     own_rate_per_s: Option<f32>,
@@ -124,7 +124,7 @@ impl SimNode {
         }
     }
 
-    /// Takes in a report of a replica, to be known from a later look on, and learns those due by
+    /// Stores a report of a replica, to be known from a later look on, and applies those due by
     /// now.
     pub(super) fn look(
         &mut self,
@@ -140,7 +140,7 @@ impl SimNode {
         looked.push_back((due, fresh));
     }
 
-    /// Adds what the node measures itself to the reports of its replicas.
+    /// Adds the node's own measurements to the reports of its replicas.
     pub(super) fn add_latencies(&mut self, instant: Instant) {
         for (replica, latency) in self.replicas.iter_mut().zip(&self.latencies) {
             // Old latencies are trusted less, so that a replica that was slow once gets a new try.
@@ -148,8 +148,8 @@ impl SimNode {
         }
     }
 
-    /// Tells the region's other nodes what this one has at each replica now, and notes what they have
-    /// told of theirs.
+    /// Reports this node's requests at each replica to the region's other nodes, and notes their
+    /// reports.
     pub(super) fn count(&mut self, names: &Names) {
         let counts = self.replicas.iter().zip(&names.replicas).map(|(replica, name)| {
             let OwnReplica { in_flight, pending_tokens, .. } = *replica;
@@ -167,7 +167,7 @@ impl SimNode {
         }
     }
 
-    /// Sums up the region from this node's replicas and from what its other nodes told.
+    /// Sums up the region from this node's replicas and from the reports of its other nodes.
     pub(super) fn sum_up(&mut self, (now, instant): (Time, Instant), names: &Names) {
         let peers: Vec<PeerView> = self.gossip.pulse.peers(instant);
         let live = || peers.iter().filter(|peer| peer.live);
@@ -221,8 +221,8 @@ impl SimNode {
         }
     }
 
-    /// Returns the load in the form that gossip tells to other nodes. `has_siblings` is true if some
-    /// of them are of the own region.
+    /// Returns the load in the form that gossip sends to other nodes. `has_siblings` is true if
+    /// some of them are of the own region.
     pub(super) fn own_load(&self, names: &Names, has_siblings: bool) -> OwnLoad {
         let waiting = self.waits();
         let told = |reading: Reading| reading.is_known().then_some(reading.value);
@@ -243,7 +243,7 @@ impl SimNode {
         let is_served = self.replicas.iter().any(|replica| !replica.is_away);
         let load = if is_served { self.report.load } else { ModelLoad::unserved() };
         let share = ModelShare { waiting, rate_per_s: self.report.own_rate_per_s };
-        // Replicas are told inside the region alone.
+        // Replicas are only reported inside the region.
         let told = if has_siblings { names.replicas.as_slice() } else { &[] };
         OwnLoad {
             replicas: told.iter().zip(&self.replicas).map(replica).collect(),

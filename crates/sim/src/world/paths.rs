@@ -39,7 +39,7 @@ impl World {
         self.way_us(self.region_of(node), self.region_of(self.requests[request].entry))
     }
 
-    /// Returns the region in which a node stands.
+    /// Returns the region in which a node runs.
     pub(super) fn region_of(&self, node: usize) -> usize {
         self.groups[self.nodes[node].group].region
     }
@@ -49,8 +49,7 @@ impl World {
         if self.config.central.is_some() { 0 } else { region }
     }
 
-    /// Returns the moment at which neighbours hear what happens at a moment; `None` if they never
-    /// do.
+    /// Returns the moment at which neighbours learn of an event at `at`; `None` if they never do.
     pub(super) fn shared_at(&self, at: Time) -> Option<Time> {
         self.config.news.share_ms.map(|share_ms| at.after_us((share_ms * 1e3) as u64))
     }

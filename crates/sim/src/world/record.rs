@@ -14,7 +14,7 @@ pub enum Fate {
     Open,
     /// The whole reply came.
     Answered,
-    /// The client was told when to come again, and would have lost its patience by then.
+    /// The client got a retry time beyond its patience.
     Shed,
     /// The client got an error or a part of a reply, or lost its patience.
     Failed,
@@ -71,9 +71,9 @@ pub struct Record {
     pub reply_tokens: u32,
     /// True if a region other than the client's served the request.
     pub is_forwarded: bool,
-    /// How the request ended.
+    /// Fate of the request.
     pub fate: Fate,
-    /// Times that the client was turned away with a time and came again by then.
+    /// Times that the client was rejected with a retry time and retried then.
     pub returns: u32,
     /// Milliseconds from the first time that the client asked to the last one.
     pub asked_again_ms: f64,

@@ -23,7 +23,7 @@ pub(super) struct SimReplica {
     chains: BTreeMap<usize, BlockHashes>,
     /// True if the engine publishes KV events.
     publishes: bool,
-    /// KV events of the last steps that nobody took.
+    /// KV events of the last steps that were not taken yet.
     events: Vec<KvEvent>,
     /// Duration of the counted steps without the reading of weights.
     pub(super) work: Duration,
@@ -34,7 +34,7 @@ pub(super) struct SimReplica {
 }
 
 impl SimReplica {
-    /// Returns an idle replica whose steps take `slowness` times as long as the config says.
+    /// Returns an idle replica whose steps take `slowness` times as long as the config sets.
     pub(super) fn new(mut config: EngineConfig, slowness: f64) -> Self {
         let slower = |ns: u64| (ns as f64 * slowness) as u64;
         config.cost.base_ns = slower(config.cost.base_ns);
@@ -122,7 +122,7 @@ impl SimReplica {
         std::mem::take(&mut self.events)
     }
 
-    /// Turns changes of the cache into KV events. Blocks that one request stored behind each other are
+    /// Turns changes of the cache into KV events. Consecutive blocks that one request stored are
     /// one event, as in vLLM.
     fn note_changes(&mut self) {
         let mut last_request = None;

@@ -1,4 +1,4 @@
-//! Way of a reply back to its client.
+//! Path of a reply back to its client.
 
 use spillway_journey::{Event as Outcome, StatusClass};
 
@@ -161,7 +161,7 @@ impl World {
     /// many microseconds.
     pub(super) fn release(&mut self, number: usize, placed: &Placed, fate: Fate, way_us: u64) {
         self.vacate(number, placed);
-        // A reply that began was told of before; of others nobody else will hear.
+        // The end of a reply that began was reported before. Other ends are reported nowhere else.
         self.over(number, fate, way_us);
     }
 

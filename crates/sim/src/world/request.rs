@@ -1,4 +1,4 @@
-//! Request on its way through the world.
+//! Request as it moves through the world.
 
 use std::time::Instant;
 
@@ -49,11 +49,11 @@ pub(super) struct Request {
     pub(super) is_answered: bool,
     /// Number of attempts that faults have ended.
     pub(super) attempt: u32,
-    /// Times that the client came again when it had been told to.
+    /// Times that the client retried at the promised time.
     pub(super) returns: u32,
     /// Milliseconds from the arrival to the last time that the client asked.
     pub(super) asked_again_ms: f64,
-    /// How the request ended.
+    /// Fate of the request.
     pub(super) fate: Fate,
     /// True if the request waited in a node.
     pub(super) waited: bool,
@@ -69,13 +69,13 @@ pub(super) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RequestState {
     // Moving => (Waiting | Placed | Over)
-    /// On its way between nodes, being decided about, or turned away for some time.
+    /// In transit between nodes, being decided about, or rejected for some time.
     Moving,
     // Waiting => (Moving | Over)
     /// In the queue of its node.
     Waiting,
     // Placed => (Moving | Over)
-    /// At a replica, or on the way there.
+    /// At a replica, or in transit to it.
     Placed(Placed),
     /// Answered, shed or given up.
     Over,
@@ -98,7 +98,7 @@ pub(super) struct Placed {
     pub(super) first_token: Option<Time>,
 }
 
-/// Station of a forwarded request, of which a node hears.
+/// Stage of a forwarded request, as reported to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Station {
     /// Sent to the other region.

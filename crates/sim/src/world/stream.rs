@@ -19,7 +19,7 @@ const CONTINUATIONS_MAX: u32 = 3;
 /// Tries in one round at most, by default in the gateway.
 const TRIES_MAX: u32 = 3;
 
-/// Reply on its way to the client, and the parts that serve it.
+/// Reply that is sent to the client, and the parts that serve it.
 ///
 /// Its parts are requests of their own: the first is the client's request itself, and each try to
 /// continue the stream is another one.
@@ -29,7 +29,7 @@ pub(super) struct Stream {
     pub(super) continued: ContinuedStream,
     /// Part that serves the stream, or that served it last.
     pub(super) source: usize,
-    /// Part that is sent to another place; `None` if none is on its way.
+    /// Part that is sent to another place; `None` if none is in transit.
     pub(super) seeking: Option<usize>,
     /// Cause of the last search.
     pub(super) cause: BreakCause,

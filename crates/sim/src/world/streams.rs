@@ -1,4 +1,5 @@
-//! Driver of streams: reports what comes of a reply to its state machine, and carries out its actions.
+//! Driver of streams: reports the events of a reply to its state machine, and carries out its
+//! actions.
 
 use std::time::Instant;
 
@@ -67,7 +68,7 @@ impl World {
         stream.continued.on(StreamEvent::Continued, &facts, instant);
         let before = stream.continue_with(part);
         self.requests[of].replica = self.requests[part].replica;
-        // One that is being drained still has the stream.
+        // A part whose replica is being drained still has the stream.
         self.drop_part(before);
         self.report(of, ReplyEvent::Continued(source));
     }
@@ -106,7 +107,7 @@ impl World {
     pub(super) fn part_broke(&mut self, part: usize) {
         self.requests[part].state = RequestState::Moving;
         if self.requests[part].inquiry.hop > 0 {
-            // Tokens that are on their way home arrive before.
+            // Tokens that are already in transit arrive first.
             let at = self.home_at(part, self.now);
             let attempt = self.requests[part].attempt;
             self.agenda.put(at, WorldEvent::SourceBroke { request: part, attempt });
@@ -240,7 +241,7 @@ impl World {
         }
     }
 
-    /// Returns true if a node hears a region, and is heard there.
+    /// Returns true if a node receives a region's datagrams and the region receives the node's.
     pub(super) fn is_reachable(&self, node: usize, region: usize) -> bool {
         let name = &self.network.regions[region];
         let view = self.nodes[node].gossip.pulse.region(name, self.instant());

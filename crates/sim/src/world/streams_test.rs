@@ -147,8 +147,8 @@ fn without_retries() -> RouterConfig {
     RouterConfig { retries: none, ..routing() }
 }
 
-/// Checks that each client has the whole of its stream, each token once and in order, and that no
-/// stream was silent for longer. Returns the streams.
+/// Checks that each client has its whole stream, each token once and in order, and that no stream
+/// was silent for longer. Returns the streams.
 fn whole(figures: &Figures, count: usize, silence_ms: f64) -> Vec<StreamRecord> {
     let streams: Vec<StreamRecord> = figures.streams.iter().flatten().copied().collect();
     assert_eq!((figures.records.len(), streams.len()), (count, count));
@@ -229,7 +229,7 @@ fn requests_on_their_way_to_a_lost_region_are_sent_elsewhere() {
 fn streams_leave_a_replica_that_is_being_drained_while_others_have_room() {
     for seed in 0..10 {
         let drained = fault(FaultKind::ReplicaDrained { replica: 0 });
-        // Nobody notices that it is gone, once it is empty.
+        // No client notices that it is gone, once it is empty.
         let begin_s = FAULT_S + 1.0;
         let gone = Fault { begin_s, ..fault(FaultKind::ReplicaLost { replica: 0 }) };
         let world = world(&[(1 + seed as usize % 2, 3)], seed, vec![drained, gone]);
@@ -283,7 +283,7 @@ fn a_poisonous_request_kills_two_engines_and_no_more() {
         let (fate, poison) = of(40);
         assert_eq!((fate, poison.deaths, poison.continuations), (Fate::Failed, 2, 1), "{seed}");
         let others = (0..40).map(of);
-        // It can't be told from a request that was at both engines by chance.
+        // It looks the same as a request that was at both engines by chance.
         let failed = others.clone().filter(|(fate, _)| *fate == Fate::Failed).count();
         let twice = others.clone().filter(|(_, stream)| stream.deaths == 2).count();
         assert!(failed == twice && failed < 10, "{seed}: {failed}, {twice}");

@@ -89,7 +89,7 @@ impl World {
             let request = entry.item;
             let asked = &mut self.requests[request];
             asked.ticket = None;
-            // Called early, it is due from now on; called late, since it was told to be.
+            // Called early, it is due from now on. Called late, it is due since its turn.
             let due = asked.turn_by.map_or(now, |turn_by: Instant| turn_by.min(now));
             self.tell(request, node, Outcome::Turn { due });
             self.drive(request);
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// Tells a request that its wait is over, and when to come again.
+    /// Ends a request's wait, and gives it the time at which to retry.
     fn send_away(&mut self, node: usize, entry: &WaitEntry<usize>, reason: ShedReason) {
         let (now, request) = (self.instant(), entry.item);
         let asker = entry.asker();

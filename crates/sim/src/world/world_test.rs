@@ -51,8 +51,8 @@ pub(super) fn session(at_s: f64, region: usize, prompts: &[(u64, u32)]) -> Sessi
     }
 }
 
-/// Router that gives every request one verdict, but serves guests, if told so, and requests that
-/// another region refused.
+/// Router that gives every request one verdict, except that it serves guests, if asked to, and
+/// requests that another region refused.
 #[derive(Clone, Debug)]
 pub(super) struct Fixed {
     own: RouterVerdict,

@@ -100,7 +100,7 @@ impl FromStr for Prefix {
         if prefix.bits > most {
             return Err(format!("it has at most {most} bits"));
         }
-        // A shift by all 128 bits overflows: behind a prefix of that length there is nothing.
+        // A shift by all 128 bits overflows: a prefix of that length has no host bits.
         if number.checked_shl(prefix.bits.into()).unwrap_or(0) != 0 {
             return Err(format!("bits are set behind the first {}", prefix.bits));
         }

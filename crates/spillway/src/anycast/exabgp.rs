@@ -80,7 +80,7 @@ fn read(replies: &Replies) {
             Word::Ends => break,
         }
     }
-    // Standard input also ends if ExaBGP was killed and could not say `shutdown`.
+    // Standard input also ends if ExaBGP was killed and could not send `shutdown`.
     replies.ended.cancel();
 }
 

@@ -26,7 +26,7 @@ use crate::output;
 /// Time after which an order to BIRD is repeated.
 const REPEAT: Duration = Duration::from_secs(1);
 
-/// Announces and withdraws until told to stop.
+/// Announces and withdraws until it is stopped.
 pub(crate) fn run(args: &AnycastArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -149,8 +149,8 @@ async fn with_exabgp(mut watch: AnycastWatch, exabgp: ExaBgp) -> Result<()> {
             watch.tell(is_announced, output::note);
         }
         if let Some(is_announced) = watch.announcement.is_announced()
-            // Nothing is repeated as for BIRD: an ExaBGP that is restarted starts this process
-            // anew, too.
+            // Unlike with BIRD, nothing is repeated: an ExaBGP that restarts also restarts this
+            // process.
             && (change.is_some() || is_refused)
         {
             exabgp.set(is_announced)?;

@@ -22,7 +22,7 @@ const ANSWER_BYTES_MAX: usize = 4_096;
 /// a node which accepts none is noticed.
 ///
 /// # Errors
-/// Returns the reason why not to send clients, also if the node gives no answer in time.
+/// Returns the reason why not to send clients, even if the node gives no answer in time.
 pub(super) async fn ask(connect: &Connect, limit: Duration) -> Result<(), String> {
     match timeout(limit, exchange(connect)).await {
         Ok(Ok(answer)) => answer,

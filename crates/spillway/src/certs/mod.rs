@@ -23,8 +23,8 @@ use crate::cluster::{self, ClusterCertsCommand};
 /// Carries out a `certs` command.
 ///
 /// # Errors
-/// Returns an error if a name can't stand in a certificate, a file is there already, or can't be
-/// read or written.
+/// Returns an error if a name can't be used in a certificate, or if a file exists already or can't
+/// be read or written.
 pub(crate) fn run(command: &CertsCommand) -> Result<()> {
     match command {
         CertsCommand::Init(args) => init(args),

@@ -82,7 +82,7 @@ fn check(identity: &Identity, args: &RenewArgs, new: &str, key: &str) -> Result<
     let authority = authorities.into_iter().find(|file| file.exists()).context(
         "the cluster's ca.pem is neither in --out nor in --dir: without it nobody can say whether the node could use the certificate",
     )?;
-    // These paths only stand in errors, since the texts are here already.
+    // These paths only appear in errors, since the texts are read already.
     let from = args.from.as_ref().or(args.out.as_ref()).unwrap_or(&args.dir);
     let files = NodeFiles::in_folder(from, &args.region, &args.node);
     let told = CertificateFiles {

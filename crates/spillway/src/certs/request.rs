@@ -17,8 +17,8 @@ use super::output::show;
 /// Makes a node's key and its request.
 ///
 /// # Errors
-/// Returns an error if a name can't stand in a certificate, or a file is there already or can't be
-/// written.
+/// Returns an error if a name can't be used in a certificate, or if a file exists already or can't
+/// be written.
 pub(super) fn request(args: &RequestArgs) -> Result<()> {
     let identity = Identity::new(&args.cluster, &args.region, &args.node)?;
     let key_file = NodeFiles::in_folder(&args.out, &args.region, &args.node).key;

@@ -45,7 +45,7 @@ pub(super) fn local(
         "{serial} is the CA's own certificate: begin a new CA with `spillway certs rotate-ca`"
     );
     let (lists, faults) = revocation_lists(before.as_bytes(), &certificates_of_pem(&authorities));
-    // Nodes would not use the lists of another CA, nor say so to the person who looks here.
+    // Nodes would not use the lists of another CA, and would not report that here.
     ensure!(faults.is_empty(), "{}: {}", out.display(), faults[0]);
     if lists.iter().any(|list| list.serials().contains(serial)) {
         return Ok(output::line(&format!("{serial} is revoked by {} already", out.display()))?);

@@ -40,12 +40,12 @@ pub(super) struct Wanted {
     pub(super) record: Value,
     /// Salt and hash of a key's secret, for a key that the cluster does not have yet.
     pub(super) secret: Option<Value>,
-    /// True for a record that others refer to and the file does not describe: one that the cluster has
-    /// stays as it is.
+    /// True for a record that others refer to and the file does not describe: an existing record
+    /// stays unchanged.
     pub(super) only_new: bool,
 }
 
-/// What came of one record.
+/// Outcome of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Created,
@@ -140,8 +140,8 @@ impl Records {
 pub(super) async fn write(client: &AdminClient, records: &Records, dry_run: bool) -> Result<()> {
     let mut done = Vec::new();
     let mut waiting: Vec<(&(RecordKind, String), &Wanted)> = records.0.iter().collect();
-    // A record may refer to one that comes later, so those that are refused are tried once more as
-    // long as others go through.
+    // A record may refer to one that comes later, so refused records are tried again as long as
+    // others are accepted.
     while !waiting.is_empty() {
         let mut refused = Vec::new();
         let count = waiting.len();
@@ -152,7 +152,8 @@ pub(super) async fn write(client: &AdminClient, records: &Records, dry_run: bool
                     tell(client, (*kind, name), outcome, &changes)?;
                     done.push((*kind, name.clone(), outcome));
                 }
-                // Only the records before it, which a dry run does not write, would let it in.
+                // It is only refused because records before it are missing, which a dry run does
+                // not write.
                 Err(refusal) if dry_run && refusal.code == "unknown_reference" => {
                     tell(client, (*kind, name), Outcome::Created, &preview(wanted))?;
                     done.push((*kind, name.clone(), Outcome::Created));
@@ -197,8 +198,8 @@ async fn write_one(
         _ => (Method::PUT, path, wanted.record.clone()),
     };
     let if_version = item["version"].as_u64();
-    // Files say all that there is to be, so a new name is no slip. Only kinds with names to write
-    // down have it: keys are made by another request.
+    // Files describe everything that is to exist, so a new name is no slip. Only kinds with chosen
+    // names have the option: keys are made by another request.
     let create = method == Method::PUT;
     let how = ChangeArgs { dry_run: true, if_version, if_absent: false, create };
     let tried = client.try_change(method.clone(), &path, Some(&body), &how).await?;

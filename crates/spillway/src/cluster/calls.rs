@@ -92,7 +92,7 @@ pub(super) async fn change(
     show_change(client, &answer, how.dry_run)
 }
 
-/// Prints what a change did, or would do.
+/// Prints the effects of a change, past or expected.
 pub(super) fn show_change(client: &AdminClient, answer: &Value, is_dry: bool) -> Result<()> {
     let text = match answer["version"].as_u64() {
         _ if is_dry => text::diff(answer),

@@ -159,8 +159,8 @@ impl AdminClient {
         }
     }
 
-    /// Sends a change to `path`. A change of unknown outcome is repeated under one idempotency key, and
-    /// one that met no leader, or a cluster that is not formed, is for some seconds.
+    /// Sends a change to `path`. A change of unknown outcome is repeated under one idempotency key.
+    /// A change that met no leader, or a cluster that is not formed, is retried for some seconds.
     ///
     /// # Errors
     /// Returns an error if the node can't be reached or refuses.
@@ -315,7 +315,7 @@ impl AdminClient {
 
     async fn ask(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Value)> {
         let (status, bytes) = self.exchange(ask).await?;
-        // Something in between may answer with a page instead of JSON. Its status says enough then.
+        // An intermediary may answer with a page instead of JSON. Its status is enough then.
         Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
     }
 

@@ -9,7 +9,7 @@ use http::HeaderValue;
 
 /// Heading of these options in the help, below those of the command itself.
 pub(crate) const HEADING: &str = "Connection";
-/// Place in the help of options that many commands have, behind the command's own.
+/// Position in the help of options that many commands have, after the command's own.
 pub(crate) const BEHIND_OWN: usize = 900;
 
 /// Where the admin API is.

@@ -1,4 +1,4 @@
-//! `spillway debug`: a folder with what somebody else needs to understand a problem.
+//! `spillway debug`: a folder with everything that another person needs to understand a problem.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -50,7 +50,7 @@ pub(crate) struct DebugArgs {
     log_file: Option<PathBuf>,
 }
 
-/// Makes the folder. What can't be had is listed in `missing.txt`.
+/// Makes the folder. Missing parts are listed in `missing.txt`.
 ///
 /// # Errors
 /// Returns an error if the folder can't be made, or is there already.
@@ -110,7 +110,7 @@ fn end_of(path: &Path) -> Result<Vec<u8>> {
     Ok(end)
 }
 
-/// Writes a file that nobody else may read.
+/// Writes a file that no other user may read.
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     let path = folder.join(name);
     let mut options = OpenOptions::new();

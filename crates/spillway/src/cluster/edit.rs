@@ -32,11 +32,11 @@ pub(crate) struct EditArgs {
     dry_run: bool,
 }
 
-/// Opens a record in an editor, and writes what was made of it.
+/// Opens a record in an editor, and writes the edited record.
 ///
 /// # Errors
-/// Returns an error if the node can't be reached or refuses, or the editor fails. What was written
-/// in the editor is kept then.
+/// Returns an error if the node can't be reached or refuses, or if the editor fails. The edited
+/// text is kept then.
 pub(super) async fn run(args: &EditArgs) -> Result<()> {
     let client = AdminClient::new(&args.connect)?;
     let path = format!("/v1/{}/{}", args.kind.name(), escaped(&args.name));
@@ -70,7 +70,7 @@ async fn write(
     if after == *before {
         return Ok(output::line("nothing to change")?);
     }
-    // What somebody else changed meanwhile is not overwritten.
+    // A change that another operator made during the editing is not overwritten.
     let if_version = item["version"].as_u64();
     let how = ChangeArgs { dry_run, if_version, if_absent: item.is_null(), create: false };
     let answer = client.change(Method::PUT, path, Some(&after), &how).await?;

@@ -1,12 +1,12 @@
-//! An answer of `/v1/explain` for people: a sentence, tables of what was compared, and a legend.
+//! An answer of `/v1/explain` for people: a sentence, tables of the compared places, and a legend.
 
 use serde_json::{Map, Value, json};
 
 use super::text::aligned;
 use super::words;
 
-/// Renders a decision: what would happen and why, the facts it rests on, and a line for each place
-/// with the terms of its cost. A star marks the chosen one.
+/// Renders a decision: what would happen and why, the facts behind it, and a line for each place
+/// with the terms of its cost. A star marks the chosen place.
 pub(super) fn picture(answer: &Value) -> String {
     let mut lines = vec![sentence(answer)];
     lines.extend(facts(answer));
@@ -24,7 +24,7 @@ pub(super) fn picture(answer: &Value) -> String {
     lines.join("\n")
 }
 
-/// Says what would happen, and why.
+/// Describes what would happen, and why.
 fn sentence(answer: &Value) -> String {
     let (chosen, region) = (plain(&answer["chosen"]), plain(&answer["region"]));
     let reason = plain(&answer["reason"]);
@@ -51,7 +51,7 @@ fn sentence(answer: &Value) -> String {
     }
 }
 
-/// Says when the first token is expected, and what that time is made of.
+/// Describes when the first token is expected, and the parts of that time.
 fn predicted(predicted: &Map<String, Value>) -> String {
     let number = |name: &str| predicted.get(name).and_then(Value::as_f64).unwrap_or_default();
     let read = number("prompt_tokens") - number("cached_tokens");

@@ -43,7 +43,7 @@ pub(super) async fn run(args: &ImportArgs) -> Result<()> {
     Ok(())
 }
 
-/// Returns the records that a config has, and what can't be taken over, in words.
+/// Returns the records of a config, and the parts that can't be imported, in words.
 fn records(config: &Config) -> (Records, Vec<String>) {
     let mut records = Records::default();
     let mut stays = Vec::new();
@@ -141,7 +141,7 @@ fn routes(config: &Config, records: &mut Records) {
     for route in &config.world.routes {
         let policy = (route.policy != default_policy(route.path_prefix.is_none()))
             .then(|| route.policy.name());
-        // The route that each config has for everything else is in no file, and says nothing.
+        // Each config's route for all other requests is in no file, and sets no fields.
         let Some(fields) = said.get(route.name.as_str()) else { continue };
         let models: Vec<&str> = route.models.iter().map(|model| model.as_str()).collect();
         let mut record = residency(&route.residency);

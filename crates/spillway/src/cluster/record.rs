@@ -37,7 +37,7 @@ pub(super) fn read_text(given: &str) -> Result<(String, &str)> {
     Ok((limited(file).with_context(|| format!("can't read {given}"))?, given))
 }
 
-/// Returns a setting's record, `{"value": "30000"}`, also for the bare value or a number.
+/// Returns a setting's record, `{"value": "30000"}`. Accepts the bare value or a number, too.
 ///
 /// # Errors
 /// Returns an error if the text is no value.
@@ -65,7 +65,7 @@ pub(super) fn setting(text: &str) -> Result<Value> {
 
 fn limited(source: impl Read) -> Result<String> {
     let mut text = String::new();
-    // One byte more than allowed tells a record that is too long from one that just fits.
+    // One byte more than allowed distinguishes a record that is too long from one that just fits.
     source.take(RECORD_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > RECORD_BYTES_MAX {
         bail!("it is longer than any record");

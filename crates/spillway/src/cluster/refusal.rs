@@ -1,4 +1,4 @@
-//! Texts of refusals by the admin API, and of answers by what is none.
+//! Texts of refusals by the admin API, and of answers by other servers.
 
 use http::StatusCode;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(super) fn text_of(
     of_the_api(error)
 }
 
-/// How a token is given to a command.
+/// Ways to give a token to a command.
 const TOKEN_REMEDY: &str =
     "name the file that holds one by --token-file FILE or by the variable SPILLWAY_TOKEN_FILE";
 

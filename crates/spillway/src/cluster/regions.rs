@@ -33,8 +33,8 @@ async fn read(client: &AdminClient) -> Result<Value> {
     Ok(merged(&world, records, &steering))
 }
 
-/// Returns the list of records, each with what is known of the region, and regions without a record
-/// behind them.
+/// Returns the list of records, each with the known state of the region, followed by regions
+/// without a record.
 fn merged(world: &Value, mut records: Value, steering: &Value) -> Value {
     let regions = || world["regions"].as_array().into_iter().flatten();
     let mut items = records["items"].as_array().cloned().unwrap_or_default();
@@ -69,7 +69,7 @@ pub(super) fn table(items: &Value) -> Table {
         let world = &item["world"];
         let is_own = world["is_own"] == true;
         let spilling = number(&world["spilling"]);
-        // What a silent region said last does not count any more.
+        // The last report of a silent region does not count any more.
         let said = if world["is_heard"] == true { world } else { &Value::Null };
         let (from, to) = if is_own { (spilling, "-".into()) } else { ("-".into(), spilling) };
         vec![
@@ -89,7 +89,7 @@ pub(super) fn table(items: &Value) -> Table {
     Table::new(&headings, rows.collect::<Vec<_>>()).dropping(&["waiting", "sent", "from", "seen"])
 }
 
-/// Returns what a region is to this node, in a word or two.
+/// Describes a region, as this node sees it, in a word or two.
 fn state(item: &Value) -> String {
     let world = &item["world"];
     match () {

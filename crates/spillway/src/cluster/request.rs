@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::words;
 
-/// Describes one request in sentences: where it was asked for in vain, where it went and why, what was
-/// expected, what came of it, and which regions were not considered.
+/// Describes one request in sentences: the places that were tried without success, where it went
+/// and why, the expected and the actual outcome, and the regions that were not considered.
 pub(super) fn story(entry: &Value) -> String {
     let mut lines = Vec::new();
     if entry["is_guest"] == true {
@@ -23,7 +23,7 @@ pub(super) fn story(entry: &Value) -> String {
     lines.join("\n")
 }
 
-/// Says which places were asked in vain, in their order.
+/// Lists the places that were tried without success, in order.
 fn tried(entry: &Value) -> Vec<String> {
     let lines = tries(entry).iter().zip(1..).map(|(tried, number)| {
         let (place, code) = (place(tried), plain(&tried["code"]));
@@ -51,7 +51,8 @@ fn place(entry: &Value) -> String {
     }
 }
 
-/// Says where a request went, and why; nothing of a place that failed, which [`tried`] has named.
+/// Describes where a request went, and why; leaves out a place that failed, which [`tried`] has
+/// named.
 fn went(entry: &Value) -> Option<String> {
     let text = |name: &str| entry[name].as_str();
     let why = |reason: Option<&str>| {
@@ -80,7 +81,7 @@ fn went(entry: &Value) -> Option<String> {
     }
 }
 
-/// Says why a request failed.
+/// Describes why a request failed.
 fn failed(entry: &Value) -> Option<String> {
     let code = entry["code"].as_str()?;
     let detail = entry["detail"].as_str().map(|detail| format!(" {detail}")).unwrap_or_default();
@@ -104,7 +105,8 @@ fn failed(entry: &Value) -> Option<String> {
     })
 }
 
-/// Returns what a code means, as words behind a colon; the code itself if it is one of a newer node.
+/// Returns the meaning of a code, worded to follow a colon; the code itself if it is one of a newer
+/// node.
 fn meaning(code: &str) -> String {
     let Some(meaning) = spillway_protocol::code_meaning(code) else { return code.to_owned() };
     let mut letters = meaning.chars();
@@ -112,13 +114,13 @@ fn meaning(code: &str) -> String {
     format!("{first}{} ({code})", letters.as_str())
 }
 
-/// Says where rules let a request be served.
+/// Describes where rules let a request be served.
 fn residency(entry: &Value) -> Option<String> {
     let residency = entry["residency"].as_str()?;
     Some(format!("Its residency rules let it be served {residency}."))
 }
 
-/// Says which other regions were not considered, and why.
+/// Names the other regions that were not considered, and why.
 fn left_out(entry: &Value) -> Option<String> {
     let regions = entry["left_out"].as_array().filter(|regions| !regions.is_empty())?;
     let named = |it: &Value| {
@@ -129,7 +131,7 @@ fn left_out(entry: &Value) -> Option<String> {
     Some(format!("Regions that were not considered: {}.", named.join(", ")))
 }
 
-/// Says how this region compared with others.
+/// Describes how this region compared with others.
 fn compared(entry: &Value) -> Option<String> {
     let compared = entry["compared"].as_object()?;
     let here = compared["here_ms"].as_f64();
@@ -144,7 +146,7 @@ fn compared(entry: &Value) -> Option<String> {
     Some(format!("Regions were compared: {here}, {there}."))
 }
 
-/// Says what was expected of the replica.
+/// Describes the figures that were expected of the replica.
 fn expected(entry: &Value) -> Option<String> {
     let expected = entry["expected"].as_object()?;
     let number = |name: &str| expected.get(name).and_then(Value::as_f64).unwrap_or_default();
@@ -168,7 +170,7 @@ fn expected(entry: &Value) -> Option<String> {
     ))
 }
 
-/// Says how it ended.
+/// Describes how the request ended.
 fn came_of_it(entry: &Value) -> String {
     let number = |name: &str| entry[name].as_f64().unwrap_or_default();
     let is_by_client = entry["code"].as_str().is_none_or(|code| code == "client_closed");
@@ -195,7 +197,7 @@ fn capitalised(words: &str) -> String {
     first + letters.as_str()
 }
 
-/// Says which tokens a request used; nothing if it used none.
+/// Describes the tokens that a request used; empty if it used none.
 fn used(entry: &Value) -> String {
     let (prompt, cached) = (&entry["prompt_tokens"], &entry["cached_tokens"]);
     let generated = entry["completion_tokens"].as_u64().unwrap_or_default();
@@ -371,7 +373,7 @@ mod tests {
         assert!(story(&entry).starts_with("It was refused: the queue is full"));
     }
 
-    /// Returns a request that failed, with these fields in place of those of one that was served.
+    /// Returns a failed request, with these fields in place of those of a served one.
     fn failing(fields: Value) -> Value {
         let mut entry = served();
         entry["expected"] = Value::Null;

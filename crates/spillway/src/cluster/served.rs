@@ -18,7 +18,7 @@ pub(super) async fn note_unserved(client: &AdminClient, fields: &Map<String, Val
     if named.is_empty() {
         return;
     }
-    // The change is done: who may not read the lists has no note.
+    // The change is done. An operator without the right to read the lists gets no note.
     let lists =
         (client.list("replicas").await, client.list("models").await, client.list("splits").await);
     let (Ok(replicas), Ok(models), Ok(splits)) = lists else { return };
@@ -37,8 +37,8 @@ fn named(fields: &Map<String, Value>) -> BTreeSet<String> {
     names.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// Returns a note about those that no replica serves and no record describes; None if there are none,
-/// or no replica is known.
+/// Returns a note about the names that no replica serves and no record describes; None without such
+/// names, or if no replica is known.
 fn unserved(named: &BTreeSet<String>, replicas: &Value, records: [&Value; 2]) -> Option<String> {
     let items = |list: &Value| list["items"].as_array().cloned().unwrap_or_default();
     let served: BTreeSet<String> = items(replicas)

@@ -11,7 +11,7 @@ use crate::screen::{Table, duration, width};
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses, or if it is not healthy. The status is
-/// printed before, since it says why.
+/// printed first, since it contains the reason.
 pub(super) async fn run(client: &AdminClient) -> Result<()> {
     let answer = client.read("/v1/node").await?;
     let docs = answer["problems"][0]["doc"].as_str().map(|page| client.address_of(page));
@@ -24,7 +24,7 @@ pub(super) async fn run(client: &AdminClient) -> Result<()> {
     if answer["health"] == "healthy" {
         return Ok(());
     }
-    // The first line has said it all to people and scripts.
+    // The first line is enough for people and scripts.
     bail!(output::Silent)
 }
 
@@ -76,7 +76,7 @@ fn facts(answer: &Value) -> Vec<String> {
     lines
 }
 
-/// Returns the data folder, and how much its file system can still take.
+/// Returns the data folder, and the free room of its file system.
 fn room(data: &Value) -> String {
     let mib = |name: &str| data[name].as_u64().unwrap_or(0) >> 20;
     format!("{}: {} of {} MiB free", text(&data["folder"]), mib("free_bytes"), mib("total_bytes"))

@@ -146,8 +146,8 @@ fn parse_code(text: &str) -> Result<String, String> {
 /// Characters that the columns of [`request::HEADING`] begin with.
 const WIDTHS: [usize; 10] = [8, 6, 18, 6, 6, 14, 12, 8, 16, 12];
 
-/// Table whose rows come one by one: columns grow with what they have to hold, as far as the terminal
-/// has room. A narrow one is spared some of them.
+/// Table whose rows come one by one: columns grow with their content, as far as the terminal has
+/// room. A narrow terminal shows fewer of them.
 #[derive(Debug)]
 struct Table {
     /// Places of the shown columns in a row, and their characters.

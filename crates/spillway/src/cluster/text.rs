@@ -59,7 +59,7 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
 /// Formats a moment in milliseconds since 1970: date and time in UTC.
 pub(super) fn moment(at_ms: u64) -> String {
     let text = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms));
-    // Without the name of the day before, and the zone behind it.
+    // Without the name of the day, which comes first, and the zone, which comes last.
     text.get(5..25).unwrap_or(&text).to_owned()
 }
 
@@ -143,7 +143,7 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// Returns the text of a value that there is none of.
+/// Returns the text for a missing value.
 pub(super) fn absent() -> String {
     "-".to_owned()
 }

@@ -73,7 +73,7 @@ pub(super) async fn run(args: &TopArgs) -> Result<()> {
     loop {
         match look.renew(&client).await {
             Ok(()) => look.fault = None,
-            // The node may come back: what was known is shown with the reason.
+            // The node may come back, so the last known state is shown with the reason.
             Err(error) => look.fault = Some(format!("{error:#}")),
         }
         let until = Instant::now() + PERIOD;
@@ -112,7 +112,7 @@ impl ClientOrder {
     }
 }
 
-/// What was seen last.
+/// Answers of the last poll.
 #[derive(Debug, Default)]
 struct Look {
     order: ClientOrder,

@@ -11,7 +11,7 @@ use super::text::{self, Column};
 use crate::output;
 use crate::screen::{Table, width};
 
-/// Columns with what sums are told apart by.
+/// Columns that the sums can be grouped by.
 const BY: [&str; 4] = ["day", "tenant", "key", "model"];
 
 const BUDGETS: &[Column] = &[
@@ -131,7 +131,7 @@ fn rounded(cost: &str) -> String {
         size => (4 - 1 - size.log10().floor() as i32).clamp(2, 9) as usize,
     };
     let text = format!("{number:.decimals$}");
-    // Behind two decimals zeros say nothing.
+    // Zeros after two decimals add nothing.
     let point = text.find('.').map_or(text.len(), |at| at + 3);
     let (kept, rest) = text.split_at(point.min(text.len()));
     format!("{kept}{}", rest.trim_end_matches('0'))

@@ -38,7 +38,7 @@ pub(super) async fn run(args: &WatchArgs) -> Result<()> {
         .await
 }
 
-/// Returns what is shown of an event.
+/// Returns the shown lines of an event.
 fn lines(kind: &str, data: &Value, as_json: bool) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     match kind {

@@ -1,6 +1,6 @@
 //! Plain words for the names that decisions have in logs, metrics and answers of the admin API.
 
-/// What a reason or an obstacle means, in words that go on from a name and a colon.
+/// Meanings of reasons and obstacles, worded to follow a name and a colon.
 const REASONS: [(&str, &str); 50] = [
     ("only", "no other replica serves it"),
     ("drawn", "drawn by chance, as its policy does"),
@@ -54,7 +54,7 @@ const REASONS: [(&str, &str); 50] = [
     ("resting", "it asked to be left alone for now"),
 ];
 
-/// What the other obstacles of regions mean.
+/// Meanings of the other obstacles of regions.
 const CLOSED: [(&str, &str); 4] = [
     ("forwarded", "the request came from another region already"),
     ("drained", "its weight or its ramp is 0"),
@@ -62,7 +62,7 @@ const CLOSED: [(&str, &str); 4] = [
     ("rested", "chance left it out, by its weight and ramp"),
 ];
 
-/// What a term of a cost means.
+/// Meanings of the terms of a cost.
 const TERMS: [(&str, &str); 11] = [
     ("floor", "answering a request without a prompt"),
     ("network", "the way there and back"),
@@ -77,7 +77,7 @@ const TERMS: [(&str, &str); 11] = [
     ("tie", "decides between nearly equal ones"),
 ];
 
-/// How a request ended.
+/// Endings of requests, in words.
 const ENDS: [(&str, &str); 7] = [
     ("complete", "the reply was passed on whole"),
     ("answered", "the gateway itself answered"),
@@ -88,14 +88,14 @@ const ENDS: [(&str, &str); 7] = [
     ("deadline_passed", "its deadline passed in the reply"),
 ];
 
-/// What came of a second attempt beside the first.
+/// Outcomes of a second attempt beside the first.
 const HEDGES: [(&str, &str); 3] = [
     ("won", "the second attempt began to reply first"),
     ("lost", "the first attempt began to reply first"),
     ("failed", "the second attempt failed, or no replica took it"),
 ];
 
-/// Returns what the value of a field of a record means, as sentences have it; `None` for a field
+/// Returns the meaning of a value of a record's field, as sentences have it; `None` for a field
 /// without words, and for a value of a newer node.
 pub(crate) fn of_value(field: &str, value: &str) -> Option<&'static str> {
     match field {
@@ -110,29 +110,28 @@ fn find(words: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
     words.iter().find(|(known, _)| *known == name).map(|(_, words)| *words)
 }
 
-/// Why a record says that a region was not considered, where that has no other words.
+/// Reasons for leaving out a region that have no words elsewhere.
 const LEFT_OUT: [(&str, &str); 2] = [
     ("no_model", "it reports no replica of the model"),
     ("circuit_open", "its circuit breaker is open"),
 ];
 
-/// Returns what the reason means for which a region was not considered; `None` for a name of a newer
-/// node.
+/// Returns the meaning of a reason for leaving out a region; `None` for a name of a newer node.
 pub(super) fn of_left_out(name: &str) -> Option<&'static str> {
     find(&LEFT_OUT, name).or_else(|| of_reason(name))
 }
 
-/// Returns what a reason or an obstacle means; `None` for a name of a newer node.
+/// Returns the meaning of a reason or an obstacle; `None` for a name of a newer node.
 pub(super) fn of_reason(name: &str) -> Option<&'static str> {
     REASONS.iter().chain(&CLOSED).find(|(known, _)| *known == name).map(|(_, words)| *words)
 }
 
-/// Returns what a term of a cost means, by its name without the unit.
+/// Returns the meaning of a term of a cost, by its name without the unit.
 pub(super) fn of_term(name: &str) -> Option<&'static str> {
     TERMS.iter().find(|(known, _)| *known == name).map(|(_, words)| *words)
 }
 
-/// Returns the place of a term among all terms: what is time comes first, in the order of its passing.
+/// Returns the position of a term among all terms: times come first, in chronological order.
 pub(super) fn place_of_term(name: &str) -> usize {
     TERMS.iter().position(|(known, _)| *known == name).unwrap_or(TERMS.len())
 }

@@ -38,7 +38,7 @@ pub(crate) async fn ask(arrival: &DemoArrival, due: Instant, doors: Doors) -> Sa
 /// with all regions.
 fn client(home: DemoRegion, doors: Doors) -> LoadClient {
     let [first, second, third] = home.nearest().map(|region| {
-        // The way to another region takes time, which loopback does not have.
+        // The path to another region takes time, which loopback does not have.
         LoadClient::at_distance(doors[region.index()], home.rtt_to(region) / 2)
     });
     first.or(second.or(third))

@@ -15,7 +15,8 @@ const DRAINED: DemoRegion = DemoRegion::EuCentral;
 const ORDERED_AT: DemoRegion = DemoRegion::ApNortheast;
 /// Longest wait for each step: some elections on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Longest wait for the outcome of an order: the leader may change meanwhile, more than once.
+/// Longest wait for the outcome of an order: the leader may change during that time, more than
+/// once.
 const ORDER_LIMIT: Duration = Duration::from_secs(120);
 /// Interval between two looks.
 const LOOK: Duration = Duration::from_millis(2);

@@ -11,9 +11,9 @@ use ratatui::widgets::{Block, Padding, Paragraph, Sparkline, SparklineBar, Widge
 
 use crate::demo::snapshot::{Flow, RegionNow, Snapshot, whole};
 
-/// Width from which the flows stand beside the regions instead of below them.
+/// Width from which the flows are beside the regions instead of below them.
 const WIDE: u16 = 150;
-/// Width of the flows beside the regions: names, the longest arrow, and what it says.
+/// Width of the flows beside the regions: names, the longest arrow, and its text.
 const FLOWS_WIDTH: u16 = 74;
 /// Rows of one region with its border, at least.
 const REGION_ROWS: u16 = 4;
@@ -27,12 +27,12 @@ const SLOW_MS: f64 = 1_000.0;
 /// Longest arrow between two regions, in cells.
 const ARROW_MAX: u64 = 16;
 
-/// What the panel shows.
+/// Content of the panel.
 #[derive(Debug)]
 pub(crate) struct Panel {
     /// Seconds since the start.
     pub(crate) passed_s: f64,
-    /// Part of the demo that is behind, 0 to 1.
+    /// Part of the demo that is over, 0 to 1.
     pub(crate) progress: f64,
     /// Address of the console; empty until a node is up.
     pub(crate) console: String,
@@ -56,15 +56,15 @@ impl Panel {
         }
     }
 
-    /// Begins a phase; `story` tells what happens in it.
+    /// Begins a phase; `story` describes what happens in it.
     pub(crate) fn begin(&mut self, title: &str, story: &str) {
         title.clone_into(&mut self.title);
         self.tell(story);
-        // A gap tells the phases apart.
+        // A gap separates the phases.
         self.history.iter_mut().for_each(|times| times.push(None));
     }
 
-    /// Replaces what is told below the regions.
+    /// Replaces the text below the regions.
     pub(crate) fn tell(&mut self, story: &str) {
         story.clone_into(&mut self.story);
     }

@@ -18,7 +18,7 @@ use crate::demo::survival::Survival;
 const BUSY: DemoRegion = DemoRegion::UsEast;
 /// Length of the longest bar of the summary, in characters.
 const BAR_CELLS: f64 = 42.0;
-/// Lag in milliseconds above which figures say more about this machine than about the regions.
+/// Lag in milliseconds above which figures reflect this machine more than the regions.
 const LAG_MAX_MS: f64 = 25.0;
 /// Lag in milliseconds above which requests run into time limits because of the machine, so that
 /// lost requests prove nothing.
@@ -43,7 +43,7 @@ pub(crate) struct DemoReport {
     lag_p99_ms: f64,
 }
 
-/// Results of what is shown beside the load.
+/// Results of the scenes beside the load.
 #[derive(Debug, Serialize)]
 pub(crate) struct Scenes {
     pub(crate) control: Control,
@@ -59,7 +59,7 @@ struct DemoPhase {
     failed: u64,
     first_token: Times,
     regions: Vec<RegionPart>,
-    /// Requests that another region refused, and requests that were lost on the way there.
+    /// Requests that another region refused, and requests that were lost in transit to it.
     refused: u64,
     broken: u64,
     /// Percent of prompt tokens that replicas had cached; None without prompts.
@@ -109,7 +109,7 @@ struct Outage {
     first_token_max_meanwhile_ms: Option<f64>,
     /// Time to first token of all clients, after that.
     first_token: Times,
-    /// Requests by clients of the lost region after the loss. Their times include the way to
+    /// Requests by clients of the lost region after the loss. Their times include the path to
     /// another region.
     displaced: u64,
     displaced_first_token: Times,
@@ -139,8 +139,8 @@ impl DemoReport {
         }
     }
 
-    /// Checks properties that hold at any speed of the machine. How much faster replies are with
-    /// spilling is for the reader to judge.
+    /// Checks properties that hold at any speed of the machine. How much faster spilling makes
+    /// replies is left to the reader.
     ///
     /// # Errors
     /// Returns an error if requests were lost or shed without need, or no region noticed the loss.
@@ -161,7 +161,7 @@ impl DemoReport {
     pub(crate) fn text(&self) -> String {
         let outage = self.outage.as_ref().map(Outage::text).unwrap_or_default();
         let Scenes { control, limit, stream } = &self.scenes;
-        // The claims first, then what they rest on in the order in which it was shown.
+        // The claims first, then the evidence in the order in which it was shown.
         let parts = [
             self.claims(),
             self.bars(),

@@ -30,7 +30,7 @@ pub(crate) enum SampleEnd {
     /// A replica of region `by` served the request. `first_token` counts from the due time; replies
     /// without streaming have none.
     Served { by: DemoRegion, first_token: Option<Duration> },
-    /// A node told the client to try again later.
+    /// A node asked the client to try again later.
     Shed,
     /// The request was not served, or not to the end.
     Failed,

@@ -1,4 +1,4 @@
-//! Phase of the demo: a load, an outage meanwhile, and the outcomes.
+//! Phase of the demo: a load, an outage during it, and the outcomes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(crate) struct DemoStage {
     /// Place among the phases and scenes, from 1.
     pub(crate) number: u32,
     pub(crate) title: &'static str,
-    /// What happens, for people.
+    /// Description of the events, for people.
     pub(crate) story: String,
     pub(crate) loads: Loads,
     pub(crate) seed: u64,

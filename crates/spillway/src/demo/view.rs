@@ -66,7 +66,7 @@ impl DemoView {
         Ok(Self { form, started, shown_at: None, console: String::new() })
     }
 
-    /// Tells what happens between phases, or what the demo consists of.
+    /// Prints what happens between phases, or what the demo consists of.
     ///
     /// # Errors
     /// Returns an error if the output is closed, or the user ended the demo.
@@ -181,7 +181,7 @@ impl DemoView {
     }
 }
 
-/// Prints an object on a line of its own, with what it tells as its field `event`.
+/// Prints an object on a line of its own, with the name of the event in the field `event`.
 fn json_line(event: &str, fields: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_value(fields)?;
     if let Value::Object(fields) = &mut line {

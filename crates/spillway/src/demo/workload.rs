@@ -119,7 +119,7 @@ impl Chat {
         }
     }
 
-    /// Returns a request that may be sent again: its idempotency key says that repeats do no harm.
+    /// Returns a request that may be sent again: its idempotency key marks repeats as harmless.
     pub(crate) fn request(&self, patience: Duration) -> LoadRequest {
         LoadRequest::post("/v1/chat/completions", self.body(), patience)
             .header("idempotency-key", format!("chat-{}", self.question))

@@ -29,7 +29,8 @@ const NODE: &str = "node";
 const CERTIFICATE_DAYS: u32 = 40;
 /// Port of the first region's admin address, as the README names it.
 const ADMIN_PORT: u16 = 9_900;
-/// Longest wait until nodes hear each other: some round trips, and much for a busy machine.
+/// Longest wait until nodes receive each other's reports: some round trips, and much for a busy
+/// machine.
 const MEETING_MAX: Duration = Duration::from_secs(60);
 /// Interval between two looks.
 const LOOK: Duration = Duration::from_millis(20);
@@ -50,7 +51,7 @@ pub(crate) struct DemoWorld {
     regions: [Option<Site>; 3],
     doors: Doors,
     links: [SocketAddr; 3],
-    /// Emulated network paths, which delay what each node sends.
+    /// Emulated network paths, which delay the packets of each node.
     paths: [Arc<Paths>; 3],
     /// Certificates; nodes read them again now and then.
     _folder: TempDir,
@@ -72,7 +73,7 @@ pub(crate) struct DemoFigures {
     pub(crate) waiting: usize,
     /// Requests that another region refused.
     pub(crate) refused: u64,
-    /// Requests that were lost on the way.
+    /// Requests that were lost in transit.
     pub(crate) broken: u64,
     /// Tokens of prompts that replicas read, and the cached part of them.
     pub(crate) prompt_tokens: u64,
@@ -243,7 +244,7 @@ async fn closed(doors: &[SocketAddr]) {
     let started = Instant::now();
     for door in doors {
         while started.elapsed() < MEETING_MAX && TcpStream::connect(door).await.is_ok() {
-            // wait: no event tells that the kernel has closed a listener.
+            // wait: no event reports that the kernel has closed a listener.
             tokio::time::sleep(LOOK).await;
         }
     }
@@ -289,10 +290,11 @@ impl DemoPlan<'_> {
         Ok(Site { node: started?, emulator })
     }
 
-    /// Returns where the region's node listens: on the ports behind those of the first region.
+    /// Returns the addresses that the region's node listens on: the ports after those of the first
+    /// region.
     fn addresses(&self, listen: SocketAddr) -> Addresses {
         let offset = u16::try_from(self.region.index()).unwrap_or(u16::MAX);
-        // Who asks for any port wants no fixed one for admins either.
+        // If any port will do, the admin address needs no fixed one either.
         let behind = |port: u16| match listen.port() {
             0 => 0,
             _ => port.checked_add(offset).unwrap_or(0),
@@ -403,8 +405,8 @@ mod tests {
     use crate::demo::workload::arrivals;
 
     /// Longest time in which a farewell would arrive: one way takes 113 ms at most. Silence is
-    /// noticed after 900 ms, counted from the last message, which is up to a heartbeat and a way
-    /// old.
+    /// noticed after 900 ms, counted from the last message, which is up to a heartbeat and a
+    /// one-way delay old.
     const FAREWELL_MAX: Duration = Duration::from_millis(400);
 
     async fn ask_from(home: DemoRegion, doors: Doors) -> (DemoRegion, SampleEnd) {
@@ -436,7 +438,7 @@ mod tests {
         let deadline = Instant::now() + MEETING_MAX;
         while lost.others().any(|other| world.reaches(other, lost)) {
             assert!(Instant::now() < deadline, "they never noticed");
-            // wait: the other nodes notice by silence, and no event tells that.
+            // wait: the other nodes notice by silence, which no event reports.
             tokio::time::sleep(LOOK).await;
         }
         assert!(lost_at.elapsed() > FAREWELL_MAX, "they were told");

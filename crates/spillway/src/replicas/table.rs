@@ -32,8 +32,9 @@ const RECOGNISED: &str =
 
 /// Models that a cell lists at most.
 const MODELS_MAX: usize = 2;
-/// Formats one line per replica of at most `width` characters, and below them what is wrong: slow
-/// replicas, open circuit breakers, and models that replicas lack. A mark in the table is explained.
+/// Formats one line per replica of at most `width` characters, and below them the problems: slow
+/// replicas, open circuit breakers, and models that replicas lack. A mark in the table is
+/// explained.
 pub(crate) fn table(members: &Value, width: usize) -> String {
     let headings = COLUMNS.map(|(heading, _)| heading);
     let members = members.as_array().map(Vec::as_slice).unwrap_or_default();

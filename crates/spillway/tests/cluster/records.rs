@@ -166,7 +166,7 @@ fn a_record_is_edited_and_what_was_typed_is_not_lost() {
     assert_eq!(std::fs::read_to_string(kept).unwrap(), "{\"title\": \n");
     std::fs::remove_dir_all(PathBuf::from(kept).parent().unwrap()).unwrap();
 
-    // Somebody else changes the record while the editor is open.
+    // Another operator changes the record while the editor is open.
     let token = world.path("token");
     let races = format!(
         "{} tenants set acme --title Other --admin http://{} --token-file {}\nsed -i s/Emca/Mine/ \"$1\"",
@@ -240,7 +240,7 @@ fn a_config_is_imported_with_keys_that_go_on_working_and_twice_is_once() {
     let known = state.records().keys.get(&"ci".into()).unwrap().clone();
     let text = spillway_cluster_state::KeyText::read(&key).unwrap();
     assert!(text.hash(&known.salt).matches(&known.hash));
-    // The file says nothing of the tenant but its name.
+    // The file has nothing of the tenant except its name.
     world.run(&["tenants", "set", "acme", "--suspended", "true", "--countries", "DE"]);
     assert_eq!(world.text(&["import", file]), "0 created, 0 updated, 4 unchanged\n");
     let record = &world.json(&["tenants", "show", "acme"])["item"]["record"];

@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-/// Stand-in for the data path of a node: its answer repeats the request.
+/// Replacement of a node's data path: its answer repeats the request.
 #[derive(Debug)]
 struct Teller;
 

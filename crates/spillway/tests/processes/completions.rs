@@ -82,7 +82,8 @@ fn fish_completes_names() {
 #[test]
 fn zsh_completes_names() {
     let folder = folder("zsh", "_spillway");
-    // A shell in a terminal is sent each line with a tab at its end; the program says what it was given.
+    // A shell in a terminal is sent each line with a tab at its end; the program prints its
+    // arguments.
     let script = r#"
         zmodload zsh/zpty
         zpty shell zsh -f -i

@@ -1,4 +1,4 @@
-//! `spillway config`: what it prints about settings and files.
+//! `spillway config`: its output about settings and files.
 
 use std::path::Path;
 
@@ -104,7 +104,7 @@ fn the_check_finds_what_a_start_in_a_cluster_would_refuse() {
     {
         assert!(told.contains(part), "{part}: {told}");
     }
-    // Both are told at once: the key is none, and a file stands where the folder would be made.
+    // Both are reported at once: the key is invalid, and a file is in the place of the folder.
     let (code, told) = check("eu", "prod", "ca.pem", "ca.pem/data");
     assert_eq!(code, Some(64), "{told}");
     assert!(told.contains("can't read the prefix key") && told.contains("is no folder"), "{told}");

@@ -1,5 +1,5 @@
-//! What a newcomer meets in the first hour: the usual config file, a node that is waited for, and
-//! addresses that are somebody else's.
+//! The first hour of a newcomer: the usual config file, a node that is waited for, and addresses
+//! that belong to another program.
 
 use std::fs::File;
 use std::net::SocketAddr;

@@ -20,7 +20,7 @@ const MORE_MAX_KIB: u64 = 64 << 10;
 const PAGE_BYTES: usize = 4 << 20;
 static PIECE: [u8; 64 << 10] = [b'x'; 64 << 10];
 
-/// How the replicas answer checks, scrapes and questions for their models.
+/// Answers of the replicas to checks, scrapes and questions for their models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
     /// With short pages.

@@ -106,7 +106,7 @@ impl Machines {
         self.folder.path().join(name)
     }
 
-    /// Starts a node by its config. What it logs is kept for [`Self::log`].
+    /// Starts a node by its config. Its log is kept for [`Self::log`].
     pub(crate) fn start(&mut self, node: usize) {
         self.start_with(node, &[]);
     }
@@ -145,7 +145,7 @@ impl Machines {
         status.unwrap()
     }
 
-    /// Tells a node to stop and waits for its good end.
+    /// Stops a node, and waits for its orderly end.
     pub(crate) fn stop(&mut self, node: usize) {
         self.terminate(node);
         assert_eq!(self.ended(node).code(), Some(0), "{}", self.log(node));
@@ -158,7 +158,7 @@ impl Machines {
         child.wait().unwrap();
     }
 
-    /// Returns what a node has logged.
+    /// Returns the log of a node.
     pub(crate) fn log(&self, node: usize) -> String {
         std::fs::read_to_string(self.log_file(node)).unwrap_or_default()
     }

@@ -1,7 +1,8 @@
-//! Slips in configs, and what `spillway config check` says of each.
+//! Slips in configs, and the messages of `spillway config check` about them.
 //!
-//! Each file `slips/NAME.toml` has a slip; `slips/NAME.txt` is what the check prints. After a change
-//! of texts, `SPILLWAY_SLIPS_WRITE=1` writes them anew; read them before you keep them.
+//! Each file `slips/NAME.toml` has a slip; `slips/NAME.txt` is the output of the check. After a
+//! change of texts, `SPILLWAY_SLIPS_WRITE=1` writes the outputs again; read them before you keep
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Files by path, each with the files that it imports.
 pub(super) type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the sets of files that reach each other, without files that stand alone.
+/// Returns the sets of files that reach each other; files that form no set are left out.
 pub(super) fn components(graph: &Graph) -> Vec<BTreeSet<&str>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         graph.keys().map(|file| (file.as_str(), reached_from(graph, file))).collect();

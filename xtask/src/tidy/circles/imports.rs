@@ -44,7 +44,7 @@ impl Modules {
         let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
         let below = match name {
             "lib.rs" | "main.rs" | "mod.rs" => folder.to_owned(),
-            // Modules of a program in `bin/` stand beside it.
+            // Modules of a program in `bin/` are beside it.
             _ if path.is_empty() => folder.to_owned(),
             _ => file.trim_end_matches(".rs").to_owned(),
         };
@@ -88,8 +88,8 @@ impl Modules {
         graph
     }
 
-    /// Returns the file that an import needs. An import of a module needs none: what is named
-    /// through it does.
+    /// Returns the file that an import needs. An import of a module needs none; the names used
+    /// through it do.
     fn imported(&self, module: &[String], import: &Import) -> Option<&str> {
         match (self.follow(module, &import.path, STEPS_MAX)?, &import.name) {
             (Target::Item(file), _) => Some(file),
@@ -114,7 +114,7 @@ impl Modules {
             "self" => self.descend(module, rest, steps),
             "super" => {
                 let above = &module[..module.len().checked_sub(1)?];
-                // Behind the first `super` stand others, or a name in that module.
+                // After the first `super` come others, or a name in that module.
                 if rest.first().is_some_and(|next| next == "super") {
                     return self.follow(above, rest, steps);
                 }
@@ -124,7 +124,8 @@ impl Modules {
         }
     }
 
-    /// Follows a path whose head must be in `module`: what is not seen there is made by a macro.
+    /// Follows a path whose head must be in `module`: a name that is not found there is made by a
+    /// macro.
     fn descend(&self, module: &[String], path: &[String], steps: usize) -> Option<Target<'_>> {
         if path.is_empty() {
             return Some(Target::Module(module.to_vec()));
@@ -141,8 +142,8 @@ impl Modules {
         if !self.0.contains_key(&child) {
             return self.find_item(module, path, steps);
         }
-        // A function may have the name of a module beside it. Who names it alone may mean both, and
-        // needs a file only for the function.
+        // A function may have the name of a module beside it. A path that ends at this name may
+        // mean both, and needs a file only for the function.
         if rest.is_empty()
             && let Some(Target::Item(file)) = self.find_item(module, path, steps)
         {

@@ -1,4 +1,4 @@
-//! Content of a module: what it declares, imports and names.
+//! Content of a module: its declarations, imports and names.
 
 use super::tokens::{Token, tokens};
 
@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         self.mark(1) == Some('[') || (self.mark(1) == Some('!') && self.mark(2) == Some('['))
     }
 
-    /// Reads an attribute, and skips the item below one that leaves the item to tests.
+    /// Reads an attribute, and skips the item after it if that is for tests only.
     fn read_attribute(&mut self, module: &mut Module) {
         let open = self.at + if self.mark(1) == Some('[') { 1 } else { 2 };
         let end = self.closing(open);
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         if is_for_tests(inner) {
             return self.skip_item();
         }
-        // Names of functions stand in quotes there, as in `serde(with = "crate::seconds")`.
+        // Names of functions are quoted there, as in `serde(with = "crate::seconds")`.
         for token in inner {
             if let Token::Text(text) = token {
                 module.paths.append(&mut parse(text.trim_matches('"')).paths);
@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
         self.tokens.len() - 1
     }
 
-    /// Goes behind the next item, field or arm.
+    /// Skips the next item, field or arm.
     fn skip_item(&mut self) {
         while self.mark(0) == Some('#') && self.is_attribute() {
             self.at = self.closing(self.at + 1) + 1;
@@ -149,7 +149,7 @@ impl<'a> Reader<'a> {
         self.at += 1;
     }
 
-    /// Reads one path of a `use`, or all in its braces, up to the mark behind.
+    /// Reads one path of a `use`, or all in its braces, up to the mark after it.
     fn read_use_tree(&mut self, above: &[String], is_public: bool, imports: &mut Vec<Import>) {
         let mut path = above.to_vec();
         let mut name = None;

@@ -25,7 +25,7 @@ pub(super) fn tokens(text: &str) -> Vec<Token<'_>> {
     found
 }
 
-/// Returns the token that `rest` begins with, if it is one, and the bytes to go on behind.
+/// Returns the token that `rest` begins with, if it is one, and the bytes up to its end.
 fn first_token(rest: &str, first: char) -> (Option<Token<'_>>, usize) {
     if rest.starts_with("//") {
         return (None, rest.find('\n').unwrap_or(rest.len()));
@@ -91,7 +91,7 @@ fn string_bytes(rest: &str) -> Option<usize> {
     Some(prefix.len() + hashes + 1 + bytes)
 }
 
-/// Returns the length up to and with the first `end` that no backslash stands before.
+/// Returns the length up to and with the first `end` without a backslash before it.
 fn escaped_bytes(inner: &str, end: char) -> usize {
     let mut escaped = false;
     for (at, c) in inner.char_indices() {

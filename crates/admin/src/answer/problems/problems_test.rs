@@ -21,7 +21,7 @@ fn region() -> RegionOverview {
     }
 }
 
-/// Returns kind, urgency and title of what is wrong.
+/// Returns kind, urgency and title of the problems.
 fn found(
     node: &NodeOverview,
     nodes: &[NodeRow],

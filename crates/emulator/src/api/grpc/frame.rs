@@ -52,7 +52,7 @@ pub(crate) fn error_trailers(status: StatusCode, message: &str) -> HeaderMap {
     if let Ok(message) = HeaderValue::try_from(printable.collect::<String>()) {
         trailers.insert("grpc-message", message);
     }
-    // Tells the client to send the message again without compression.
+    // Asks the client to send the message again without compression.
     if status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
         trailers.insert("grpc-accept-encoding", HeaderValue::from_static("identity"));
     }

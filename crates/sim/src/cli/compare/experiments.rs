@@ -13,7 +13,7 @@ pub(super) const MAIN: &str = "main";
 pub(super) const BESIDES: &str = "besides";
 /// Experiment with cells in which something breaks.
 pub(super) const FAULTS: &str = "faults";
-/// Baseline that stands for gateways of which each knows its own region alone.
+/// Baseline that represents gateways that know only their own region.
 const UNAIDED: &str = "least-load-local";
 /// Experiment with more and fewer replicas.
 pub(super) const GPUS: &str = "gpus";
@@ -85,7 +85,8 @@ pub(super) fn all(
     let spillway_only = |name, conditions| Experiment {
         name,
         cells: varied.clone(),
-        // What other routers know besides is late or lost only between the nodes of a region.
+        // Other routers have no further signals that could be late or lost, except between the
+        // nodes of a region.
         contenders: routers
             .iter()
             .take(if name == NODES { usize::MAX } else { 1 })
@@ -176,7 +177,7 @@ pub(super) fn run(
     known: &[Entry],
     traces: &Traces,
 ) -> anyhow::Result<Vec<Part>> {
-    // Before hours of runs: what is missing is told at once.
+    // Missing parts are reported first, because the runs take hours.
     for experiment in experiments {
         check_worlds(experiment, traces)?;
     }

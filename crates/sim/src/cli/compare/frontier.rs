@@ -18,7 +18,7 @@ pub(super) const BEST: &str = "best baseline";
 /// Series of the best baseline that never leaves a region.
 pub(super) const WITHIN: &str = "best within regions";
 
-/// Router with a number of GPUs: what it costs, and what one gets for that.
+/// Router with a number of GPUs: its cost and its goodput.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     /// Name of the router, or of the kind of baselines of which it is the best by the 95th percentile.

@@ -136,7 +136,7 @@ fn rival(standing: &Standing, name: Option<&str>, figure: impl Fn(&Row) -> Strin
     row.map_or_else(|| NO_NUMBER.to_owned(), |row| format!("{} {}", row.contender, figure(row)))
 }
 
-/// Returns the lines that say in how many cells each of Spillway's routers reaches the bars.
+/// Returns lines with the number of cells in which each of Spillway's routers reaches the bars.
 pub(super) fn verdicts(standings: &[Standing]) -> String {
     routers(standings).into_iter().map(|name| verdict(name, standings)).collect()
 }

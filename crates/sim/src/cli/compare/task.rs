@@ -32,7 +32,7 @@ impl Task<'_> {
         })
     }
 
-    /// Runs the contender, and returns the world and what came of it.
+    /// Runs the contender, and returns the world and the figures.
     pub(in crate::cli) fn run(&self, traces: &Traces) -> anyhow::Result<(WorldConfig, Figures)> {
         let scenario = self.scenario(traces)?;
         let figures = self.contender.run(&scenario);

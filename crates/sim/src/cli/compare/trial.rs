@@ -1,7 +1,7 @@
 //! Trial: all baselines in each world with one seed, of which the finalists run with more seeds.
 //!
-//! Central baselines stand in the first region at first. The best of them are tried in all other
-//! regions, too, and each goes on where it was best.
+//! Central baselines run in the first region at first. The best of them are then tried in all other
+//! regions, and each goes on where it was best.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use super::task::{Task, scores};
 
 /// Name of the trial among the parts of a contest.
 pub(super) const TRIAL: &str = "trial";
-/// Seed of the trial, which is none of the report's: whoever is lucky with it gains nothing there.
+/// Seed of the trial. The report uses other seeds, so a lucky result here is no advantage there.
 pub(super) const SEED: u64 = 11;
 /// Baselines of each world that are finalists by goodput, and as many by the 95th percentile.
 pub(super) const PLACES: usize = 3;
@@ -115,7 +115,7 @@ pub(super) fn by_p95(standing: &Standing) -> Vec<&Row> {
     best_places(rows)
 }
 
-/// Returns the first row of each baseline, wherever it stands.
+/// Returns the first row of each baseline, whichever region it runs in.
 fn best_places(mut rows: Vec<&Row>) -> Vec<&Row> {
     let mut seen = BTreeSet::new();
     rows.retain(|row| seen.insert(Contender::baseline_of(&row.contender).to_owned()));
@@ -226,7 +226,7 @@ mod tests {
             Entry { cell: "trees".to_owned(), ..entry("gke", 1.0, 1.0) },
             entry("sglang-central", 1.0, 1.0),
         ];
-        // What is on trial does not change; Spillway does.
+        // Baselines on trial do not change; Spillway does.
         let changed = Entry { role: Role::Spillway, ..entry("gke", 42.0, 17.0) };
         let known = [&strangers[..], &[entry("gorgo", 42.0, 17.0), changed]].concat();
         let part = run(&[experiment], &known, &Traces::default()).unwrap();

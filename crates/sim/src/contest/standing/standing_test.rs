@@ -71,7 +71,7 @@ fn cells_and_conditions_stand_apart() {
     let of: Vec<_> =
         standings.iter().map(|one| (one.cell.as_str(), one.conditions.nodes)).collect();
     assert_eq!(of, [("one", 1), ("two", 1), ("one", 4)]);
-    // Nobody else ran with four nodes.
+    // No other contender ran with four nodes.
     let alone = standings[2].row("spillway").unwrap();
     assert_eq!((alone.goodput, standings[2].best_goodput.as_deref()), (None, None));
     let against = Standing::against(&entries, |_, rival| rival.conditions.nodes == 1, &entries);

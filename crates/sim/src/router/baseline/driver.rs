@@ -18,11 +18,11 @@ use crate::router::{
 /// Replicas that are asked after the first one had no room.
 const RETRIES_MAX: usize = 3;
 
-/// Pause of a request that is kept, before the node looks at it again without a call: half of what
-/// is from one report to the next, since little changes in between but what calls it.
+/// Pause of a request that is kept, before the node checks it again without a call: half the time
+/// between two reports, since little changes in between except for events that call it.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Router that does what a [`Rule`] says.
+/// Router that follows a [`Rule`].
 #[derive(Debug)]
 pub(super) struct Driver {
     rule: Box<dyn Rule>,
@@ -38,7 +38,7 @@ pub(super) struct Driver {
 /// Blocks that a baseline knows of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
-    /// Blocks of prompts, as a router sees them on their way.
+    /// Blocks of prompts, as a router sees them when it sends them.
     Prompts,
     /// Blocks of prompts and replies, as engines publish them in events. Until the events of a prompt
     /// come, its blocks count as cached, as with the better ones of these routers.
@@ -102,7 +102,7 @@ impl Driver {
             until: ask.inquiry.deadline.at(),
             over: ShedReason::Waited,
             begin_by: None,
-            // First come, first served, also for those that were called in vain.
+            // First come, first served, even for requests that were called without success.
             turn_by: Some(visit.since),
             pause: PAUSE,
             passes_turn_on: false,
@@ -147,7 +147,8 @@ impl Router for Driver {
         let verdict = match choice {
             Choice::Replica(replica) => Some(RouterVerdict::Serve {
                 replica,
-                // The world counts what a replica has to read by what is said to be cached.
+                // The world derives the tokens that a replica has to read from the cached tokens
+                // that the prediction names.
                 prediction: Some(Prediction {
                     cached_tokens: view.cached_tokens(replica),
                     prompt_tokens: ask.prompt_tokens,

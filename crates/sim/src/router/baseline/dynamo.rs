@@ -14,7 +14,7 @@ use crate::text::BLOCK_TOKENS;
 /// The cost of a worker is the blocks of prompts that it still has to read, with this one less what
 /// is cached, plus the blocks that its active requests would hold with this one; a block that
 /// several requests hold counts once. The blocks of replies are not counted as held, as by default.
-/// What other nodes have there is counted as as many requests of this node's mean size.
+/// Each request of another node counts as one of this node's mean size.
 #[derive(Debug)]
 pub(super) struct Dynamo {
     ledger: Ledger,

@@ -16,11 +16,12 @@ use crate::text::BLOCK_TOKENS;
 /// and of the blocks that their active requests hold. The network's time is not in the cost. In the
 /// pool the KV router decides. A pool is a region here.
 ///
-/// What was sent to a pool since its report counts as work, with the whole prompt. In the code
-/// summaries of all caches travel between the regions. That is so here for the central router, which
-/// knows all replicas. One in each region knows of another region's caches what it sent there, and of
-/// its work what regions report: the share of KV in use, and the tokens to be read at the least busy
-/// replica. It counts its own region by the same measures.
+/// Requests that were sent to a pool since its report count as work, with their whole prompts. In
+/// the original code, summaries of all caches travel between the regions. Here only the central
+/// router has them, because it knows all replicas. A router in each region knows another region's
+/// caches only from what it sent there. It knows that region's work from reports: the share of KV
+/// in use, and the tokens to be read at the least busy replica. It counts its own region by the
+/// same measures.
 #[derive(Debug)]
 pub(super) struct DynamoPools {
     inner: Dynamo,
@@ -64,7 +65,7 @@ impl DynamoPools {
         self.inner.among(view, of(pool))
     }
 
-    /// Returns the cost of the own pool, by what other regions would know of it.
+    /// Returns the cost of the own pool, with the knowledge that other regions would have of it.
     fn own_cost(&self, view: &View<'_>) -> f64 {
         let count = view.open().count() as f64;
         let least = view.open().map(|replica| view.pending_tokens(replica)).min().unwrap_or(0);
@@ -81,7 +82,7 @@ impl DynamoPools {
     fn other_cost(&self, view: &View<'_>, other: &RemoteRegion) -> Option<f64> {
         let report = other.report.filter(|_| other.replicas > 0)?;
         let count = f64::from(other.replicas);
-        // A request that is on its way when a report is made is not in it.
+        // A request that is in transit when a report is made is not in it.
         let age_ms = f64::from(report.age_ms) + f64::from(other.rtt_ms) / 2.0;
         let is_new = |at_ms: u64| ((view.sight.now_ms - at_ms) as f64) <= age_ms;
         let booked = self.bookings.iter().filter(|one| one.1 == other.region && is_new(one.0));

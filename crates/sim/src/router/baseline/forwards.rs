@@ -11,7 +11,8 @@ const TREE_CHARS_MAX: u32 = 1 << 24;
 
 /// Tree of this node's own forwards, and those of them that were not answered yet.
 ///
-/// It is all that SkyWalker and GORGO know of the caches of other regions: nobody corrects it.
+/// SkyWalker and GORGO know nothing else of the caches of other regions: no message corrects the
+/// tree.
 #[derive(Debug)]
 pub(super) struct Forwards {
     tree: CacheIndex,
@@ -53,7 +54,7 @@ impl Forwards {
 
     /// Notes news of a request.
     pub(super) fn note(&mut self, news: &News<'_>) {
-        // A request that comes back is served here, or over: it leaves either way.
+        // A request that comes back is served here, or has ended: it leaves either way.
         if let News::Left(request) = news
             && let Some(region) = self.unanswered.remove(request)
         {

@@ -54,7 +54,7 @@ impl Gorgo {
     fn cost_ms(&self, view: &View<'_>, replica: usize) -> f64 {
         let sight = &view.sight.replicas[replica];
         let (network, queue, before) = if self.is_central {
-            // What other nodes have there is known as what has still to be read.
+            // Work of other nodes is known as tokens that still have to be read.
             let before = self.tokens[replica] as f64 + f64::from(sight.pending_elsewhere);
             (CENTRAL_WEIGHTS.0, CENTRAL_WEIGHTS.1, before)
         } else {

@@ -20,7 +20,8 @@ pub(super) struct Entry {
 }
 
 impl Ledger {
-    /// Notes news of a request. Returns what came to a replica and what went from one.
+    /// Notes news of a request. Returns the work that was added to a replica and the work that was
+    /// removed from one.
     pub(super) fn note(&mut self, news: &News<'_>) -> (Option<Entry>, Option<Entry>) {
         match news {
             News::Sent(sent) => {

@@ -1,4 +1,5 @@
-//! llm-d's hub: the cluster with the least predicted time to first token, from what was seen of it.
+//! llm-d's hub: the cluster with the least predicted time to first token, from the replies seen so
+//! far.
 
 use std::collections::BTreeMap;
 

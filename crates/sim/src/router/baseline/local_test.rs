@@ -253,7 +253,7 @@ fn prequal_takes_the_fastest_that_is_not_hot_and_trusts_no_old_latency() {
     let mut case = Case::new("prequal-local", 8);
     let request = |at_ms| Asked { at_ms, ..asked(99, &[]) };
     for replica in 0..8 {
-        // What counts is where the reply came from.
+        // Only the replica that sent the reply counts.
         case.replica(&request(1_000));
         case.replied(99, (replica, 100.0 - 10.0 * replica as f64), &[], 1_000);
     }

@@ -19,8 +19,8 @@ const USUAL: f64 = 96.0;
 /// Least growth of the latency with each request in flight, as a part of that of an idle replica.
 const GROWTH_MIN: f64 = 0.1;
 
-/// Latencies that each replica remembers, and their age in milliseconds: beyond it they say
-/// nothing, so that a replica that was slow once gets requests again.
+/// Latencies that each replica remembers, and their age in milliseconds: older ones are ignored, so
+/// that a replica that was slow once gets requests again.
 const LATENCIES_MAX: usize = 64;
 const AGE_MS_MAX: u64 = 30_000;
 
@@ -30,13 +30,13 @@ const AGE_MS_MAX: u64 = 30_000;
 /// A replica is hot if it has more requests in flight than the quantile of the pool. Of the others
 /// the one with the lowest latency at its number in flight is taken.
 ///
-/// In the paper a server tells the median of recent latencies that were seen at about its present
-/// number in flight. It serves thousands of queries a second. A replica has one or two a second, so
-/// few that the median would be of other prompts rather than of another load: taken like this, the
-/// rule had half of round robin's goodput where nothing could be reused. So the growth of the
-/// latency (up to the first token) with the number in flight is taken from all replicas together,
-/// and of each one the factor by which it is slower: the median of its recent latencies,
-/// weighed against usual ones.
+/// In the paper a server reports the median of recent latencies that were seen at about its present
+/// number in flight. It serves thousands of queries a second. A replica serves one or two a second,
+/// so few that the median would reflect other prompts rather than another load: implemented like
+/// this, the rule had half of round robin's goodput where nothing could be reused. So the growth of
+/// the latency (up to the first token) with the number in flight is learned from all replicas
+/// together. Each replica then gets a factor for how much slower it is: the median of its recent
+/// latencies relative to usual ones.
 ///
 /// The paper's pool has answers of up to a second ago, each used a few times. Here the number in
 /// flight is that of the moment, by the node's own count, which favours the rule. Reports of engines

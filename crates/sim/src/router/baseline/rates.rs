@@ -1,10 +1,10 @@
-//! Rates of the engines, for rules whose authors measured them beforehand.
+//! Rates of the engines, for rules whose authors measured them in advance.
 
 use std::collections::VecDeque;
 
 use super::rule::News;
 
-/// Prompts with fewer tokens to read say little about the time of a token.
+/// Prompts with fewer tokens to read reveal little about the time of a token.
 const TOKENS_MIN: u32 = 256;
 
 /// Milliseconds of reading a token before any was seen: what GORGO's authors measured on A100s.
@@ -17,8 +17,8 @@ const REPLIES_MAX: usize = 200;
 
 /// Times that engines take for a token, learned from replies.
 ///
-/// Preble and GORGO take them from measurements of idle engines. Here the fastest reply so far
-/// stands for them: no request is read faster than by an idle engine.
+/// Preble and GORGO take them from measurements of idle engines. The fastest reply so far replaces
+/// those measurements here, because no request is read faster than by an idle engine.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     fastest_ms: Option<f64>,

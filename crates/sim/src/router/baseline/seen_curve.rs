@@ -11,7 +11,8 @@ const SEEN_MIN: usize = 10;
 /// Milliseconds for each entry of the history of the floor: `bucketDuration`.
 const BUCKET_MS: u64 = 60_000;
 
-/// Quantiles of the floor and of the two anchors, and of what stands around an anchor to both sides.
+/// Quantiles of the floor and of the two anchors, and of the samples around an anchor to both
+/// sides.
 const FLOOR: f64 = 0.1;
 const LOW: f64 = 0.25;
 const TYPICAL: f64 = 0.5;
@@ -45,7 +46,7 @@ struct Seen {
 }
 
 impl SeenCurve {
-    /// Takes in the time to first token of a request that met so many others in flight.
+    /// Adds the time to first token of a request that met so many others in flight.
     pub(super) fn see(&mut self, now_ms: u64, first_token_ms: f64, in_flight: u32) {
         if now_ms / BUCKET_MS != self.bucket.0 {
             let times = std::mem::take(&mut self.bucket.1);

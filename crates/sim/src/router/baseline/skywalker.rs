@@ -29,7 +29,7 @@ pub(super) struct SkyWalker {
     forwards: Forwards,
 }
 
-/// Ways of choosing among what is available.
+/// Ways of choosing among the available places.
 #[derive(Debug)]
 enum Way {
     /// Prefix trees.

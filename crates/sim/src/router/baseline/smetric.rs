@@ -15,8 +15,8 @@ const HIT_RATIO: f64 = 0.1;
 const FIRST_TOKEN_MS: f64 = 500.0;
 const PROMPT_TIMES: f64 = 2.0;
 
-/// Speeds that each replica is judged by, the fewest that say something, and their quantile: those
-/// of the code.
+/// Speeds that each replica is judged by, the smallest useful number, and their quantile: those of
+/// the code.
 const SPEEDS_MAX: usize = 64;
 const SPEEDS_MIN: usize = 8;
 const SPEED_QUANTILE: f64 = 0.9;

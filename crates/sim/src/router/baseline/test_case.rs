@@ -142,12 +142,12 @@ impl Case {
         }
     }
 
-    /// Tells the node of a request of its own at a replica.
+    /// Reports to the node that it sent a request to a replica.
     pub(super) fn sent(&mut self, request: usize, replica: usize, chain: &[u64], now_ms: u64) {
         self.router.sent(&Sent { request, replica, chain, is_own: true, now_ms });
     }
 
-    /// Tells the node of a reply's first token.
+    /// Reports a reply's first token to the node.
     pub(super) fn replied(
         &mut self,
         request: usize,
@@ -169,7 +169,7 @@ impl Case {
         });
     }
 
-    /// Tells the node how far a request of its own in another region has come.
+    /// Reports to the node how far its request in another region has come.
     pub(super) fn forwarded(
         &mut self,
         request: usize,
@@ -181,12 +181,12 @@ impl Case {
         self.router.forwarded(&forwarded);
     }
 
-    /// Tells the node of a reply's end.
+    /// Reports a reply's end to the node.
     pub(super) fn ended(&mut self, request: usize, replica: usize, chain: &[u64]) {
         self.ended_after(request, replica, chain, chain.len());
     }
 
-    /// Tells the node of the end of a reply that follows so many blocks.
+    /// Reports to the node the end of a reply that follows so many blocks.
     pub(super) fn ended_after(
         &mut self,
         request: usize,
@@ -277,14 +277,14 @@ impl Case {
         replica
     }
 
-    /// Returns the replica that a request is sent to, and tells the node that it was sent.
+    /// Returns the replica that a request is sent to, and reports to the node that it was sent.
     pub(super) fn serve(&mut self, asked: &Asked) -> usize {
         let replica = self.replica(asked);
         self.sent(asked.number, replica, &asked.chain, asked.at_ms);
         replica
     }
 
-    /// Tells the node what happened to a request.
+    /// Reports to the node what happened to a request.
     pub(super) fn handle(&mut self, asked: &Asked, event: Event) {
         self.look(asked, |router, ask, sight, _| router.handle(ask, sight, event));
     }

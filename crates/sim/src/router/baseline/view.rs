@@ -1,4 +1,4 @@
-//! View of a baseline on one request: what may be chosen, and what is known of it.
+//! View of a baseline on one request: the places that may be chosen, and what is known of them.
 
 use crate::router::{Ask, RemoteRegion, WorldView};
 use crate::text::BLOCK_TOKENS;

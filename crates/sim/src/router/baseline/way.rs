@@ -22,7 +22,7 @@ use crate::router::Place;
 /// other SkyWalkers the one nearest to the code's 10.
 const HASH_WAITING_MAX: u32 = 8;
 
-/// Way to route, wherever the node stands.
+/// Way to route, in whichever region the node runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Random,

@@ -68,7 +68,7 @@ impl Header {
         Ok(Self { stanzas, covered, mac: Vec::new() })
     }
 
-    /// Returns the header as it stands in the file.
+    /// Returns the header in the form that the file has.
     pub(super) fn to_bytes(&self, key: &FileKey) -> Vec<u8> {
         let tag = hmac::sign(&mac_key(key), &self.covered);
         let mut bytes = self.covered.clone();

@@ -1,4 +1,4 @@
-//! Certificates by another tool, made as docs/guides/certificates.md says.
+//! Certificates by another tool, made as docs/guides/certificates.md describes.
 
 use std::process::Command;
 

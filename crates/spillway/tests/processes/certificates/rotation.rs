@@ -1,4 +1,4 @@
-//! All certificates of a cluster are replaced under load by the command, and at last its CA.
+//! All certificates of a cluster are replaced under load by the command, and finally its CA.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::caller::{call, chat, status};
 
 const NODES: usize = 3;
 
-/// Load: one request after the other at each node until told to stop.
+/// Load: one request after the other at each node until it is stopped.
 struct Load {
     stops: Arc<AtomicBool>,
     sent: [Arc<AtomicUsize>; NODES],

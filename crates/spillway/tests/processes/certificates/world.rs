@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    /// Where clients reach a node.
+    /// Returns the address at which clients reach a node.
     pub(crate) fn data(&self, node: usize) -> SocketAddr {
         self.network.data(node)
     }
@@ -106,7 +106,7 @@ impl World {
         self.machines.ended(node).code()
     }
 
-    /// Tells a node to stop, and waits until it has.
+    /// Stops a node, and waits until it has ended.
     pub(crate) fn stop(&mut self, node: usize) {
         self.machines.stop(node);
     }

@@ -19,7 +19,8 @@ async fn a_region_lost_with_its_disk_is_taken_out_and_comes_back_as_a_new_node()
     world.serves(0).await;
     println!("{}", took("and a request", begin));
 
-    // With an empty folder the node can't come back as the member it was, and says what to do.
+    // With an empty folder the node can't come back as the member it was, and its message has the
+    // remedy.
     world.machines.start(2);
     world.until("what to do", 2, || world.machines.log(2).contains("nodes remove"));
     world.serves(2).await;

@@ -67,7 +67,7 @@ async fn a_node_with_a_full_disk_serves_and_follows_again_by_itself_when_there_i
     world.serves(2).await;
     World::text(0, &["tenants", "put", "after", "{}"]);
 
-    // Its log says it once, and not for each message of the others.
+    // Its log has the line once, and not for each message of the others.
     let log = world.machines.log(2);
     assert!(log.matches(" ERROR ").count() < 12, "{log}");
 
@@ -228,7 +228,7 @@ async fn an_operator_has_a_node_vote_with_a_disk_from_the_past() {
     world.machines.start(2);
     World::text(0, &["tenants", "put", "lost", "{}"]);
     world.has_tenant(2, "lost");
-    // n1 compares itself with n2 each second, and keeps what it learned at least each five.
+    // n1 compares itself with n2 each second, and saves the result at least every five seconds.
     let disks = world.folder(1).join("disks");
     let kept =
         || fs::metadata(&disks).and_then(|file| file.modified()).unwrap_or(SystemTime::UNIX_EPOCH);

@@ -8,7 +8,7 @@ use crate::machines::{admin, spillway};
 async fn a_removed_join_token_lets_nobody_in() {
     let mut world = World::started().await;
     let token = World::text(0, &["join-token", "create", "--hours", "1", "--uses", "5"]);
-    // Its node is gone; whoever found the token and a certificate tries to come in its place.
+    // Its node is gone. An attacker with the token and a certificate tries to join in its place.
     world.machines.kill(2);
     world.wipe(2);
     World::text(0, &["nodes", "remove", "n2"]);

@@ -1,4 +1,5 @@
-//! `spillway status` and `regions` against real nodes: what they say of a cluster that loses voters.
+//! `spillway status` and `regions` against real nodes: their output for a cluster that loses
+//! voters.
 
 use serde_json::Value;
 use spillway_emulator::{Emulator, EmulatorConfig};

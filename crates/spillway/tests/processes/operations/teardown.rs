@@ -11,7 +11,7 @@ async fn a_region_is_taken_away_and_then_the_rest() {
     world.enforces_membership(0);
     let begin = Instant::now();
     World::text(0, &["drain", "region-2", "--evacuate"]);
-    // The region loses its vote first, and its clients are served elsewhere meanwhile.
+    // The region loses its vote first. Its clients are served elsewhere during that time.
     world.has_voters(0, NODES - 1);
     world.serves(2).await;
     World::text(0, &["regions", "remove", "region-2"]);

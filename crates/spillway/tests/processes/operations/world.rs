@@ -54,7 +54,7 @@ impl World {
         done
     }
 
-    /// What it prints; tries again while there is no leader.
+    /// Returns the output of a command; retries while there is no leader.
     pub(crate) fn text(at: usize, words: &[&str]) -> String {
         let done = Self::order_with_leader(at, words);
         assert!(done.status.success(), "{words:?}: {}", said(&done));
@@ -147,7 +147,7 @@ impl World {
     }
 }
 
-/// What a command says on standard error.
+/// Returns a command's text on standard error.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -21,7 +21,7 @@ impl Alone {
         Self::command("spillway.toml", text, &["run", "--config"])
     }
 
-    /// Starts a node with these places for what it writes.
+    /// Starts a node with these places for its output.
     pub(crate) fn start_to(text: &str, stdout: Stdio, stderr: Stdio) -> Self {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("spillway.toml");

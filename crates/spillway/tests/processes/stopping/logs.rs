@@ -117,7 +117,7 @@ async fn an_access_log_that_is_a_pipe_without_a_reader_is_waited_for_by_nobody()
     let logging = Logging::new();
     let mut node = Alone::start_to(&logging.config(&more), Stdio::null(), Stdio::null());
     logging.lives_and_ends(&mut node, &more).await;
-    // One that comes later gets the lines.
+    // A reader that comes later gets the lines.
     let logging = Logging::new();
     let mut node = Alone::start_to(&logging.config(&more), Stdio::null(), Stdio::null());
     logging.shows(logging.data, "/livez", |page| status(page) == 200).await;

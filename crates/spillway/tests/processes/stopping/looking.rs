@@ -1,4 +1,4 @@
-//! One node without a cluster: what `spillway status`, `replicas` and `regions` say of it.
+//! One node without a cluster: its rows in `spillway status`, `replicas` and `regions`.
 
 use std::process::{Command, Output};
 
@@ -14,7 +14,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Node with a live replica and one at a port that nobody listens on.
+/// Node with a live replica and one at a port without a listener.
 struct Looking {
     node: Alone,
     admin: String,

@@ -1,4 +1,4 @@
-//! `spillway run` as a process that is told to stop: its output, lost requests and exit code.
+//! `spillway run` as a process that is asked to stop: its output, lost requests and exit code.
 
 pub(crate) mod alone;
 mod files;

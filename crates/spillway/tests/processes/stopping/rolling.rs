@@ -43,7 +43,7 @@ impl Balancer {
         ready.next().unwrap_or(client % NODES)
     }
 
-    /// Sends requests until told to stop, and returns the failures.
+    /// Sends requests until it is stopped, and returns the failures.
     async fn load(self: Arc<Self>, client: usize) -> Vec<String> {
         let mut failed = Vec::new();
         while !self.stops.load(Ordering::Relaxed) {
