@@ -14,7 +14,8 @@ project_copyright = "the Spillway authors, Apache License 2.0"
 
 extensions = ["myst_parser"]
 root_doc = "README"
-exclude_patterns = ["book"]
+# Complete tables of measurements are files that pages link to.
+exclude_patterns = ["book", "measured/data"]
 # Pages are written for plain Markdown, with GitHub's anchors of headings.
 myst_heading_anchors = 4
 # Fences of languages that no highlighter knows, e.g. of firewalls.
@@ -64,13 +65,14 @@ def _add_contents(app, page: str, source: list[str]) -> None:
 
 
 def _take_files_along(app, page: str, source: list[str]) -> None:
-    """Puts the few files that pages link to outside of `docs/` into the book, as they are."""
+    """Puts files that pages link to and that are no pages into the book, as they are."""
     folder = Path(app.srcdir, page).parent
+    data = Path(app.srcdir, "measured", "data")
 
     def link(found: re.Match[str]) -> str:
         path = (folder / found["path"]).resolve()
-        is_outside = path.is_file() and not path.is_relative_to(app.srcdir)
-        return f"](path:{found['path']})" if is_outside else found[0]
+        is_page_or_picture = path.is_relative_to(app.srcdir) and not path.is_relative_to(data)
+        return found[0] if is_page_or_picture or not path.is_file() else f"](path:{found['path']})"
 
     source[0] = _LINK.sub(link, source[0])
 

@@ -33,7 +33,7 @@ SCENES = ["answers", "speed", "signals", "prefix", "chats", "continuation", "fai
 # Both servers, their client and the gateway.
 MEMORY_BYTES_MIN = 8 << 30
 EXAMPLE = """example:
-  python tests/servers/run.py --spillway target/dist/spillway --markdown docs/measured/results.md
+  python tests/servers/run.py --spillway target/dist/spillway --markdown target/servers.md
 """
 
 
