@@ -40,12 +40,12 @@ const LOG_BYTES: u64 = 4 << 20;
 pub(crate) struct DebugArgs {
     #[command(flatten)]
     connect: Connect,
-    /// The folder to make.
+    /// The folder to create.
     folder: PathBuf,
-    /// The node's config file, to be taken along with its secrets masked.
+    /// The node's config file, to be included with its secrets masked.
     #[arg(long)]
     config: Option<PathBuf>,
-    /// A file with the node's log, of which the last 4 MiB are taken along.
+    /// A file with the node's log, of which the last 4 MiB are included.
     #[arg(long)]
     log_file: Option<PathBuf>,
 }

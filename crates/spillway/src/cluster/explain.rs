@@ -26,28 +26,28 @@ use crate::output::WrongUsage;
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     connect: Connect,
-    /// The id of a request that ended: tells where it went, and why.
+    /// The id of a completed request, to show where it was routed, and why.
     #[arg(conflicts_with_all = ["model", "prompt", "body", "path", "headers", "tenant", "client"])]
     request: Option<String>,
-    /// The model that is asked for.
+    /// The requested model.
     #[arg(long)]
     model: Option<String>,
-    /// What the user says, in a chat of one message.
+    /// The user's message, in a chat of one message.
     #[arg(long, default_value = "Hello")]
     prompt: String,
     /// A file with the whole body as JSON, instead of model and prompt.
     #[arg(long, conflicts_with_all = ["model", "prompt"])]
     body: Option<PathBuf>,
-    /// Where a client would send it.
+    /// The path of the request.
     #[arg(long, default_value = "/v1/chat/completions")]
     path: String,
-    /// A header that a client would send, `name: value`; several times for several.
+    /// A header of the request, `name: value`; can be repeated.
     #[arg(long = "header", value_parser = parse_header)]
     headers: Vec<(String, String)>,
-    /// Whose request it would be.
+    /// The tenant of the request.
     #[arg(long)]
     tenant: Option<String>,
-    /// The address of its client, for rules about the countries of clients; unknown, if left out.
+    /// The address of the client, for rules about the countries of clients; unknown by default.
     #[arg(long)]
     client: Option<IpAddr>,
 }

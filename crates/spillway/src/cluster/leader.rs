@@ -18,12 +18,12 @@ use super::resource_args::ChangeArgs;
 pub(crate) struct LeaderArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Hands the lead over to this node, which has to be a voter.
+    /// Transfers leadership to this node, which has to be a voter.
     #[arg(long)]
     to: Option<String>,
 }
 
-/// Shows who leads, or hands the lead over.
+/// Shows the leader, or transfers leadership.
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.

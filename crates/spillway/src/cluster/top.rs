@@ -38,7 +38,7 @@ const CLIENTS: usize = 5;
 pub(crate) struct TopArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Shows one picture as text after a second, and ends.
+    /// Prints one update as text after a second, and exits.
     #[arg(long)]
     once: bool,
 }

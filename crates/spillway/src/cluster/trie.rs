@@ -24,7 +24,7 @@ const TOP: &[Column] =
 pub(crate) struct TrieArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Shows so many of the hottest blocks.
+    /// Shows this number of the hottest blocks.
     #[arg(long, default_value_t = 0)]
     top: u16,
     #[command(subcommand)]
@@ -33,8 +33,8 @@ pub(crate) struct TrieArgs {
 
 #[derive(Debug, Subcommand)]
 enum TrieCommand {
-    /// Has all nodes hash prompts with the next key. What is known of prompts is forgotten, and
-    /// learned anew.
+    /// Switches all nodes to the next key for prompt hashes. The index of prompts is cleared and
+    /// learned again.
     #[command(after_help = "Example: spillway trie rotate --dry-run")]
     Rotate {
         #[command(flatten)]

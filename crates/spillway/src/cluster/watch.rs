@@ -16,8 +16,8 @@ use crate::output;
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Begins with the changes after this index, as far as they are remembered; with those from now
-    /// on, if left out.
+    /// Begins with the changes after this index that the node still has; by default only new
+    /// changes.
     #[arg(long)]
     after: Option<u64>,
 }
