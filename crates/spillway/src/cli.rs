@@ -135,7 +135,7 @@ pub(crate) struct ManArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway geo 203.0.113.7 --database GeoLite2-City.mmdb\n\n\
-    Reads the files as a node would. No node is asked.")]
+    Reads the files as a node would, without contacting a node.")]
 pub(crate) struct GeoArgs {
     /// The address of a client.
     pub(crate) address: IpAddr,
@@ -173,19 +173,19 @@ pub(crate) enum KeysCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway keys make --tenant acme --models llama-3.1-8b\n\n\
-    Prints the key, which is shown this once, and the [[key]] block for the config of every node\n\
-    that the client reaches. A running node takes a changed file into use by itself.")]
+    Prints the key, which is shown only once, and the [[key]] block for the config of every node\n\
+    that the client uses. A running node reloads a changed file automatically.")]
 pub(crate) struct KeysMakeArgs {
     /// Tenant of the key.
     #[arg(long)]
     pub(crate) tenant: String,
-    /// What the key is called in configs and logs; drawn if it is left out.
+    /// Name of the key in configs and logs; random by default.
     #[arg(long)]
     pub(crate) id: Option<String>,
-    /// Models, aliases and splits that it may ask for; all, if left out.
+    /// Models, aliases and splits that the key may use; all by default.
     #[arg(long, value_delimiter = ',')]
     pub(crate) models: Vec<String>,
-    /// Regions that may serve it; all, if left out.
+    /// Regions that may serve its requests; all by default.
     #[arg(long, value_delimiter = ',')]
     pub(crate) regions: Vec<String>,
     /// Priority class of its requests, 0 to 3; 0 is served first.
@@ -216,7 +216,7 @@ impl From<&CreateKeyArgs> for KeysMakeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway run --config spillway.toml\n\n\
     SIGHUP or a changed file reloads replicas, routes, aliases and certificates.\n\
-    SIGTERM or SIGINT stops accepting, lets requests finish and ends.")]
+    SIGTERM or SIGINT stops accepting connections, lets requests finish, and exits.")]
 pub(crate) struct RunArgs {
     /// The config file; by default ./spillway.toml, else /etc/spillway/spillway.toml.
     #[arg(long, short, env = "SPILLWAY_CONFIG")]

@@ -30,8 +30,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 #[command(after_help = "Example: spillway health\n\
     Example: spillway health --wait 30 || tail node.log\n\
     Example: spillway health --admin https://127.0.0.1:9900 --ca ca.pem --for clients\n\n\
-    Exits with 0 if the answer is 200, with 1 if it is another or none. With --wait it exits with 0 as \
-    soon as the answer is 200, and with 1 and the last reason after that time.")]
+    Exits with 0 if the answer is 200, else with 1. With --wait it exits with 0 as soon as the answer \
+    is 200, or with 1 and the last reason after that time.")]
 pub(crate) struct HealthArgs {
     /// The node's admin listener.
     #[arg(long = "admin", alias = "url", env = "SPILLWAY_ADMIN")]

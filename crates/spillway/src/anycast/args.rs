@@ -15,9 +15,9 @@ use crate::cluster::{AdminUrl, Connect, HEADING, parse_admin};
 #[command(
     after_help = "Example: spillway anycast --bird /run/bird/bird.ctl --protocol spillway_anycast\n\
     Example: spillway anycast --exabgp --prefix 192.0.2.1/32 --prefix 2001:db8::1/128\n\n\
-    Asks the node for /steering. With --bird it enables and disables protocols of BIRD, which announce the\n\
-    address. With --exabgp it is a `process` of ExaBGP and says `announce route` and `withdraw route`.\n\
-    Told to stop, it withdraws. deploy/anycast/ has config files."
+    Polls /steering of the node. With --bird it enables and disables protocols of BIRD, which announce the\n\
+    address. With --exabgp it is a `process` of ExaBGP and writes `announce route` and `withdraw route`.\n\
+    When it is stopped, it withdraws the address. deploy/anycast/ has config files."
 )]
 #[command(group = ArgGroup::new("router").required(true).args(["bird", "exabgp"]))]
 pub(crate) struct AnycastArgs {

@@ -37,7 +37,7 @@ pub(crate) enum CertsCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway certs init --cluster prod --dir certs\n\n\
     Writes ca.pem and prefix.key, which every node needs, and ca-key.pem, which no node needs:\n\
-    keep it where certificates are made. Keys are readable by their owner alone.")]
+    keep it where you create certificates. Keys are readable only by their owner.")]
 pub(crate) struct InitArgs {
     /// Name of the cluster: a-z, 0-9 and `-`.
     #[arg(long)]
@@ -59,8 +59,8 @@ pub(crate) struct InitArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: spillway certs node --dir certs --region eu-central-1 --node a\n\n\
-    Writes a.eu-central-1.pem and a.eu-central-1-key.pem. A running node takes changed files\n\
-    into use by itself."
+    Writes a.eu-central-1.pem and a.eu-central-1-key.pem. A running node reloads changed files\n\
+    automatically."
 )]
 pub(crate) struct NodeArgs {
     /// Folder with ca.pem and ca-key.pem.
@@ -90,8 +90,8 @@ pub(crate) struct NodeArgs {
 #[command(after_help = "Example: spillway certs show --dir certs --warn-days 30\n\
     Example: spillway certs show /etc/spillway/a.eu.pem --authority /etc/spillway/ca.pem\n\
     Example: spillway certs show --admin https://10.0.0.7:9900 --ca admin-ca.pem\n\n\
-    Without files or --dir, shows what the node at --admin uses. Exits with 1 if one has ended or\n\
-    ends within --warn-days, if the CA does not vouch for it, or if its key is another's.")]
+    Without files or --dir, shows the certificates of the node at --admin. Exits with 1 if one has\n\
+    expired or expires within --warn-days, if it is not from the CA, or if its key does not match.")]
 pub(crate) struct ShowArgs {
     /// Certificates in PEM form.
     pub(crate) files: Vec<PathBuf>,
@@ -111,7 +111,7 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: spillway certs request --cluster prod --region eu --node a --out /etc/spillway\n\n\
-    Writes a.eu-key.pem, which stays where it is, and a.eu.csr, which goes to where the CA is."
+    Writes a.eu-key.pem, which stays on the node, and a.eu.csr, to be copied to the CA's machine."
 )]
 pub(crate) struct RequestArgs {
     /// The cluster, as in `id` of `[cluster]`.
@@ -140,9 +140,9 @@ pub(crate) struct RequestArgs {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway certs sign a.eu.csr --dir certs\n\n\
-    Writes a.eu.pem beside the request. Of the request it has the public key and who the node is,\n\
-    and nothing else. A request for another cluster, for the rights of a CA or for names of\n\
-    others is refused.")]
+    Writes a.eu.pem next to the request. It uses only the public key and the node's identity of the\n\
+    request. A request for another cluster, for the rights of a CA or for other nodes' names is\n\
+    refused.")]
 pub(crate) struct SignArgs {
     /// The certificate request.
     pub(crate) request: PathBuf,
@@ -167,8 +167,8 @@ pub(crate) struct SignArgs {
 #[command(after_help = "Example: spillway certs renew --dir certs --region eu --node a\n\
     Example: spillway certs renew --from /etc/spillway/next --region eu --node a \
       --out /etc/spillway\n\n\
-    Nothing is written before it is known that a node could run with it. A running node takes the\n\
-    files into use by itself, within ten seconds; connections that stand go on.")]
+    Files are written only after a check that a node can run with them. A running node reloads the\n\
+    files automatically, within ten seconds; open connections continue.")]
 pub(crate) struct RenewArgs {
     /// Folder with ca.pem and ca-key.pem.
     #[arg(long, default_value = "certs")]
@@ -215,8 +215,8 @@ pub(crate) enum RotateCommand {
     /// 2: signs with the new CA, and renews those certificates of nodes that are in the folder with
     /// their keys.
     #[command(after_help = "Example: spillway certs rotate-ca issue --dir certs\n\n\
-        May be repeated: what the new CA has signed already is left as it is. Nodes whose keys are\n\
-        elsewhere need `certs renew`, or `certs request` and `certs sign`.")]
+        Can be repeated: certificates from the new CA are kept. Nodes whose keys are elsewhere need\n\
+        `certs renew`, or `certs request` and `certs sign`.")]
     Issue {
         #[command(flatten)]
         at: RotateAt,
@@ -226,8 +226,8 @@ pub(crate) enum RotateCommand {
     },
     /// 3: removes the old CA from ca.pem, unless a node still uses a certificate of it.
     #[command(after_help = "Example: spillway certs rotate-ca finish --dir certs --ask\n\n\
-        Then copy ca.pem to every node. --ask has the node at --admin look at the certificate that\n\
-        each node of the cluster shows now.")]
+        Then copy ca.pem to every node. With --ask the node at --admin checks the certificate that\n\
+        each node of the cluster presents now.")]
     Finish {
         #[command(flatten)]
         at: FinishAt,

@@ -28,7 +28,7 @@ use super::watch::WatchArgs;
 pub(crate) enum ClusterCommand {
     /// Shows the health of a node and its cluster; exits with 0 if healthy, else with 1.
     #[command(after_help = "Example: spillway status --admin http://127.0.0.1:9900\n\n\
-        The first line says it in words; exit code 0 means that it begins with `healthy`.")]
+        The first line is a summary; exit code 0 means that it begins with `healthy`.")]
     Status(StatusArgs),
     /// Shows regions, replicas and failing requests, updated every second.
     Top(TopArgs),
@@ -49,7 +49,7 @@ pub(crate) enum ClusterCommand {
         Example: spillway nodes remove c --dry-run\n\
         Example: spillway nodes readmit c\n\
         Example: spillway nodes trust-disk c --yes\n\n\
-        A removed node never comes back with its disk: it joins anew, with an empty folder.")]
+        A removed node can't return with its disk: it has to join again with an empty folder.")]
     Nodes(NodesArgs),
     /// Shows regions with their load, distance and orders; changes them.
     #[command(after_help = "Example: spillway regions\n\
@@ -83,8 +83,8 @@ pub(crate) enum ClusterCommand {
     /// Shows the usage of clients and its cost, over all nodes.
     #[command(after_help = "Example: spillway usage --by tenant\n\
         Example: spillway usage --tenant acme --since 2026-11-01 --by day,model --json\n\n\
-        Prices are those of [[price]] in the configs. A node that can't be asked is named, and its \
-        clients are missing.")]
+        Prices are those of [[price]] in the configs. Nodes that don't answer are listed; the usage of \
+        their clients is missing.")]
     Usage(UsageArgs),
     /// Shows or changes tenants.
     #[command(after_help = "Example: spillway tenants set acme --title Acme --countries DE,FR\n\
@@ -96,8 +96,8 @@ pub(crate) enum ClusterCommand {
     Settings(SettingsArgs),
     /// Changes a record of the cluster in an editor.
     #[command(after_help = "Example: spillway edit limits tenant:acme\n\n\
-        The editor is that of VISUAL or EDITOR, else vi. A record that was changed by somebody else \
-        meanwhile is not overwritten.")]
+        The editor is VISUAL or EDITOR, else vi. A record that was changed by another client in the \
+        meantime is not overwritten.")]
     Edit(EditArgs),
     /// Writes all records of the given files that differ from the cluster's.
     #[command(after_help = "Example: spillway apply tenants.toml --dry-run\n\n\
@@ -106,14 +106,13 @@ pub(crate) enum ClusterCommand {
         title = \"Acme\"\n\n\
         [limits.\"tenant:acme\"]\n\
         tokens_per_min = 600000\n\n\
-        A record is written as a whole. One that is as the file says is left alone, and none is \
+        Each record is written as a whole. Equal records are left unchanged, and no record is \
         removed.")]
     Apply(ApplyArgs),
     /// Imports the tenants, keys, limits and names of a config file into the cluster.
     #[command(after_help = "Example: spillway import /etc/spillway/spillway.toml --dry-run\n\n\
-        Run it again as often as you like: a record that is as the file says is left alone, and one \
-        that was changed since is made so again. Replicas need no import, since their nodes register \
-        them.")]
+        Can be repeated: equal records are left unchanged, and records that were changed since are \
+        reset to the file. Replicas need no import, because their nodes register them.")]
     Import(ImportArgs),
     /// Stops sending requests from other regions to a region, or new requests to a replica.
     #[command(after_help = "Example: spillway drain eu-central-1\n\
@@ -141,21 +140,21 @@ pub(crate) enum ClusterCommand {
     Backup(BackupArgs),
     /// Creates a private key for backups and prints its public key, for `backup --encrypt-to`.
     #[command(after_help = "Example: spillway backup-key backup.key\n\n\
-        Keep it away from the nodes: they need the public key alone.")]
+        Keep it away from the nodes: they need only the public key.")]
     BackupKey(BackupKeyArgs),
     /// Creates the data folder of a new cluster's first node from a backup. The node must not be
     /// running.
     #[command(after_help = "Example: spillway restore state.backup --folder data --node a\n\n\
-        The node begins alone, with the number that it had. The others join with empty folders and \
-        a token, under their old names if they like: see docs/explanation/control-plane.md.\n\n\
+        The node starts alone, with its old number. The others join with empty folders and a token, \
+        also under their old names: see docs/explanation/control-plane.md.\n\n\
         An encrypted backup needs --passphrase-file or --identity.")]
     Restore(RestoreArgs),
     /// Turns a node's data folder into that of a new cluster, when most voters are lost
     /// permanently.
     #[command(after_help = "Example: spillway force-new-cluster --folder data --node a \
         --region eu-central-1 --yes\n\n\
-        The node must not run. Nodes of the old cluster can't join with their folders: empty them, \
-        and let them join by token. See docs/explanation/control-plane.md.")]
+        The node must not be running. Nodes of the old cluster can't join with their folders: empty \
+        them, and let the nodes join with a token. See docs/explanation/control-plane.md.")]
     ForceNewCluster(ForceArgs),
 }
 
@@ -169,8 +168,8 @@ pub(crate) enum ClusterKeysCommand {
     #[command(after_help = "Example: spillway keys create --tenant acme --models big\n\
         Example: spillway keys create --role operate --days 90\n\
         Example: spillway keys create --offline --tenant acme --expires 2027-01-31T00:00:00Z\n\n\
-        With --offline no node is asked: the [[key]] block that is printed goes into the config of \
-        every node that the client reaches. A running node takes a changed file into use by itself.")]
+        With --offline no node is contacted: put the printed [[key]] block into the config of every \
+        node that the client uses. A running node reloads a changed file automatically.")]
     Create(CreateKeyArgs),
     /// Sets the given permissions of a key of the cluster, and keeps the others.
     #[command(after_help = "Example: spillway keys set 5c1d0a9be2f34a77 --models big,small")]

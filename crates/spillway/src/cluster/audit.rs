@@ -13,7 +13,7 @@ use crate::screen::{Table, width};
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway audit --last 50\n\
     Example: spillway audit --system\n\n\
-    Newest first. Refused commands are in it, with the reason.")]
+    Newest first, including refused commands with the reason.")]
 pub(crate) struct AuditArgs {
     #[command(flatten)]
     connect: Connect,

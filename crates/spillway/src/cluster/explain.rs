@@ -21,8 +21,8 @@ use crate::output::WrongUsage;
 #[command(after_help = "Example: spillway explain 4bf92f3577b34da6a3ce929d0e0e4736\n\
     Example: spillway explain --model llama-3.1-8b --prompt 'Why is the sky blue?'\n\
     Example: spillway explain --body request.json --tenant acme --header 'x-session-id: 7'\n\n\
-    With an id, as replies have it in `x-request-id`, it tells of a request that ended, at each \
-    node that had it. Without, the request is sent to no replica, and the answer is about this moment and this node.")]
+    With an id, from the `x-request-id` of a reply, it shows a completed request, at each node that \
+    handled it. Otherwise the request is not sent to a replica, and the answer holds for this node at this moment.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     connect: Connect,

@@ -40,9 +40,9 @@ pub(crate) enum NodesCommand {
     /// Lets a node vote with an outdated disk, before a leader has brought it up to date.
     #[command(
         after_help = "Example: spillway nodes trust-disk n2 --yes --admin http://127.0.0.1:9902\n\n\
-        Only for a cluster that can elect no leader because the voters that are away are gone for \
-        good: what this disk and the others that are left lack is lost. Only the node itself takes \
-        the order, so give its address."
+        Only for a cluster that can't elect a leader because the missing voters are lost permanently: \
+        entries that neither this disk nor the other remaining ones have are lost. Only the node itself \
+        accepts the order, so give its address."
     )]
     TrustDisk {
         /// Name of the node.
@@ -77,8 +77,8 @@ pub(crate) enum ClusterCertsCommand {
 #[command(after_help = "Example: spillway certs revoke certs/edge-1.edge.pem --reason stolen\n\
     Example: spillway certs revoke 5C:1D:0A:9B\n\
     Example: spillway certs revoke certs/edge-1.edge.pem --local --dir certs\n\n\
-    Without --local a majority of the voters has to agree. With it the CA's key signs, and every\n\
-    node takes that from the first one that has the file.")]
+    Without --local a majority of the voters has to agree. With it the CA's key signs the list, and\n\
+    all nodes get it from the first one that has the file.")]
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,

@@ -21,8 +21,8 @@ const LOOK_MAX: usize = 1_000;
 #[command(after_help = "Example: spillway tail --failed\n\
     Example: spillway tail --tenant acme --status 5xx --last 100 --once\n\
     Example: spillway tail --code replica_connect\n\n\
-    Shows requests of the node that is asked; a node remembers the last 4,096. `spillway explain ID` \
-    tells more of one.")]
+    Shows the requests of one node, which keeps the last 4,096. `spillway explain ID` shows a request \
+    in detail.")]
 pub(crate) struct TailArgs {
     #[command(flatten)]
     connect: Connect,

@@ -20,7 +20,7 @@ const TOP: &[Column] =
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway trie --top 10\n\
     Example: spillway trie rotate --dry-run\n\n\
-    Blocks are shown by their keyed hashes: no prompt's text ever leaves a request.")]
+    Blocks are shown by their keyed hashes, never with the text of prompts.")]
 pub(crate) struct TrieArgs {
     #[command(flatten)]
     connect: Connect,
