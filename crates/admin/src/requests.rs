@@ -84,85 +84,86 @@ impl FilterField {
 /// A request that ended: what the access log has as a line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RequestEntry<'a> {
-    /// Number of the request on this node, counted from 1 since its start.
+    /// Number of the request on this node, starting at 1 when the node starts.
     pub number: u64,
-    /// Moment at which it ended, in milliseconds since 1970.
+    /// Time at which the request ended, in milliseconds since 1970.
     pub ended_ms: u64,
-    /// Id, the client's own if it sent one.
+    /// Id of the request; the client's own if it sent one.
     pub id: Option<Cow<'a, str>>,
-    /// Id of its trace, 32 hexadecimal digits.
+    /// Id of the request's trace, 32 hexadecimal digits.
     pub trace_id: Option<Cow<'a, str>>,
-    /// Node that writes this.
+    /// Node that writes the line.
     pub node: Cow<'a, str>,
-    /// Id of the client's key; null where no key was asked for.
+    /// Id of the client's key; null if no key was required.
     pub key: Option<Cow<'a, str>>,
     /// Tenant of the client.
     pub tenant: Option<Cow<'a, str>>,
     /// Route that matched.
     pub route: Option<Cow<'a, str>>,
-    /// Model that served, aliases resolved.
+    /// Model that served, after aliases are resolved.
     pub model: Option<Cow<'a, str>>,
-    /// Model that could not serve, if another one stood in for it.
+    /// Model that could not serve, if a fallback served instead.
     pub fallback_for: Option<Cow<'a, str>>,
-    /// Split and arm of it, as `split/arm`.
+    /// Split and its arm, as `split/arm`.
     pub arm: Option<Cow<'a, str>>,
-    /// Region that served, or was asked last: another one if the request was forwarded; null if none
-    /// was asked.
+    /// Region that served, or was tried last: another region if the request was forwarded; null if
+    /// none was tried.
     pub region: Option<Cow<'a, str>>,
-    /// Replica that was asked last; null if none was, or in another region.
+    /// Replica that was tried last; null if none was tried, or if it is in another region.
     pub replica: Option<Cow<'a, str>>,
-    /// Places that were asked in vain before, in this order: hops and retries.
+    /// Earlier attempts that failed, in order: at replicas and at other regions.
     #[serde(default)]
     pub tries: Vec<TryEntry<'a>>,
-    /// Other regions that were not considered, of a request that failed or for which regions were
-    /// compared.
+    /// Other regions that were excluded, if the request failed or regions were compared.
     #[serde(default)]
     pub left_out: Vec<LeftOutEntry<'a>>,
-    /// Places where its residency rules let it be served, in words; null for anywhere.
+    /// Regions and countries where residency rules allow the request to be served, in words; null
+    /// for everywhere.
     #[serde(default)]
     pub residency: Option<Cow<'a, str>>,
-    /// Reason for that replica, e.g. `soonest`.
+    /// Reason for the choice of the replica, e.g. `soonest`.
     pub reason: Option<Cow<'a, str>>,
-    /// Reason for which it was refused, e.g. `queue_full`.
+    /// Reason for which the request was shed, e.g. `queue_full`.
     pub shed: Option<Cow<'a, str>>,
-    /// Priority class, of a request that was refused.
+    /// Priority class, if the request was shed.
     pub priority: Option<u8>,
-    /// True if another node forwarded it here.
+    /// True if another node forwarded the request to this one.
     pub is_guest: bool,
-    /// Status that the client was sent; 499 if it left first.
+    /// Status sent to the client; 499 if the client disconnected first.
     pub status: u16,
     /// Status of a gRPC call.
     pub grpc_status: Option<u8>,
-    /// Code of the failure, e.g. `replica_connect`; null for a success.
+    /// Code of the failure, e.g. `replica_connect`; null for successful requests.
     #[serde(default)]
     pub code: Option<Cow<'a, str>>,
-    /// Message of the gateway's own error, or the code or type that the replica gave its error.
+    /// Message of the gateway's own error, or the code or type of the replica's error.
     #[serde(default)]
     pub detail: Option<Cow<'a, str>>,
-    /// Manner in which it ended, e.g. `complete`, `cut`.
+    /// How the request ended, e.g. `complete`, `cut`.
     pub end: Cow<'a, str>,
-    /// Time from its head to its end, in milliseconds.
+    /// Time from the request's head to its end, in milliseconds.
     pub duration_ms: f64,
-    /// Time from its head to the first token, in milliseconds; null without a stream that went well.
+    /// Time from the request's head to the first token, in milliseconds; null except for successful
+    /// streams.
     pub first_token_ms: Option<f64>,
     /// True if the reply was a stream of events.
     pub is_stream: bool,
-    /// Time that the gateway itself spent before a replica was asked, in milliseconds.
+    /// Time that the gateway itself spent before it sent the request to a replica, in milliseconds.
     pub overhead_ms: f64,
-    /// Retries.
+    /// Number of retries.
     pub retries: u32,
     /// Result of a second attempt beside the first: `won`, `lost`, `failed`.
     pub hedge: Option<Cow<'a, str>>,
     /// Prompt tokens.
     pub prompt_tokens: u64,
-    /// Of these, tokens found in the replica's cache.
+    /// Prompt tokens found in the replica's cache.
     pub cached_tokens: u64,
     /// Generated tokens.
     pub completion_tokens: u64,
-    /// True if prompt tokens or generated tokens are estimated, since the reply reported no usage
-    /// that can be true.
+    /// True if prompt tokens or generated tokens are estimated, because the reply reported no
+    /// plausible usage.
     pub tokens_estimated: bool,
-    /// Expectation by which the replica was chosen; null where its policy predicts nothing.
+    /// Prediction for the chosen replica; null if the policy predicts nothing.
     pub expected: Option<Expected>,
     /// Last comparison of regions; null if none was needed.
     pub compared: Option<ComparedRegions<'a>>,
@@ -171,13 +172,13 @@ pub struct RequestEntry<'a> {
 /// A place that was asked in vain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TryEntry<'a> {
-    /// Region of the place.
+    /// Region of the attempt.
     pub region: Cow<'a, str>,
-    /// Replica; null in another region, which chose it.
+    /// Replica; null if another region chose it.
     pub replica: Option<Cow<'a, str>>,
     /// Code of the failure, e.g. `replica_reset`, `region_lost`.
     pub code: Cow<'a, str>,
-    /// Status with which the place answered; null if it did not.
+    /// Status of the reply; null without one.
     pub status: Option<u16>,
     /// Time from the request's head to the failure, in milliseconds.
     pub after_ms: f64,
@@ -197,30 +198,30 @@ pub struct LeftOutEntry<'a> {
 pub struct Expected {
     /// Time to the first token, in milliseconds.
     pub first_token_ms: f64,
-    /// Of that, time until its turn.
+    /// Part of that: time in queues.
     pub wait_ms: f64,
-    /// Of that, time of reading what is not cached.
+    /// Part of that: prefill of the uncached tokens.
     pub prefill_ms: f64,
     /// Tokens of the prompt.
     pub prompt_tokens: u32,
-    /// Of these, tokens expected in the cache.
+    /// Prompt tokens expected in the cache.
     pub cached_tokens: u32,
-    /// Requests that ran there.
+    /// Requests running at the replica.
     pub running: f64,
-    /// Requests that waited there.
+    /// Requests waiting at the replica.
     pub queued: f64,
 }
 
 /// Comparison of this region with others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ComparedRegions<'a> {
-    /// Cost here in milliseconds; null if no replica here could serve.
+    /// Cost in this region, in milliseconds; null if no replica here could serve.
     pub here_ms: Option<f64>,
-    /// The cheapest other region that could take it; null if none could.
+    /// The cheapest other region that could take the request; null if none could.
     pub best: Option<Cow<'a, str>>,
-    /// Cost there in milliseconds.
+    /// Cost in that region, in milliseconds.
     pub best_ms: Option<f64>,
-    /// Reason for what was done, e.g. `better`, `none_better`.
+    /// Reason for the decision, e.g. `better`, `none_better`.
     pub reason: Cow<'a, str>,
 }
 

@@ -9,17 +9,17 @@ use toml::Spanned;
 use crate::error::ConfigError;
 use crate::source::Source;
 
-/// `[access_log]`: a line of JSON for each request that ended, as `GET /v1/requests` shows it. It
-/// never has anything of prompts or replies.
+/// `[access_log]`: a line of JSON for each completed request, as in `GET /v1/requests`. It never
+/// contains text of prompts or replies.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AccessLogSection {
-    /// Requests that are written.
+    /// Requests to log.
     pub(crate) requests: LoggedRequests,
-    /// Share of the requests without an error that are written, in percent.
+    /// Share of successful requests to log, in percent.
     #[schemars(with = "f64", range(min = 0, max = 100))]
     pub(crate) share_percent: Spanned<f64>,
-    /// File to write to, opened anew when it is moved away. Standard output, if left out.
+    /// File to write to, reopened after it is moved away. Standard output by default.
     #[schemars(with = "Option<String>")]
     pub(crate) file: Option<Spanned<String>>,
 }
@@ -40,9 +40,9 @@ pub enum LoggedRequests {
 /// Settings of the access log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AccessLogConfig {
-    /// Requests that are written.
+    /// Requests to log.
     pub requests: LoggedRequests,
-    /// Share of the requests without an error that are written, in percent.
+    /// Share of successful requests to log, in percent.
     pub share_percent: f64,
     /// File to write to; `None` for standard output.
     pub file: Option<PathBuf>,

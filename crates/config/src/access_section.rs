@@ -39,8 +39,8 @@ pub(crate) enum AuthMode {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct AuthSection {
-    /// Mode of every listener that sets none. Without it, keys are required if the config has some;
-    /// a listener that is not loopback needs a mode or keys.
+    /// Authentication mode of listeners that set none. Without it, keys are required if the config
+    /// has some; a listener that is not loopback needs a mode or keys.
     pub(crate) mode: Option<AuthMode>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct AuthSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeySection {
-    /// Id of the key: the part behind `sw_`.
+    /// Id of the key: the part after `sw_`.
     #[schemars(with = "String")]
     pub(crate) id: Spanned<String>,
     /// Salt: 16 bytes in hexadecimal.
@@ -57,13 +57,13 @@ pub(crate) struct KeySection {
     /// SHA-256 of salt and secret, in hexadecimal.
     #[schemars(with = "String")]
     pub(crate) hash: Spanned<String>,
-    /// Tenant whose requests come with this key.
+    /// Tenant that the key belongs to.
     #[schemars(with = "String")]
     pub(crate) tenant: Spanned<String>,
-    /// Models, aliases and splits that the key may ask for; all, if left out.
+    /// Models, aliases and splits that the key may use; all by default.
     #[serde(default)]
     pub(crate) models: BTreeSet<String>,
-    /// Regions that may serve the key's requests; all, if left out.
+    /// Regions that may serve the key's requests; all by default.
     #[serde(default)]
     #[schemars(with = "BTreeSet<String>")]
     pub(crate) regions: Vec<Spanned<RegionName>>,
@@ -75,7 +75,7 @@ pub(crate) struct KeySection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) expires: Option<Spanned<Datetime>>,
-    /// True if the key is revoked: its requests are refused, with that reason.
+    /// True if the key is revoked; its requests are refused with that reason.
     #[serde(default)]
     pub(crate) revoked: bool,
 }
@@ -87,26 +87,26 @@ pub(crate) struct TenantSection {
     /// Name of the tenant, as in its keys.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// True if all keys of the tenant are refused.
+    /// True to refuse all keys of the tenant.
     #[serde(default)]
     pub(crate) suspended: bool,
-    /// True if its prompts never share a cache with equal prompts of other tenants.
+    /// True to never share cached prompts with other tenants, even if they are equal.
     #[serde(default)]
     pub(crate) isolate_prompts: bool,
-    /// Regions that may serve its requests; all, if left out.
+    /// Regions that may serve its requests; all by default.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) regions: Vec<Spanned<RegionName>>,
-    /// Countries whose regions may serve its requests, e.g. `DE`; all, if left out.
+    /// Countries whose regions may serve its requests, e.g. `DE`; all by default.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) countries: Vec<Country>,
-    /// Money that its requests may cost in a day of UTC, by `[[price]]`, at all nodes together.
-    /// Further requests are refused until the next day.
+    /// Budget for its requests per day (UTC), by `[[price]]`, over all nodes. Further requests are
+    /// refused until the next day.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0))]
     pub(crate) budget_per_day: Option<Spanned<f64>>,
-    /// Money that its requests may cost in a month of UTC.
+    /// Budget for its requests per month (UTC).
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0))]
     pub(crate) budget_per_month: Option<Spanned<f64>>,

@@ -41,35 +41,35 @@ pub(crate) struct ClusterSection {
     /// Private key of this node's certificate, PEM.
     #[schemars(with = "String")]
     pub(crate) key: Spanned<PathBuf>,
-    /// File of the key that all nodes hash prompts and request keys with.
+    /// File with the key with which all nodes hash prompts and request keys.
     #[schemars(with = "String")]
     pub(crate) prefix_key: Spanned<PathBuf>,
-    /// Address at which other nodes reach this one, `host:port`, if that is not `address`.
+    /// Address at which other nodes reach this one, `host:port`, if it differs from `address`.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) advertise: Option<Spanned<String>>,
-    /// Folder of the cluster's agreed state: with it, this node keeps that state and votes on it.
-    /// It must be on a disk that outlives the process.
+    /// Folder of the replicated state; a node with this setting stores that state and votes on it.
+    /// It must be on persistent storage.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) data: Option<Spanned<PathBuf>>,
     /// File with the output of `spillway join-token create`, for a node that joins a running
-    /// cluster: while its data folder is empty it asks the peers named here to be taken in, and
-    /// forms no cluster itself. The file is not needed any more once the node is a member.
+    /// cluster: while its data folder is empty, it asks the configured peers to admit it, and forms
+    /// no cluster itself. The file is no longer needed when the node is a member.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) join_token_file: Option<Spanned<PathBuf>>,
-    /// File of the certificates that the CA itself has revoked, as `spillway certs revoke --local`
-    /// writes it, PEM. One node with it is enough: the others learn of it. The file may be missing,
-    /// and is read again like the certificates.
+    /// File with the CA's revocation list, as written by `spillway certs revoke --local`, PEM. One
+    /// node with this file is enough: it informs the others. The file may be missing, and is read
+    /// again like the certificates.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) revoked: Option<Spanned<PathBuf>>,
-    /// Silence in ms after which a node or region gets no new requests: it reported nothing for
-    /// this long, or received no report of this node.
+    /// Silence in ms after which a node or region gets no new requests: it sent no report for this
+    /// long, or received none from this node.
     #[serde(default = "default_silence_ms")]
     pub(crate) silence_ms: u32,
-    /// Time in ms in which a region that came back gets its full share of requests.
+    /// Time in ms in which a recovered region ramps up to its full share of requests.
     #[serde(default = "default_ramp_ms")]
     pub(crate) ramp_ms: u32,
 }
@@ -118,7 +118,7 @@ pub struct ClusterConfig {
     pub silence: Duration,
     /// Time in which a region that came back gets its full share.
     pub ramp: Duration,
-    /// The other nodes.
+    /// Other nodes of the cluster.
     pub peers: Vec<PeerConfig>,
     /// Terms of regions; a region that is missing has defaults.
     pub regions: Vec<RegionConfig>,

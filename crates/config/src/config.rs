@@ -56,7 +56,7 @@ pub struct Config {
     pub workers: usize,
     /// Way in which these threads share the work.
     pub worker_layout: WorkerLayout,
-    /// Addresses that clients connect to.
+    /// Addresses for clients.
     pub listeners: Vec<ListenerConfig>,
     /// Listener of metrics, health and the admin API; `None` if there is none.
     pub admin: Option<AdminListener>,
@@ -68,7 +68,7 @@ pub struct Config {
     pub dns: Option<DnsConfig>,
     /// Conditions for sending requests to other regions.
     pub spill: SpillConfig,
-    /// Conditions for sending new clients elsewhere.
+    /// Conditions for directing new clients to other regions.
     pub steering: spillway_health::SteeringConfig,
     /// Settings of the prefix index and of the knowledge about replicas.
     pub knowledge: KnowledgeConfig,

@@ -28,7 +28,7 @@ pub(crate) struct DiscoverySection {
     /// Unique name; the names of replicas found by DNS begin with it.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Host and port: each address of the host is a replica, e.g. `workers.internal:8000`.
+    /// Host and port, such as `workers.internal:8000`; each address of the host is a replica.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) dns: Option<Spanned<String>>,
@@ -40,14 +40,14 @@ pub(crate) struct DiscoverySection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) file: Option<Spanned<String>>,
-    /// Name server to ask, instead of the system's.
+    /// Name server to query, instead of the system's.
     #[serde(default)]
     pub(crate) resolver: Option<SocketAddr>,
     /// Time in ms that an empty answer or file must last before the replicas found earlier are dropped.
     #[serde(default = "default_empty_grace_ms")]
     pub(crate) empty_grace_ms: u64,
     /// Settings of each replica found by DNS, needed with `dns` and `srv`: as in `[[replica]]`, but
-    /// without `name`, and `url` is `http://` (the default) or `https://` alone.
+    /// without `name`, and `url` is only `http://` (the default) or `https://`.
     #[serde(default)]
     pub(crate) replica: Option<ReplicaSection>,
 }

@@ -32,11 +32,11 @@ pub(crate) struct DnsSection {
     /// Name of the zone, which the parent zone has to delegate to this node.
     #[schemars(with = "String")]
     pub(crate) zone: Spanned<String>,
-    /// Names in the zone that lead to regions; `@` is the zone itself.
+    /// Names in the zone that resolve to addresses of regions; `@` is the zone itself.
     #[serde(default = "default_names")]
     #[schemars(with = "Vec<String>")]
     pub(crate) names: Vec<Spanned<String>>,
-    /// Names of the zone's name servers; equal to those in the parent zone.
+    /// Names of the zone's name servers, the same as in the parent zone.
     #[schemars(with = "Vec<String>")]
     pub(crate) name_servers: Spanned<Vec<String>>,
     /// Mail address of the person responsible; `hostmaster` of the zone by default.
@@ -46,7 +46,7 @@ pub(crate) struct DnsSection {
     /// Serial number of the zone; no server transfers the zone, so the number need not change.
     #[serde(default = "default_serial")]
     pub(crate) serial: u32,
-    /// Seconds that resolvers may keep an address, 1 to 30.
+    /// Seconds for which resolvers may cache an address, 1 to 30.
     #[serde(default = "default_ttl_s")]
     #[schemars(with = "u32", range(min = 1, max = 30))]
     pub(crate) ttl_s: Spanned<u32>,
@@ -59,26 +59,25 @@ pub(crate) struct DnsSection {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, Vec<IpAddr>>")]
     pub(crate) hosts: BTreeMap<String, Spanned<Vec<IpAddr>>>,
-    /// Names in the zone that stand for names elsewhere (CNAME), e.g. `_acme-challenge`.
+    /// Names in the zone that are aliases of names elsewhere (CNAME), e.g. `_acme-challenge`.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) aliases: BTreeMap<String, Spanned<String>>,
-    /// True to tell clients to use HTTPS with HTTP/2 (a record of type HTTPS). Default: true if a
-    /// listener has a certificate.
+    /// True to publish a record of type HTTPS, so that clients use HTTPS with HTTP/2. Default: true
+    /// if a listener has a certificate.
     #[serde(default)]
     pub(crate) https: Option<bool>,
     /// Maximum number of addresses in one answer, 1 to 8; all are of one region.
     #[serde(default = "default_addresses_max")]
     #[schemars(with = "usize", range(min = 1, max = 8))]
     pub(crate) addresses_max: Spanned<usize>,
-    /// Milliseconds of round trip by which regions may differ and still share clients by their
-    /// weights.
+    /// Difference in round-trip time, in ms, up to which regions share clients by their weights.
     #[serde(default = "default_equal_ms")]
     pub(crate) equal_ms: u16,
     /// Answers per second by UDP to one client network (/24, or /56 of IPv6); 0 sets no limit.
     #[serde(default = "default_answers_per_s")]
     pub(crate) answers_per_s: u32,
-    /// Number of answers at once to a network that was quiet.
+    /// Burst of answers to a client network.
     #[serde(default = "default_answers_burst")]
     pub(crate) answers_burst: u32,
 }

@@ -39,10 +39,10 @@ pub(crate) struct ConfigFile {
     /// Name, region and threads of this process.
     #[serde(default)]
     pub(crate) node: NodeSection,
-    /// Addresses that clients connect to.
+    /// Addresses for clients.
     #[serde(default)]
     pub(crate) listener: Vec<ListenerSection>,
-    /// Web pages that may use the API from a browser.
+    /// Web pages that may call the API from a browser.
     #[serde(default)]
     pub(crate) cors: CorsSection,
     /// Authentication of clients.
@@ -51,19 +51,19 @@ pub(crate) struct ConfigFile {
     /// Keys of clients.
     #[serde(default)]
     pub(crate) key: Vec<KeySection>,
-    /// Terms of tenants besides their keys.
+    /// Settings of tenants, in addition to their keys.
     #[serde(default)]
     pub(crate) tenant: Vec<TenantSection>,
     /// Rate limits and concurrency limits on this node.
     #[serde(default)]
     pub(crate) limit: Vec<LimitSection>,
-    /// What is kept of the usage of tenants, keys and models.
+    /// Storage of the usage of tenants, keys and models.
     #[serde(default)]
     pub(crate) usage: UsageSection,
     /// Prices of tokens.
     #[serde(default)]
     pub(crate) price: Vec<PriceSection>,
-    /// Location databases, by which the node finds the countries of clients.
+    /// Location databases that map clients to countries.
     #[serde(default)]
     pub(crate) geo: GeoSection,
     /// Rules for the regions that may serve clients of certain countries.
@@ -72,7 +72,7 @@ pub(crate) struct ConfigFile {
     /// Listener of metrics, health and the admin API, for operators.
     #[serde(default)]
     pub(crate) admin: Option<AdminSection>,
-    /// Log of the requests that ended.
+    /// Log of completed requests.
     #[serde(default)]
     pub(crate) access_log: AccessLogSection,
     /// Spans of requests, sent to a collector.
@@ -84,71 +84,71 @@ pub(crate) struct ConfigFile {
     /// Time limits for replicas.
     #[serde(default)]
     pub(crate) timeouts: TimeoutsSection,
-    /// Index of cached prompts, and speeds learned of replicas.
+    /// Index of cached prompts, and learned speeds of replicas.
     #[serde(default)]
     pub(crate) prefix: PrefixSection,
-    /// Rules for trying another replica.
+    /// Rules for retries at another replica.
     #[serde(default)]
     pub(crate) retry: RetrySection,
-    /// Model names that stand for others.
+    /// Aliases of models.
     #[serde(default)]
     #[schemars(
         with = "BTreeMap<String, String>",
-        transform = Values("Model or split that stands behind the name.")
+        transform = Values("Model or split that the alias refers to.")
     )]
     pub(crate) aliases: BTreeMap<String, Spanned<String>>,
     /// Names whose requests are split between models.
     #[serde(default)]
     pub(crate) split: Vec<SplitSection>,
-    /// Models that are asked, in this order, if the named one can't serve a request.
+    /// Models to try, in this order, if the named model can't serve a request.
     #[serde(default)]
     #[schemars(
         with = "BTreeMap<String, Vec<String>>",
-        transform = Values("Models to ask in place of the named one, the first one first.")
+        transform = Values("Models to try instead of the named one, in this order.")
     )]
     pub(crate) fallback: FallbackSection,
     /// Model servers.
     #[serde(default)]
     #[schemars(transform = Required(["name", "url"]))]
     pub(crate) replica: Vec<ReplicaSection>,
-    /// Replicas that come and go by themselves.
+    /// Sources of replicas that change at run time.
     #[serde(default)]
     pub(crate) discovery: Vec<DiscoverySection>,
     /// Weights of hardware classes by name, e.g. `h100 = 4`.
     #[serde(default)]
     #[schemars(
         with = "BTreeMap<String, u32>",
-        transform = Values("Weight of the class's replicas against others, 1 to 1,000.")
+        transform = Values("Weight of the class's replicas relative to others, 1 to 1,000.")
     )]
     pub(crate) classes: BTreeMap<String, Spanned<u32>>,
-    /// Mappings of metrics for servers that no `kind` knows, by name.
+    /// Mappings of metrics for servers that no `kind` covers, by name.
     #[serde(default)]
     pub(crate) mapping: BTreeMap<String, Mapping>,
     /// Health checks, outlier ejection and circuit breakers.
     #[serde(default)]
     pub(crate) health: HealthSection,
-    /// Conditions for bringing in replicas in reserve.
+    /// Conditions for activating standby replicas.
     #[serde(default)]
     pub(crate) standby: StandbySection,
-    /// This node as a member of a cluster.
+    /// Membership of this node in a cluster.
     #[serde(default)]
     pub(crate) cluster: Option<ClusterSection>,
-    /// The other nodes.
+    /// Other nodes of the cluster.
     #[serde(default)]
     pub(crate) peer: Vec<PeerSection>,
-    /// Terms of regions: weight, price, place.
+    /// Weights, prices and locations of regions.
     #[serde(default)]
     pub(crate) region: Vec<RegionSection>,
-    /// This node as a name server that leads clients to regions.
+    /// Name server that directs clients to regions.
     #[serde(default)]
     pub(crate) dns: Option<DnsSection>,
     /// Conditions for sending requests to other regions, and limits on waiting requests.
     #[serde(default)]
     pub(crate) spill: SpillSection,
-    /// Conditions for sending new clients elsewhere.
+    /// Conditions for directing new clients to other regions.
     #[serde(default)]
     pub(crate) steering: SteeringSection,
-    /// Sets of requests and how they are served.
+    /// Rules for serving sets of requests.
     #[serde(default)]
     pub(crate) route: Vec<RouteSection>,
 }

@@ -22,17 +22,17 @@ const RULES_MAX: usize = 256;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct GeoSection {
-    /// Database of cities or countries (MMDB), as MaxMind and DB-IP publish them. Read again when
-    /// the file changes.
+    /// Database of cities or countries in MMDB format, such as those of MaxMind and DB-IP. Read
+    /// again when the file changes.
     #[schemars(with = "Option<String>")]
     pub(crate) database: Option<Spanned<String>>,
     /// Database of autonomous systems, which decide nothing: naming one is an error.
     #[schemars(skip)]
     pub(crate) asn_database: Option<Spanned<String>>,
-    /// Maximum size of each file in bytes. Databases are kept in memory, and twice while a changed
-    /// one is read.
+    /// Maximum size of each file in bytes. Databases are kept in memory, twice while a changed one
+    /// is read.
     pub(crate) database_bytes_max: u64,
-    /// `[[residency]]` rules that hold for clients whose country is unknown.
+    /// `[[residency]]` rules that apply to clients whose country is unknown.
     pub(crate) unknown_clients: Unknown,
 }
 
@@ -62,14 +62,14 @@ impl Default for GeoSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResidencySection {
-    /// Countries of the clients that the rule is for, e.g. `DE`.
+    /// Countries of the clients that the rule applies to, e.g. `DE`.
     #[schemars(with = "Vec<String>")]
     pub(crate) clients: Spanned<Vec<Country>>,
-    /// Regions that may serve their requests; all, if left out.
+    /// Regions that may serve their requests; all by default.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) regions: Vec<Spanned<RegionName>>,
-    /// Countries whose regions may serve their requests; all, if left out.
+    /// Countries whose regions may serve their requests; all by default.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) countries: Vec<Country>,

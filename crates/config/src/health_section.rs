@@ -12,9 +12,9 @@ use crate::section::{positive, positive_if_set};
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HealthSection {
-    /// Check of replicas that set none themselves.
+    /// Health check of replicas that set none.
     pub(crate) check: CheckChoice,
-    /// Time between two checks of a replica, give or take a fifth.
+    /// Time between two checks of a replica, with a jitter of 20 %.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) interval_ms: u64,
@@ -22,19 +22,19 @@ pub(crate) struct HealthSection {
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) timeout_ms: u64,
-    /// Good checks in a row that bring a replica back.
+    /// Consecutive successful checks after which a replica counts as up again.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) rise: u32,
-    /// Bad checks in a row that speak against a replica.
+    /// Consecutive failed checks that count against a replica.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) fall: u32,
-    /// Failed requests in a row after which a replica is ejected for a while.
+    /// Consecutive failed requests after which a replica is ejected temporarily.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) eject_after: u32,
-    /// Time for which a replica is ejected the first time; doubled each time it fails again.
+    /// Time for which a replica is ejected the first time, doubled each time it fails again.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) eject_ms: u64,
@@ -44,9 +44,9 @@ pub(crate) struct HealthSection {
     pub(crate) eject_max_ms: u64,
     /// Maximum share of a pool's replicas that may be ejected for failed requests, in percent.
     pub(crate) ejected_percent_max: u32,
-    /// Ratio of a replica's answer time to the usual one among three or more of its pool, for one
-    /// model and in proportion to weight, from which on the replica is ejected as if it failed. 0
-    /// turns this off: where hardware differs, set weights or turn it off.
+    /// Ratio of a replica's response time to the typical one of its pool at which the replica is
+    /// ejected as if it had failed; compared for one model, in proportion to weight, in pools of
+    /// three or more. 0 turns this off. If hardware differs, set weights or turn it off.
     pub(crate) slow_ratio: f32,
     /// Failed requests of one model at one replica, in percent, that open its breaker.
     #[serde(deserialize_with = "positive")]
@@ -56,11 +56,11 @@ pub(crate) struct HealthSection {
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) breaker_window_ms: u64,
-    /// Number of requests in the window below which a breaker stays closed.
+    /// Number of requests in the window that a breaker needs before it can open.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) breaker_requests_min: u32,
-    /// Time for which a breaker stays open before the model is tried again; doubled each time.
+    /// Time for which a breaker stays open before the model is tried again, doubled each time.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) breaker_open_ms: u64,
@@ -69,18 +69,18 @@ pub(crate) struct HealthSection {
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) stall_ms: u64,
-    /// Time of slow start, in which a new or recovered replica comes to its full share; 0 gives it
-    /// at once.
+    /// Duration of slow start, in which a new or recovered replica ramps up to its full share; 0
+    /// disables it.
     pub(crate) slow_start_ms: u64,
     /// Longest pause that a replica can ask for with `Retry-After`.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) retry_after_max_ms: u64,
-    /// Time in which an overdue load report loses half of its weight.
+    /// Half-life of the weight of an overdue load report.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) stale_half_life_ms: u64,
-    /// Time between two deep checks of replicas that have one.
+    /// Time between two deep checks of a replica.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) deep_interval_ms: u64,
@@ -88,7 +88,7 @@ pub(crate) struct HealthSection {
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) deep_timeout_ms: u64,
-    /// Time limit of all warm-up prompts of a replica; it takes requests afterwards in any case.
+    /// Time limit of all warm-up prompts of a replica, after which it takes requests in any case.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) warm_up_max_ms: u64,
@@ -145,11 +145,11 @@ pub(crate) enum CheckChoice {
 pub(crate) struct ReplicaHealthSection {
     /// Method of checking the replica.
     pub(crate) check: Option<CheckChoice>,
-    /// Path to ask for, instead of its kind's.
+    /// Path to request, instead of its kind's.
     pub(crate) path: Option<String>,
-    /// Port to ask, where it is not the API's.
+    /// Port of the check, if it is not the API's.
     pub(crate) port: Option<u16>,
-    /// Service to ask about in the gRPC health protocol; an empty name asks about the server.
+    /// Service to query in the gRPC health protocol; an empty name means the whole server.
     pub(crate) service: Option<String>,
     /// Time between two checks.
     #[serde(deserialize_with = "positive_if_set")]
@@ -165,15 +165,16 @@ pub(crate) struct ReplicaHealthSection {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DeepSection {
-    /// Path to send `body` to; without one, a single token is generated by its kind's own API.
+    /// Path to send `body` to; by default the check generates a single token with the API of the
+    /// replica's kind.
     #[schemars(with = "Option<String>")]
     pub(crate) path: Option<Spanned<String>>,
     /// JSON to send to `path`.
     #[schemars(with = "Option<String>")]
     pub(crate) body: Option<Spanned<String>>,
-    /// Expected content of the reply, to find replicas that answer but wrongly.
+    /// Expected content of the reply, to detect replicas with wrong answers.
     pub(crate) expect: Option<Expectation>,
-    /// Share of the GPU's memory in use above which the replica is full, 0 to 1.
+    /// Share of the GPU's memory in use above which the replica counts as full, 0 to 1.
     #[schemars(with = "Option<f32>")]
     pub(crate) gpu_memory_max: Option<Spanned<f32>>,
     /// Time between two checks.
@@ -190,16 +191,16 @@ pub(crate) struct DeepSection {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MetricsSection {
-    /// True to read the load; by default where the `kind` has metrics.
+    /// True to read the load; by default true if the `kind` has metrics.
     pub(crate) scrape: Option<bool>,
-    /// Path of the page, instead of the kind's.
+    /// Path of the metrics page, instead of the kind's.
     pub(crate) path: Option<String>,
-    /// Port of the page, where it is not the API's or the kind's.
+    /// Port of the page, if it is neither the API's nor the kind's.
     pub(crate) port: Option<u16>,
     /// Name of a `[mapping]`, instead of the kind's own.
     #[schemars(with = "Option<String>")]
     pub(crate) mapping: Option<Spanned<String>>,
-    /// Time between two readings. By default 20 times the duration of a reading, within 100 ms to 1
+    /// Time between two readings. By default 20 times the duration of a reading, from 100 ms to 1
     /// s.
     #[serde(deserialize_with = "positive_if_set")]
     #[schemars(range(min = 1))]
@@ -212,15 +213,15 @@ pub(crate) struct MetricsSection {
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StandbySection {
-    /// Number of requests waiting per open replica of a pool; 0 leaves the queue out.
+    /// Number of waiting requests per active replica of a pool; 0 ignores the queue.
     pub(crate) queued: f32,
-    /// 99th percentile of the time to first byte in a pool, in ms; 0 leaves it out.
+    /// 99th percentile of the time to first byte in a pool, in ms; 0 ignores it.
     pub(crate) p99_ms: u64,
-    /// Time for which either value has to be exceeded before a replica is brought in.
+    /// Time for which either value has to be exceeded before a replica is activated.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) promote_after_ms: u64,
-    /// Time for which both values have to be below half before a replica goes back into reserve.
+    /// Time for which both values have to be below half before a replica goes back to standby.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) demote_after_ms: u64,
@@ -236,12 +237,12 @@ impl Default for StandbySection {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct BucketSection {
-    /// Requests per second that an idle replica takes: about what it can serve.
+    /// Requests per second that an idle replica takes, about as many as it can serve.
     pub(crate) rate_per_s: f32,
-    /// Requests that a replica which was idle may get ahead of the others.
+    /// Number of requests that an idle replica can get in a burst.
     pub(crate) burst: f32,
-    /// Number of requests waiting or running at the replica with which the rate halves; twice as
-    /// many halve it again.
+    /// Number of requests waiting or running at the replica that halves the rate; twice as many
+    /// halve it again.
     pub(crate) queue_halving: f32,
 }
 

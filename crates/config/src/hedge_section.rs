@@ -15,10 +15,10 @@ use crate::source::Source;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HedgeSection {
-    /// Time without a first byte, in ms, after which the second replica is asked.
+    /// Time without a first byte, in ms, after which the second replica is tried.
     #[serde(default)]
     pub(crate) after_ms: Option<u64>,
-    /// Time without a first byte as a quantile of the route's own times to first byte, `p50` to
+    /// Time without a first byte, as a quantile of the route's own times to first byte: `p50` to
     /// `p99`.
     #[serde(default)]
     pub(crate) after: Option<String>,

@@ -17,23 +17,23 @@ use crate::source::Source;
 const LIMITS_MAX: usize = 32_768;
 
 /// `[[limit]]`: a limit on the use of this node alone, whatever other nodes do. A limit of the
-/// cluster with this name takes its place.
+/// cluster with the same name replaces it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LimitSection {
     /// Scope of the limit: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Requests per second; not beside `requests_per_min`.
+    /// Maximum number of requests per second; excludes `requests_per_min`.
     #[serde(default)]
     pub(crate) requests_per_s: Option<u32>,
-    /// Requests per minute.
+    /// Maximum number of requests per minute.
     #[serde(default)]
     pub(crate) requests_per_min: Option<u32>,
-    /// Tokens per minute.
+    /// Maximum number of tokens per minute.
     #[serde(default)]
     pub(crate) tokens_per_min: Option<u64>,
-    /// Requests in flight at a time.
+    /// Maximum number of requests in flight.
     #[serde(default)]
     pub(crate) concurrency: Option<u32>,
 }

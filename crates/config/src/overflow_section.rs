@@ -30,11 +30,11 @@ pub(crate) enum RoleSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplicaPriceSection {
-    /// Price of a million prompt tokens, with at most six digits behind the point.
+    /// Price of a million prompt tokens, with at most six decimal places.
     #[schemars(with = "f64", range(min = 0))]
     prompt_per_million: Spanned<f64>,
-    /// Price of a million prompt tokens that the API had in its cache; without it, that of prompt
-    /// tokens.
+    /// Price of a million prompt tokens that the API had in its cache; by default the price of
+    /// prompt tokens.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0))]
     cached_per_million: Option<Spanned<f64>>,
@@ -43,28 +43,28 @@ pub(crate) struct ReplicaPriceSection {
     completion_per_million: Spanned<f64>,
 }
 
-/// Terms on which an overflow replica is used. When a cap is reached, requests end as they would
-/// without the replica.
+/// Terms on which an overflow replica is used. When a cap is reached, requests are handled as if
+/// the replica did not exist.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct OverflowSection {
-    /// Time in ms that a request waits for a slot at another replica before it goes here. A request
-    /// that would be refused goes at once.
+    /// Time in ms that a request waits for a slot at other replicas before it is sent to this one.
+    /// A request that would be refused is sent at once.
     after_ms: u64,
-    /// Most requests that go to the replica, in percent of those that this node gets for its models.
-    /// The share holds over a few seconds; ten requests are always in hand. Without it, the share is
-    /// not capped.
+    /// Maximum share of requests sent to the replica, in percent of the requests that this node
+    /// gets for its models. The share is measured over a few seconds, and ten requests are always
+    /// allowed. No cap by default.
     #[schemars(with = "Option<u32>", range(min = 1, max = 100))]
     share_percent_max: Option<Spanned<u32>>,
-    /// Money that all nodes may spend on the replica in a day of UTC. Requests that run when it is
-    /// spent still cost.
+    /// Budget of all nodes for the replica per day (UTC). Requests that run when it is spent still
+    /// add to the cost.
     #[schemars(with = "Option<f64>", range(min = 0))]
     budget_per_day: Option<Spanned<f64>>,
-    /// Money that all nodes may spend on the replica in a month of UTC.
+    /// Budget of all nodes for the replica per month (UTC).
     #[schemars(with = "Option<f64>", range(min = 0))]
     budget_per_month: Option<Spanned<f64>>,
-    /// Country in which the API serves, e.g. `US`. Without it, requests that are bound to countries
-    /// never go there.
+    /// Country in which the API processes requests, e.g. `US`. Without it, requests that are
+    /// restricted to countries never go there.
     #[schemars(with = "Option<String>")]
     country: Option<Country>,
 }

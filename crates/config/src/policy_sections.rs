@@ -10,13 +10,13 @@ use spillway_route::{
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LeastLoadedSection {
-    /// Requests waiting and running, against the mean of the group.
+    /// Requests waiting and running, relative to the mean of the group.
     pub(crate) queue: f32,
     /// Share of time the GPU is busy.
     pub(crate) gpu: f32,
     /// Share of the KV cache in use.
     pub(crate) kv: f32,
-    /// Time to the first byte, against the mean of the group.
+    /// Time to the first byte, relative to the mean of the group.
     pub(crate) latency: f32,
 }
 
@@ -24,26 +24,28 @@ pub(crate) struct LeastLoadedSection {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PredictedLatencySection {
-    /// Time to minimise: to the first token, or to the end of the reply where no client reads
-    /// along.
+    /// Time to minimise: to the first token, or to the end of the reply if clients don't read it as
+    /// it is generated.
     pub(crate) goal: GoalName,
-    /// Condition for giving a replica a request: it is predicted to fit into the KV cache, nothing
-    /// waits there, or no condition at all.
+    /// Condition for sending a request to a replica: the request is predicted to fit into the KV
+    /// cache, no request waits there, or none at all.
     pub(crate) push: PushName,
-    /// Cost of reading a prompt for each request that runs there, as a part of the time that the
-    /// reading takes.
+    /// Cost of a prefill to each request that runs at the replica, as a fraction of the prefill's
+    /// duration.
     #[serde(deserialize_with = "weight")]
     pub(crate) kappa: f32,
-    /// Part by which each running request slows the generation of the others.
+    /// Fraction by which each running request slows the generation of the others.
     #[serde(deserialize_with = "weight")]
     pub(crate) crowding: f32,
-    /// Tokens that a reply is expected to have before replies have shown it, if its client does not set
-    /// fewer.
+    /// Expected number of tokens of a reply until replies have been observed, unless the client
+    /// sets fewer.
     pub(crate) output_tokens: u32,
-    /// Value in ms of staying on a session's replica, beside what is known to be cached there.
+    /// Value in ms of staying on a session's replica, in addition to the value of known cached
+    /// blocks.
     #[serde(deserialize_with = "weight")]
     pub(crate) session_ms: f32,
-    /// Difference in ms within which the prompt decides, with equal results on every node.
+    /// Difference in predicted time, in ms, up to which the prompt decides, with the same result on
+    /// every node.
     #[serde(deserialize_with = "weight")]
     pub(crate) tie_ms: f32,
 }
@@ -74,13 +76,13 @@ pub(crate) enum PushName {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PrefixAwareSection {
-    /// Least share of a prompt, in thousandths, that a cache must hold to be followed.
+    /// Minimum share of a prompt, in thousandths, that a cache must hold to decide.
     pub(crate) match_permille_min: u16,
-    /// Least difference in requests between the busiest and the idlest replica with which load
-    /// decides.
+    /// Minimum difference in requests between the busiest and the idlest replica for load to
+    /// decide.
     #[serde(deserialize_with = "weight")]
     pub(crate) imbalance_min: f32,
-    /// Least ratio of requests between the busiest and the idlest replica with which load decides;
+    /// Minimum ratio of requests between the busiest and the idlest replica for load to decide;
     /// both conditions must hold.
     #[serde(deserialize_with = "weight")]
     pub(crate) imbalance_ratio_min: f32,
@@ -90,12 +92,12 @@ pub(crate) struct PrefixAwareSection {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PrequalSection {
-    /// Number of replicas looked at for each request, 1 to 64.
+    /// Number of replicas sampled for each request, 1 to 64.
     #[serde(deserialize_with = "probes")]
     #[schemars(range(min = 1, max = 64))]
     pub(crate) probes: u8,
-    /// Share of the replicas looked at, in thousandths, above which a replica is hot: more than
-    /// this share have fewer requests in flight.
+    /// Share of the sampled replicas, in thousandths, above which a replica is hot: more than this
+    /// share have fewer requests in flight.
     pub(crate) cold_permille: u16,
 }
 

@@ -18,21 +18,21 @@ const HOLDER_BLOCKS_MAX: u32 = 1 << 28;
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PrefixSection {
     /// Bytes of prompt in one block, a multiple of 32; equal on all nodes of a cluster. Prompts
-    /// share whole blocks: smaller ones find shorter common beginnings, and take more memory.
+    /// share whole blocks: smaller blocks match shorter common prefixes, and take more memory.
     #[schemars(with = "usize")]
     pub(crate) block_bytes: Spanned<usize>,
-    /// Memory of the index of what each replica has in its cache, in bytes: 48 for each record of a
-    /// block at a replica, of which a prompt of 128 KiB has 160. The least recently used blocks are
-    /// forgotten first.
+    /// Maximum memory of the index of cached prompts, in bytes: 48 for each record of a block at a
+    /// replica; a prompt of 128 KiB has 160 records. The least recently used blocks are evicted
+    /// first.
     #[schemars(with = "usize")]
     pub(crate) index_bytes_max: Spanned<usize>,
-    /// Number of blocks that a replica's cache is taken to hold if the replica does not report it.
+    /// Assumed capacity of a replica's cache in blocks, if the replica does not report it.
     #[schemars(with = "u32")]
     pub(crate) replica_blocks: Spanned<u32>,
-    /// True to let the nodes of a region tell each other where they sent which prompts. Without it
-    /// each node knows only its own.
+    /// True to share between the nodes of a region which prompts they sent to which replicas.
+    /// Otherwise each node knows only its own.
     pub(crate) share: bool,
-    /// True to keep the learned speeds of replicas in the cluster's data folder over a restart.
+    /// True to save the learned speeds of replicas in the cluster's data folder across restarts.
     pub(crate) keep_speeds: bool,
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::numbers::unit_of;
 use crate::schema_node::resolve;
 
-/// Settings for comparing policies; they are in a table of their own.
+/// Settings that exist to compare policies; they have their own table.
 const TUNING: [&str; 8] = [
     "replica.bucket",
     "route.least_loaded",
@@ -23,19 +23,20 @@ const TUNING: [&str; 8] = [
 const HEAD: &str = "\
 # Configuration reference
 
-All settings, made from the schema by `spillway config reference`. `spillway config schema` has the whole description of
-each. [configuration.md](../guides/configuration.md) has the ten that matter, guides by subject, and a sample of a file.
+This page lists all settings. `spillway config reference` generates it from the schema, and `spillway config schema`
+prints the full descriptions. [configuration.md](../guides/configuration.md) has the ten most important settings, guides
+by subject, and a sample file.
 
-A key with a dot is inside a table: `health.path` of a `[[replica]]` is `health = { path = \"..\" }`. Such a key that is
-required is needed only where its table is given. NAME stands for a name of your own. A default of – means that nothing
-is set; the description says what holds then.
+A key with a dot is inside a table: `health.path` of a `[[replica]]` is `health = { path = \"..\" }`. Such a key is required
+only if its table is present. NAME is a name that you choose. A default of – means that the setting has no value; the
+description says what applies then.
 ";
 
 const TUNING_HEAD: &str = "
 ## Tuning knobs of policies
 
-Leave these as they are: they are there to compare policies.
-[policies.md](../explanation/policies.md#tuning-knobs) says what each does.
+Keep the defaults: these settings exist to compare policies.
+[policies.md](../explanation/policies.md#tuning-knobs) describes each.
 ";
 
 const TABLE: &str = "\n| key | type | default | description |\n|---|---|---|---|\n";

@@ -21,26 +21,26 @@ pub(crate) struct RegionSection {
     /// Name of the region.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Part of its usual share of requests that the region gets, in percent with one decimal at
-    /// most; 0 evacuates it.
+    /// Percentage of its usual share of requests that the region gets, with at most one decimal; 0
+    /// evacuates it.
     #[serde(default = "default_weight_percent")]
     #[schemars(with = "f64", range(min = 0, max = 100))]
     pub(crate) weight_percent: Spanned<Percent>,
-    /// Extra cost of a request there, as the milliseconds of waiting here that it is worth.
+    /// Extra cost of a request in that region, as an equivalent waiting time in ms.
     #[serde(default)]
     pub(crate) price_ms: f32,
     /// Round-trip time to the region in ms, until it is measured.
     #[serde(default)]
     pub(crate) rtt_ms: Option<u32>,
-    /// Country that the region is in, e.g. `DE`.
+    /// Country of the region, e.g. `DE`.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) country: Option<Country>,
-    /// Addresses by which clients reach the region: its nodes, or the load balancer before them.
+    /// Addresses at which clients reach the region: those of its nodes, or of the load balancer in
+    /// front of them.
     #[serde(default)]
     pub(crate) addresses: Vec<IpAddr>,
-    /// Latitude in degrees north; not needed for a region that has the name of a public cloud's
-    /// region.
+    /// Latitude in degrees north; not needed if the region is named like a public cloud's region.
     #[serde(default)]
     #[schemars(range(min = -90, max = 90))]
     pub(crate) latitude: Option<f64>,
@@ -48,8 +48,8 @@ pub(crate) struct RegionSection {
     #[serde(default)]
     #[schemars(range(min = -180, max = 180))]
     pub(crate) longitude: Option<f64>,
-    /// Networks whose clients are near the region, e.g. `10.1.0.0/16`, whatever a location database
-    /// says.
+    /// Networks whose clients are near the region, e.g. `10.1.0.0/16`, regardless of the location
+    /// database.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) client_networks: Vec<Spanned<String>>,

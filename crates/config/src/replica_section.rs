@@ -34,106 +34,107 @@ const CONNECTIONS_MAX: u32 = 1_024;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplicaSection {
-    /// Unique name, as in metrics and headers.
+    /// Unique name, used in metrics and headers.
     #[serde(default = "no_text")]
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Base URL: `http://host:port` or `https://host:port`, and the path below which the server has its
-    /// API. A path with a version, such as `/openai/v1`, replaces `/v1` of a request's path; any other
-    /// stands before it.
+    /// Base URL: `http://host:port` or `https://host:port`, and the path prefix of the server's
+    /// API, if any. A path with a version, such as `/openai/v1`, replaces `/v1` of a request's
+    /// path; any other is prepended.
     #[serde(default = "no_text")]
     #[schemars(with = "String")]
     pub(crate) url: Spanned<String>,
-    /// Address for gRPC, if that is another port. Without it, gRPC goes to `url` if `protocol` is
-    /// `http2`, else not to this replica. Credentials and `tls` hold for both.
+    /// Address for gRPC, if it is on another port. Without it, gRPC calls go to `url` if `protocol`
+    /// is `http2`, else not to this replica. Credentials and `tls` hold for both.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) grpc_url: Option<Spanned<String>>,
-    /// Models that the replica serves; without them, those that it lists itself: at `/v1/models`,
-    /// or with the kinds `triton` and `mlserver` in its repository index. For an overflow replica a
-    /// table of names and of their names at the API.
+    /// Models that the replica serves; by default those that it lists at `/v1/models`, or with the
+    /// kinds `triton` and `mlserver` in its repository index. For an overflow replica, a table from
+    /// these names to the API's names.
     #[serde(default)]
     #[schemars(with = "Option<ModelsForm>")]
     pub(crate) models: Option<Spanned<ModelsSection>>,
-    /// Part that the replica plays: `overflow` is for what no other replica can serve.
+    /// Role of the replica: `overflow` replicas get only requests that no other replica can serve.
     #[serde(default)]
     pub(crate) role: RoleSection,
-    /// Price of an overflow replica's tokens: what the operator pays.
+    /// Price that the operator pays for an overflow replica's tokens.
     #[serde(default)]
     #[schemars(with = "Option<ReplicaPriceSection>")]
     pub(crate) price: Option<Spanned<ReplicaPriceSection>>,
-    /// Terms on which an overflow replica is used, with its caps.
+    /// Conditions and caps for the use of an overflow replica.
     #[serde(default, rename = "overflow")]
     #[schemars(with = "Option<OverflowSection>")]
     pub(crate) caps: Option<Spanned<OverflowSection>>,
-    /// Versions served of some models; other models are served in every version the replica takes.
+    /// Versions of models that the replica serves; models that are not listed are served in every
+    /// version.
     #[serde(default)]
     #[schemars(with = "std::collections::BTreeMap<String, Vec<String>>")]
     pub(crate) versions: VersionsSection,
     /// Pool that routes refer to.
     #[serde(default = "default_pool")]
     pub(crate) pool: String,
-    /// Weight against its peers, 1 to 1,000; by default its class's weight, else 1.
+    /// Weight relative to other replicas, 1 to 1,000; by default its class's weight, else 1.
     #[serde(default)]
     #[schemars(with = "Option<u32>", range(min = 1, max = 1_000))]
     pub(crate) weight: Option<Spanned<u32>>,
-    /// Hardware class of the replica, a name in `[classes]` that stands for a weight.
+    /// Hardware class of the replica: a name in `[classes]`, which sets the weight.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) class: Option<Spanned<String>>,
-    /// Software of the server, by which checks and metrics are chosen. Without it, the server is
-    /// recognised by its own pages.
+    /// Software of the server, which determines checks and metrics. By default the kind is detected
+    /// from the server's pages.
     #[serde(default)]
     #[schemars(with = "Option<ServerKind>")]
     pub(crate) kind: Option<Spanned<ServerKind>>,
     /// Settings of the health check that differ from `[health]`.
     #[serde(default)]
     pub(crate) health: ReplicaHealthSection,
-    /// Check that runs an inference: one token, or a request with a known answer.
+    /// Check that runs an inference: a single token, or a request with a known answer.
     #[serde(default)]
     #[schemars(with = "Option<DeepSection>")]
     pub(crate) deep: Option<Spanned<DeepSection>>,
-    /// Source of the replica's load.
+    /// Source of the replica's load figures.
     #[serde(default)]
     pub(crate) metrics: MetricsSection,
-    /// Port of the same host at which the engine publishes its KV events, such as 5557 for vLLM: the
-    /// index of caches then follows them, instead of assuming what the engine evicts. Nothing is
-    /// read without it. An error with a `kind` that publishes none.
+    /// Port on the same host at which the engine publishes KV events, such as 5557 for vLLM; with
+    /// them the index of cached prompts knows what the engine evicts, instead of assuming it. No
+    /// events are read by default. It is an error for a `kind` that publishes none.
     #[serde(default)]
     pub(crate) kv_events_port: Option<u16>,
-    /// URL that answers 200 once the replica's machine is going to be taken away, and 404 before.
+    /// URL that answers 200 once the replica's machine is scheduled for removal, and 404 before.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) notice_url: Option<Spanned<String>>,
-    /// Time limit in ms for the replica's requests to finish after such a notice.
+    /// Time limit in ms for the replica's requests to finish after such a notice (`notice_url`).
     #[serde(default = "default_notice_ms")]
     pub(crate) notice_ms: u64,
     /// Prompts sent to the replica before its first request, to load weights and fill its cache.
     #[serde(default)]
     pub(crate) warm_up: Vec<String>,
-    /// Settings of its bucket, for the policy `token_bucket`.
+    /// Settings of the replica's bucket, for the policy `token_bucket`.
     #[serde(default)]
     pub(crate) bucket: BucketSection,
-    /// True to keep the replica in reserve until its pool needs it, see `[standby]`.
+    /// True to keep the replica in reserve until its pool needs it (see `[standby]`).
     #[serde(default)]
     pub(crate) standby: bool,
-    /// Time of slow start in ms, instead of the one in `[health]`.
+    /// Duration of slow start in ms, instead of the one in `[health]`.
     #[serde(default)]
     pub(crate) slow_start_ms: Option<u64>,
     /// Protocol of the replica.
     #[serde(default)]
     pub(crate) protocol: ProtocolSection,
-    /// Maximum number of requests at a time from this node, 1,024 by default.
+    /// Maximum number of concurrent requests from this node, 1,024 by default.
     #[serde(default)]
     pub(crate) connections_max: Option<u32>,
-    /// Method of limiting requests: adaptive by default, or fixed with `connections_max` set.
+    /// Type of the concurrency limit: adaptive by default, or fixed if `connections_max` is set.
     #[serde(default)]
     pub(crate) concurrency: Option<ConcurrencySection>,
-    /// Time in ms after which idle connections are closed. Keep it below the server's own
-    /// keep-alive time, which is 5 s for servers on uvicorn.
+    /// Time in ms after which idle connections are closed. Keep it below the server's keep-alive
+    /// timeout, which is 5 s for servers on uvicorn.
     #[serde(default = "default_idle_ms")]
     pub(crate) idle_ms: u64,
-    /// TLS settings, where the system's CAs or the host's name don't fit.
+    /// TLS settings, needed if the system's CAs or the host's name don't fit.
     #[serde(default)]
     pub(crate) tls: Option<ReplicaTlsSection>,
     /// Credential for the replica, sent instead of the client's.
@@ -172,10 +173,10 @@ pub(crate) struct ReplicaTlsSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) ca: Option<Spanned<String>>,
-    /// Name to ask for and to verify, where it is not the host of the URL.
+    /// Server name for SNI and verification, if it is not the host of the URL.
     #[serde(default)]
     pub(crate) server_name: Option<String>,
-    /// PEM file with the certificate to show to the replica, and its intermediates. Needs `key`.
+    /// PEM file with the client certificate for the replica, and its intermediates. Needs `key`.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) certificate: Option<Spanned<String>>,
@@ -196,13 +197,14 @@ pub(crate) struct CredentialSection {
     /// Text in front of the value, e.g. `"Bearer "`.
     #[serde(default)]
     pub(crate) prefix: String,
-    /// The value itself; better keep secrets out of this file.
+    /// Value; better keep secrets out of this file.
     #[serde(default)]
     pub(crate) value: Option<String>,
     /// Environment variable that holds the value.
     #[serde(default)]
     pub(crate) value_env: Option<String>,
-    /// File that holds the value; white space around it is dropped. It is read again when it changes.
+    /// File that holds the value; surrounding white space is removed. The file is read again when
+    /// it changes.
     #[serde(default)]
     pub(crate) value_file: Option<String>,
 }

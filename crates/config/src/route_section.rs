@@ -30,22 +30,22 @@ use crate::spill_section::permille;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RouteSection {
-    /// Unique name, as in metrics.
+    /// Unique name, used in metrics.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Path below which the route serves everything; without it, the route serves the built-in
+    /// Path prefix of all requests of the route; without it, the route serves the built-in
     /// endpoints.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) path_prefix: Option<Spanned<String>>,
-    /// Text that replaces the prefix on the way to the replica.
+    /// Text that replaces the prefix when a request is forwarded.
     #[serde(default)]
     pub(crate) replace_prefix: Option<String>,
-    /// Protocol of requests below `path_prefix`, and form of errors.
+    /// Protocol of requests below `path_prefix`, and format of errors.
     #[serde(default)]
     pub(crate) protocol: RouteProtocol,
-    /// Models that the route serves; empty serves all. Where routes without `path_prefix` name models
-    /// and none of them serves all, other models get 404.
+    /// Models that the route serves; all by default. If all routes without `path_prefix` name
+    /// models, other models get 404.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) models: Vec<Spanned<String>>,
@@ -53,21 +53,21 @@ pub(crate) struct RouteSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) model: Option<Spanned<String>>,
-    /// Pool whose replicas the route uses; all replicas, if left out.
+    /// Pool whose replicas the route uses; all replicas by default.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) pool: Option<Spanned<String>>,
-    /// Routing policy: by default `predicted_latency` where bodies are read for their prompts,
-    /// `power_of_two` elsewhere.
+    /// Routing policy: by default `predicted_latency` for routes that read prompts from bodies,
+    /// `power_of_two` for others.
     #[serde(default)]
     #[schemars(schema_with = "policy_schema")]
     pub(crate) policy: Option<Spanned<Policy>>,
     /// Key that keeps requests together: `header:NAME`, `cookie:NAME`, `user`, `client_ip`,
-    /// `conversation`, `prompt_prefix` or `prompt_prefix:BLOCKS`. For the policies that hash.
+    /// `conversation`, `prompt_prefix` or `prompt_prefix:BLOCKS`. Used by the policies that hash.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) hash_by: Option<Spanned<HashBy>>,
-    /// Session affinity: later requests of a client find the replica of its earlier ones, whatever
+    /// Session affinity: later requests of a client go to the replica of its earlier ones, whatever
     /// the policy.
     #[serde(default)]
     #[schemars(with = "Option<SessionSection>")]
@@ -84,17 +84,17 @@ pub(crate) struct RouteSection {
     /// Settings of the policy `prequal`.
     #[serde(default)]
     pub(crate) prequal: PrequalSection,
-    /// Replicas that are asked to report the usage of streams whose client does not ask for it:
-    /// `"auto"` asks those of the kinds `vllm`, `sglang` and `llamacpp`, `true` asks all, `false`
-    /// none. The report is taken out of the stream again.
+    /// Replicas to request usage from in streams whose client did not ask for it: `"auto"` means
+    /// those of the kinds `vllm`, `sglang` and `llamacpp`, `true` all, `false` none. The report is
+    /// removed from the stream.
     #[serde(default = "inject_auto")]
     #[schemars(schema_with = "inject_usage_schema")]
     pub(crate) inject_usage: Spanned<InjectUsageSetting>,
-    /// True to pass the client's `Authorization` and API key headers on to the replica.
+    /// True to forward the client's `Authorization` and API key headers to the replica.
     #[serde(default)]
     pub(crate) forward_authorization: bool,
-    /// Fields of requests by which the route's clients may steer the model server, e.g. `priority`.
-    /// Requests with any other of these fields are refused.
+    /// Fields of requests with which the route's clients may control the model server, e.g.
+    /// `priority`. Requests with any other of these fields are refused.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) allow_engine_fields: Vec<Spanned<String>>,
@@ -102,60 +102,61 @@ pub(crate) struct RouteSection {
     /// set.
     #[serde(default)]
     pub(crate) queue_max: Option<usize>,
-    /// Maximum size of these waiting requests together, in bytes; as in `[spill]` if not set.
+    /// Maximum total size of these waiting requests, in bytes; as in `[spill]` if not set.
     #[serde(default)]
     pub(crate) queue_bytes_max: Option<usize>,
     /// Longest wait of one request in ms; as in `[spill]` if not set.
     #[serde(default)]
     pub(crate) queue_ms: Option<u32>,
-    /// Longest time in ms that a request waits in the queue for a replica that starts, while no
-    /// replica can serve it; 0 answers it at once. Choose more than an engine takes to load its
-    /// model, and less than clients wait.
+    /// Longest time in ms that a request waits in the queue for a starting replica, while no
+    /// replica can serve it; with 0 it is answered at once. Choose more than the time an engine
+    /// takes to load its model, and less than the timeout of clients.
     #[serde(default)]
     pub(crate) start_wait_ms: u32,
-    /// Time in ms to the first token of a reply beyond which the reply is of no use: a request that
-    /// can't make it is turned away at once.
+    /// Longest useful time to the first token of a reply, in ms; a request that is predicted to
+    /// exceed it is shed at once.
     #[serde(default, deserialize_with = "positive_if_set")]
     #[schemars(range(min = 1))]
     pub(crate) slo_ms: Option<u64>,
-    /// Share of a model's replicas, in percent, below which the least urgent requests are turned
-    /// away first; as in `[spill]` if not set.
+    /// Share of healthy replicas of a model, in percent, below which the least urgent requests are
+    /// shed first; as in `[spill]` if not set.
     #[serde(default)]
     #[schemars(with = "Option<u16>", range(max = 100))]
     pub(crate) degraded_below_percent: Option<Spanned<u16>>,
-    /// Largest share of a model's slots, in percent, that a tenant above its fair share leaves to
+    /// Maximum share of a model's slots, in percent, that a tenant above its fair share leaves to
     /// other active tenants; as in `[spill]` if not set.
     #[serde(default)]
     #[schemars(with = "Option<u16>", range(max = 100))]
     pub(crate) tenant_room_percent: Option<Spanned<u16>>,
-    /// True to have another replica go on with a stream of a completion that breaks off, from the
-    /// text sent so far; off by default.
+    /// True to continue a broken stream of a completion on another replica, from the text sent so
+    /// far; off by default.
     #[serde(default)]
     pub(crate) continue_streams: bool,
-    /// Maximum size of the text that is kept of each such stream, in bytes; a longer one is not
+    /// Maximum size of the text kept for each continuable stream, in bytes; longer streams are not
     /// continued.
     #[serde(default = "continue_bytes_max")]
     pub(crate) continue_bytes_max: usize,
     /// Maximum number of continuations of one stream.
     #[serde(default = "continuations_max")]
     pub(crate) continuations_max: u32,
-    /// Settings for asking a second replica if the first does not begin to reply; off by default.
+    /// Settings for sending a request to a second replica if the first does not begin to reply; off
+    /// by default.
     #[serde(default)]
     #[schemars(with = "Option<HedgeSection>")]
     pub(crate) hedge: Option<Spanned<HedgeSection>>,
-    /// Regions that may serve the route's requests; all, if left out.
+    /// Regions that may serve the route's requests; all by default.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) regions: Vec<Spanned<RegionName>>,
-    /// Countries whose regions may serve the route's requests, e.g. `DE`; all, if left out. With
-    /// countries, a region whose country is unknown may not serve them.
+    /// Countries whose regions may serve the route's requests, e.g. `DE`; all by default. If set, a
+    /// region whose country is unknown may not serve them.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) countries: Vec<Country>,
-    /// False if the route's requests never go to overflow replicas.
+    /// False to never send the route's requests to overflow replicas.
     #[serde(default = "default_overflow")]
     pub(crate) overflow: bool,
-    /// Time-outs of this route.
+    /// Timeouts of this route.
     #[serde(default)]
     pub(crate) timeouts: TimeoutsSection,
 }

@@ -21,11 +21,11 @@ use crate::source::Source;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerLayout {
-    /// A runtime for each worker; connections are handed out to them in turn. Cheapest per request.
+    /// A runtime for each worker, with connections assigned round-robin. Cheapest per request.
     #[default]
     PerCore,
-    /// A shared runtime whose threads steal work from each other. Spreads the streams of a single
-    /// HTTP/2 connection over all cores.
+    /// A shared work-stealing runtime. Spreads the streams of a single HTTP/2 connection over all
+    /// cores.
     Shared,
 }
 
@@ -36,24 +36,25 @@ pub(crate) struct NodeSection {
     /// Name of this node, unique in the cluster.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Region that this node is in.
+    /// Region of this node.
     #[schemars(with = "String")]
     pub(crate) region: Spanned<String>,
-    /// Country that this node is in, e.g. `DE`, for rules about where requests may be served.
+    /// Country of this node, e.g. `DE`, for rules about where requests may be served.
     #[schemars(with = "Option<String>")]
     pub(crate) country: Option<Country>,
-    /// Number of worker threads; 0 takes one per core.
+    /// Number of worker threads; 0 means one per core.
     pub(crate) workers: usize,
-    /// Way in which the workers share the work.
+    /// Distribution of connections and requests over the workers.
     pub(crate) worker_layout: WorkerLayout,
-    /// Time in ms for which a node that is told to stop serves on, so that load balancers see that
-    /// it is not ready before it refuses connections: two or three periods of their checks. Without
-    /// a value the node measures: it serves on for three and a half periods, 1 to 30 s, if something
-    /// polls `/readyz` or `/steering` regularly, and stops at once if nothing does.
+    /// Time in ms for which a stopping node keeps accepting connections, so that load balancers
+    /// notice that it is not ready: two or three periods of their checks. By default the node
+    /// measures the period: it keeps accepting for three and a half periods, 1 to 30 s, if a client
+    /// polls `/readyz` or `/steering` regularly, and stops at once otherwise.
     pub(crate) drain_notice_ms: Option<u64>,
-    /// Time limit in ms for running requests to finish after that, when the node stops.
+    /// Time limit in ms for running requests to finish when the node stops, after
+    /// `drain_notice_ms`.
     pub(crate) drain_ms: u64,
-    /// True to add `x-spillway-*` headers to replies that tell which way a request took.
+    /// True to add `x-spillway-*` headers to replies, which show how a request was routed.
     pub(crate) expose_routing: bool,
 }
 
@@ -79,21 +80,21 @@ pub(crate) struct ListenerSection {
     /// IP address and port.
     #[schemars(with = "SocketAddr")]
     pub(crate) address: Spanned<SocketAddr>,
-    /// True if another process may listen on this address too, so that a new one can take over
-    /// before the old one ends. Both need this setting and the same user; new connections are
-    /// spread over them.
+    /// True if another process may listen on the same address, so that a new process can take over
+    /// before the old one exits. Both need this setting and the same user; new connections are
+    /// spread over both.
     #[serde(default)]
     pub(crate) share_port: bool,
-    /// Authentication of its clients, if it differs from `[auth]`.
+    /// Authentication mode, if it differs from `[auth]`.
     #[serde(default)]
     pub(crate) auth: Option<AuthMode>,
     /// TLS settings; without them the listener speaks cleartext.
     #[serde(default)]
     pub(crate) tls: Option<TlsSection>,
-    /// PROXY header at the start of connections, v1 or v2.
+    /// PROXY protocol header at the start of connections, v1 or v2.
     #[serde(default)]
     pub(crate) proxy_protocol: ProxyProtocol,
-    /// Address blocks whose forwarding headers and PROXY header are believed.
+    /// Address blocks of proxies whose forwarding headers and PROXY header are trusted.
     #[serde(default)]
     #[schemars(with = "Vec<String>")]
     pub(crate) trusted_proxies: Vec<Spanned<String>>,
@@ -126,9 +127,9 @@ pub(crate) struct TlsSection {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CorsSection {
-    /// Origins of these pages, e.g. `https://chat.example`; `*` stands for every page. Without any,
-    /// replicas alone decide about origins in replies, and a browser's preflight request
-    /// (`OPTIONS`) is refused.
+    /// Origins of these pages, e.g. `https://chat.example`; `*` allows every page. By default no
+    /// page of another origin may read replies, and a browser's preflight request (`OPTIONS`) is
+    /// refused.
     #[schemars(with = "Vec<String>")]
     pub(crate) allowed_origins: Vec<Spanned<String>>,
 }
@@ -156,11 +157,11 @@ impl CorsSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AdminSection {
-    /// IP address and port; loopback only, unless there is a token file.
+    /// IP address and port; must be a loopback address unless `token_file` is set.
     #[schemars(with = "SocketAddr")]
     pub(crate) address: Spanned<SocketAddr>,
     /// File with one line `name role token` for each operator of the cluster; roles are `read`,
-    /// `operate` and `admin`. With it, every request needs one of these tokens or a key of the
+    /// `operate` and `admin`. If set, every request needs one of these tokens or a key of the
     /// cluster.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
@@ -168,8 +169,8 @@ pub(crate) struct AdminSection {
     /// TLS settings; without them the listener speaks cleartext.
     #[serde(default)]
     pub(crate) tls: Option<TlsSection>,
-    /// Names by which operators reach the listener, besides IP addresses and `localhost`. A request
-    /// that names another host is refused.
+    /// Host names at which operators reach the listener, besides IP addresses and `localhost`.
+    /// Requests for other hosts are refused.
     #[serde(default)]
     pub(crate) names: Vec<String>,
 }
@@ -178,7 +179,7 @@ pub(crate) struct AdminSection {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsSection {
-    /// Maximum number of client connections; one more is closed at once.
+    /// Maximum number of client connections; further ones are closed at once.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) connections_max: usize,
@@ -187,10 +188,10 @@ pub(crate) struct LimitsSection {
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) connections_per_client_max: usize,
-    /// Memory limit of this process in bytes; from 90 % of it on new requests are refused. 0: the
+    /// Memory limit of this process in bytes; above 90 % of it new requests are refused. 0: the
     /// limit of the control group or the memory of the machine.
     pub(crate) memory_bytes_max: u64,
-    /// Maximum size of one request head in bytes; more gets 431.
+    /// Maximum size of one request head in bytes; larger ones get 431.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) header_bytes_max: usize,
@@ -198,16 +199,15 @@ pub(crate) struct LimitsSection {
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) headers_max: usize,
-    /// Maximum size of one request body in bytes; more gets 413.
+    /// Maximum size of one request body in bytes; larger ones get 413.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) body_bytes_max: u64,
-    /// Maximum size of all buffered request bodies together, in bytes; a body beyond it gets 503.
+    /// Maximum total size of buffered request bodies, in bytes; further bodies get 503.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) body_bytes_total_max: u64,
-    /// Maximum size in bytes up to which bodies that need no reading are buffered, so that they can
-    /// be retried.
+    /// Maximum size in bytes up to which bodies that are not parsed are buffered for retries.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) buffered_bytes_max: u64,
@@ -224,11 +224,11 @@ pub(crate) struct LimitsSection {
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) reset_window_ms: u64,
-    /// Time limit of a complete request head.
+    /// Time limit for receiving a complete request head.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) head_timeout_ms: u64,
-    /// Longest silence within a request body, which a body of less than 4 KiB a second uses up as well.
+    /// Longest pause within a request body; time below 4 KiB per second counts as a pause.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) body_timeout_ms: u64,
@@ -236,15 +236,15 @@ pub(crate) struct LimitsSection {
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) idle_timeout_ms: u64,
-    /// Time after which a client that takes no bytes of its reply is cut off.
+    /// Time after which a client that reads nothing of its reply is disconnected.
     #[serde(deserialize_with = "positive")]
     #[schemars(range(min = 1))]
     pub(crate) stall_timeout_ms: u64,
-    /// Maximum size of what is read ahead of one slow client, in bytes; 0 lets the replica wait for
-    /// the client.
+    /// Maximum size of reply data buffered for one slow client, in bytes; with 0 the replica waits
+    /// for the client.
     pub(crate) read_ahead_bytes_max: usize,
-    /// Maximum size of all that is read ahead, in bytes; an eighth of the memory is another limit
-    /// to it.
+    /// Maximum total size of reply data buffered for slow clients, in bytes; an eighth of the
+    /// memory is a further limit.
     pub(crate) read_ahead_bytes_total_max: u64,
 }
 
@@ -310,8 +310,8 @@ pub(crate) struct TimeoutsSection {
     #[schemars(range(min = 1))]
     pub(crate) connect_ms: Option<u64>,
     /// Time limit from the request to the first content of a stream, or to the first byte of any
-    /// other reply; 600,000 by default, since engines queue requests, and answer unary ones when all
-    /// is generated.
+    /// other reply; 600,000 by default, because engines queue requests, and send a unary reply only
+    /// when it is complete.
     #[serde(deserialize_with = "positive_if_set")]
     #[schemars(range(min = 1))]
     pub(crate) first_byte_ms: Option<u64>,
@@ -323,9 +323,9 @@ pub(crate) struct TimeoutsSection {
     #[serde(deserialize_with = "positive_if_set")]
     #[schemars(range(min = 1))]
     pub(crate) total_ms: Option<u64>,
-    /// Silence of a stream after which its client is sent a comment, or a `ping` in Anthropic's API,
-    /// so that nothing on the way closes the connection; off by default. Only streams of events have
-    /// keep-alives.
+    /// Silence of a stream after which its client gets a comment, or a `ping` in Anthropic's API,
+    /// so that proxies in between don't close the connection; off by default. Applies only to
+    /// streams of events.
     #[serde(deserialize_with = "positive_if_set")]
     #[schemars(range(min = 1))]
     pub(crate) keep_alive_ms: Option<u64>,
@@ -350,14 +350,14 @@ impl TimeoutsSection {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RetrySection {
-    /// Maximum number of attempts per request, the first included.
+    /// Maximum number of attempts per request, including the first.
     pub(crate) attempts_max: u32,
     /// Retries as a share of requests, in percent.
     pub(crate) budget_percent: u32,
-    /// Retries in hand at the start, so that a node with few requests can retry; requests earn them
-    /// back by their share, however seldom they come. None if the share is zero.
+    /// Retries available at the start, so that a node with few requests can retry; later requests
+    /// refill them by their share, however rare they are. None if the share is zero.
     pub(crate) budget_in_hand: u32,
-    /// Least number of retries that each second earns: more than the share where requests are few.
+    /// Minimum number of retries earned per second, which exceeds the share if requests are few.
     pub(crate) budget_min_per_second: u32,
 }
 

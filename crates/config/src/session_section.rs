@@ -32,17 +32,16 @@ pub(crate) struct SessionSection {
     /// Time for which clients keep the cookie; 3,600 s by default.
     #[serde(default)]
     pub(crate) max_age_s: Option<NonZero<u32>>,
-    /// Name of a header that clients send with every request of a session; the nodes remember its
-    /// replica.
+    /// Name of a header that clients send with every request of a session; the nodes remember the
+    /// session's replica.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) header: Option<Spanned<String>>,
     /// Time after which a session without requests is forgotten; 3,600 s by default.
     #[serde(default)]
     pub(crate) idle_s: Option<NonZero<u32>>,
-    /// Maximum number of sessions remembered at a time; beyond it the tenant with most loses those
-    /// that it used longest ago.
-    /// 100,000 by default.
+    /// Maximum number of remembered sessions; beyond it the tenant with most sessions loses its
+    /// least recently used ones. 100,000 by default.
     #[serde(default)]
     pub(crate) sessions_max: Option<NonZero<u32>>,
 }

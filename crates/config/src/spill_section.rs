@@ -16,33 +16,32 @@ use crate::source::Source;
 pub(crate) struct SpillSection {
     /// True if requests may go to other regions.
     pub(crate) enabled: bool,
-    /// Part of the capacity that is kept for this region's own requests, in percent.
+    /// Share of the capacity reserved for this region's own requests, in percent.
     #[schemars(with = "u16", range(max = 100))]
     pub(crate) reserve_percent: Spanned<u16>,
-    /// Maximum part of the capacity that requests of other regions may take, in percent; no maximum
-    /// by default, since a reserve does better.
+    /// Maximum share of the capacity for requests of other regions, in percent; no maximum by
+    /// default, because `reserve_percent` works better.
     #[schemars(with = "Option<u16>", range(max = 100))]
     pub(crate) guests_percent_max: Option<Spanned<u16>>,
-    /// Maximum number of regions that one request asks, one after the other.
+    /// Maximum number of regions that are tried for one request, one after the other.
     pub(crate) regions_max: u8,
     /// Maximum number of requests that wait in this node for a slot, for each route and model.
     pub(crate) queue_max: usize,
-    /// Maximum size of these waiting requests together, in bytes, for each route and model.
+    /// Maximum total size of these waiting requests, in bytes, for each route and model.
     pub(crate) queue_bytes_max: usize,
-    /// Longest wait of one request, in ms: 600,000 by default, as long as clients of language
-    /// models wait for a server that queues. A request that names its own limit waits no longer
-    /// than that.
+    /// Longest wait of one request in ms; 600,000 by default, the usual timeout of clients of
+    /// language models. A request with its own limit waits no longer than that.
     pub(crate) queue_ms: u32,
     /// Maximum number of requests that wait in this node, over all routes and models.
     pub(crate) queue_total_max: usize,
-    /// Maximum size of all these waiting requests together, in bytes.
+    /// Maximum total size of all waiting requests, in bytes.
     pub(crate) queue_total_bytes_max: usize,
-    /// Share of a model's replicas, in percent, below which the least urgent requests are turned
-    /// away first; 0 never does.
+    /// Share of healthy replicas of a model, in percent, below which the least urgent requests are
+    /// shed first; 0 disables this.
     #[schemars(with = "u16", range(max = 100))]
     pub(crate) degraded_below_percent: Spanned<u16>,
-    /// Largest share of a model's slots, in percent, that a tenant above its fair share leaves to
-    /// other active tenants; 0 leaves nothing.
+    /// Maximum share of a model's slots, in percent, that a tenant above its fair share leaves to
+    /// other active tenants; 0 disables this.
     #[schemars(with = "u16", range(max = 100))]
     pub(crate) tenant_room_percent: Spanned<u16>,
 }

@@ -26,18 +26,18 @@ const ARM_NAME_MAX: usize = 64;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SplitSection {
-    /// Name that clients ask for: a new one, or that of a model, whose requests are then split.
+    /// Model name in requests: a new name, or the name of a model, whose requests are then split.
     #[schemars(with = "String")]
     pub(crate) model: Spanned<String>,
     /// Basis for choosing a request's arm: `random`, `user`, `header:NAME` or `cookie:NAME`.
     #[serde(default = "default_by")]
     #[schemars(with = "String")]
     pub(crate) by: Spanned<String>,
-    /// Cookie by which a client keeps the arm that was drawn for it.
+    /// Name of a cookie that keeps a client on the arm that was chosen for it.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) sticky_cookie: Option<Spanned<String>>,
-    /// Time for which clients keep that cookie; 30 days by default.
+    /// Time for which clients keep the cookie; 30 days by default.
     #[serde(default = "default_sticky_max_age_s")]
     pub(crate) sticky_max_age_s: NonZero<u32>,
     /// Models that share the requests.
@@ -49,23 +49,23 @@ pub(crate) struct SplitSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArmSection {
-    /// Name of the arm, unique in the split: it stands in metrics, in headers, and in requests of
+    /// Name of the arm, unique in the split; it is used in metrics, headers, and requests of
     /// testers.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
     /// Model that serves the arm.
     #[schemars(with = "String")]
     pub(crate) model: Spanned<String>,
-    /// Share of the requests in percent, with one decimal at most; the shares of all arms make 100.
-    /// With 0 the arm gets only requests that name it.
+    /// Share of the requests in percent, with at most one decimal; the sum of all arms is 100. An
+    /// arm with 0 gets only requests that name it.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0, max = 100))]
     pub(crate) weight_percent: Option<Percent>,
-    /// Share of the requests against the other arms, instead of in percent: 9 and 1 are 90 % and 10
-    /// %.
+    /// Share of the requests relative to the other arms, instead of in percent: 9 and 1 are 90 %
+    /// and 10 %.
     #[serde(default)]
     pub(crate) weight: Option<u32>,
-    /// Version of the model that serves the arm; any, if left out.
+    /// Version of the model that serves the arm; any by default.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) version: Option<Spanned<String>>,

@@ -15,17 +15,17 @@ use crate::spill_section::permille;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SteeringSection {
-    /// Share of the last five seconds' requests, turned away for lack of room, from which on it is
-    /// too much; in percent, 1 to 100.
+    /// Share of the requests of the last five seconds, in percent, that counts as too many shed for
+    /// lack of capacity; 1 to 100.
     #[schemars(with = "u16", range(min = 1, max = 100))]
     pub(crate) shed_percent: Spanned<u16>,
-    /// Time for which too many requests have to be turned away before clients are sent elsewhere.
+    /// Time for which too many requests have to be shed before new clients are sent elsewhere.
     pub(crate) shed_ms: u32,
-    /// Time for which all has to be well before clients are sent here again; doubled each time that
-    /// clients were sent elsewhere lately.
+    /// Time without problems before new clients are sent here again, doubled each time that clients
+    /// were sent elsewhere recently.
     #[schemars(with = "u32")]
     pub(crate) return_ms: Spanned<u32>,
-    /// Longest such time.
+    /// Maximum of `return_ms` after doubling.
     #[schemars(with = "u32")]
     pub(crate) return_max_ms: Spanned<u32>,
 }

@@ -15,27 +15,27 @@ use crate::source::Source;
 /// Path that OTLP over HTTP has for traces, if the endpoint names none.
 const TRACES_PATH: &str = "/v1/traces";
 
-/// `[traces]`: spans of requests, sent to a collector by OTLP. Nothing of prompts or replies is in
-/// them.
+/// `[traces]`: spans of requests, sent to a collector by OTLP. They contain no text of prompts or
+/// replies.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TracesSection {
-    /// Address of the collector, e.g. `http://127.0.0.1:4317`. Nothing is sent, if left out.
+    /// Address of the collector, e.g. `http://127.0.0.1:4317`. No spans are sent by default.
     #[schemars(with = "Option<String>")]
     pub(crate) endpoint: Option<Spanned<String>>,
     /// Protocol of the collector's port: `grpc`, usually 4317, or `http`, usually 4318.
     pub(crate) protocol: TracesProtocol,
-    /// Share of the traces that begin here and are sent, in percent. Traces that a caller has begun
-    /// are sent if the caller says so.
+    /// Share of the traces that begin at this node to send, in percent. Traces begun by a caller
+    /// are sent if the caller sampled them.
     #[schemars(with = "f64", range(min = 0, max = 100))]
     pub(crate) share_percent: Spanned<f64>,
-    /// Time to the first byte of a reply in ms, from which on a request is sent in any case, as one
-    /// that failed or was turned away is. 0 for no such time.
+    /// Time to the first byte of a reply, in ms, from which a request is always sent, as are failed
+    /// and shed requests. 0 disables this.
     pub(crate) slow_ms: u64,
-    /// File of headers to send along, such as a key: lines of `name: value`.
+    /// File with further headers to send, such as a key, in lines of `name: value`.
     #[schemars(with = "Option<String>")]
     pub(crate) headers_file: Option<Spanned<String>>,
-    /// Certificates to trust at an `https` endpoint, PEM. The system's, if left out.
+    /// Certificates to trust at an `https` endpoint, PEM. The system's by default.
     #[schemars(with = "Option<String>")]
     pub(crate) ca: Option<Spanned<String>>,
 }
@@ -58,7 +58,7 @@ pub struct TracesConfig {
     pub endpoint: Uri,
     /// Protocol that it speaks.
     pub protocol: TracesProtocol,
-    /// Share of the traces that begin here and are sent, in percent.
+    /// Share of the traces that begin at this node to send, in percent.
     pub share_percent: f64,
     /// Time to the first byte from which on a request is always sent; `None` for no such time.
     pub slow: Option<Duration>,

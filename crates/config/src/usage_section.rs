@@ -20,11 +20,11 @@ const DAYS_MAX: u32 = 3_653;
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct UsageSection {
-    /// Folder in which usage is kept; without it, `data` of `[cluster]`. With neither, usage is in
-    /// memory alone, for a week.
+    /// Folder for usage data; by default `data` of `[cluster]`. Without either, usage is kept only
+    /// in memory, for a week.
     #[schemars(with = "Option<String>")]
     pub(crate) folder: Option<Spanned<String>>,
-    /// Number of days that are kept, today included. Two months suffice to write a bill.
+    /// Number of days to keep, including today. Two months are enough for billing.
     #[schemars(with = "u32", range(min = 1, max = 3653))]
     pub(crate) days_max: Spanned<u32>,
 }
@@ -33,16 +33,16 @@ pub(crate) struct UsageSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PriceSection {
-    /// Model that serves, aliases and splits resolved. Without it, the price is that of all models
-    /// that have none of their own.
+    /// Model that serves the request, after aliases and splits are resolved. Without it, the price
+    /// applies to all models without their own.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) model: Option<Spanned<String>>,
-    /// Price of a million prompt tokens, with at most six digits behind the point.
+    /// Price of a million prompt tokens, with at most six decimal places.
     #[schemars(with = "f64", range(min = 0))]
     pub(crate) prompt_per_million: Spanned<f64>,
-    /// Price of a million prompt tokens that a replica had in its cache; without it, that of prompt
-    /// tokens.
+    /// Price of a million prompt tokens that a replica had in its cache; by default the price of
+    /// prompt tokens.
     #[serde(default)]
     #[schemars(with = "Option<f64>", range(min = 0))]
     pub(crate) cached_per_million: Option<Spanned<f64>>,
@@ -56,7 +56,7 @@ pub(crate) struct PriceSection {
 pub struct UsageConfig {
     /// Folder of its own; `None` for that of the cluster.
     pub folder: Option<PathBuf>,
-    /// Number of days that are kept, today included.
+    /// Number of days to keep, including today.
     pub days_max: u32,
 }
 

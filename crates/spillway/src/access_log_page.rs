@@ -10,12 +10,12 @@ use crate::cluster::of_value;
 const HEAD: &str = "\
 # Access log
 
-One JSON object for each request that ended, a line each ([requests.md](../guides/requests.md#access-log) says how to
-switch it on). `GET /v1/requests` answers with the same fields. Made by `spillway reference access-log`.
+The access log has one line of JSON for each completed request ([requests.md](../guides/requests.md#access-log) shows how
+to enable it). `GET /v1/requests` returns the same fields. `spillway reference access-log` generates this page.
 
-Not in the log: health checks, and connections that end before a whole request head was read, such as a TLS handshake
-that fails. Metrics count those. A head above `limits.header_bytes_max` is in the log, without id and path over HTTP/1.1.
-Over HTTP/2, a head of more than twice that size is not.
+The log does not contain health checks, and connections that end before a whole request head was read, such as failed TLS
+handshakes. Metrics count those. A head above `limits.header_bytes_max` is logged, but without id and path over HTTP/1.1.
+Over HTTP/2, a head of more than twice that size is not logged.
 
 | field | meaning |
 |---|---|
@@ -25,8 +25,9 @@ Over HTTP/2, a head of more than twice that size is not.
 const CODES: &str = "
 ## `code`
 
-Each request that failed has a code, also one that broke off under the status 200 and a gRPC call with a status other
-than 0. It is one of those of [errors.md](errors.md), as the client got it, or one below. Tries have the same codes.
+Each failed request has a code, including replies with status 200 that broke off and gRPC calls with a status other than
+0. It is the code of [errors.md](errors.md) that the client got, or one of the following. Entries of `tries` use the same
+codes.
 
 | code | meaning |
 |---|---|

@@ -49,35 +49,37 @@ impl Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Runs a gateway node until it is told to stop.
+    /// Runs a gateway node until it is stopped.
     Run(RunArgs),
-    /// Runs three regions with emulated replicas: overloads one, cuts and loses another, and shows what happens.
+    /// Runs three regions with emulated replicas, overloads one, isolates and stops another, and
+    /// shows the effects.
     Demo(DemoArgs),
     /// Runs emulated model servers.
     Emulate(EmulateArgs),
-    /// Asks a node whether it is well, for health checks: exits with 0 if so, else with 1.
+    /// Checks the health of a node, for use as a health check: exits with 0 if healthy, else with
+    /// 1.
     Health(HealthArgs),
-    /// Shows what a node knows of its replicas; drains or resumes one.
+    /// Shows a node's replicas and their state; drains or resumes one.
     Replicas(ReplicasArgs),
-    /// Shows which beginnings of prompts are hot in which region, or has their key changed.
+    /// Shows hot prompt prefixes by region, or changes their key.
     Trie(TrieArgs),
-    /// Shows where a request would go, and why not elsewhere.
+    /// Shows where a request would be routed, and why not elsewhere.
     Explain(ExplainArgs),
-    /// Shows requests as they end on a node: where each went and why, times, tokens.
+    /// Shows requests as they complete on a node: where each was routed and why, times, tokens.
     Tail(TailArgs),
-    /// Shows where a location database says that an address is.
+    /// Looks up an address in a location database.
     Geo(GeoArgs),
-    /// Makes, shows and renews the certificates with which nodes know each other.
+    /// Creates, shows and renews the certificates that nodes use among themselves.
     Certs {
         #[command(subcommand)]
         command: CertsCommand,
     },
-    /// Makes, lists and ends keys with which clients and operators are let in.
+    /// Creates, lists and revokes the keys of clients and operators.
     Keys {
         #[command(subcommand)]
         command: KeysCommand,
     },
-    /// Announces an address to routers while a node takes clients, by BIRD or ExaBGP.
+    /// Announces an address to routers through BIRD or ExaBGP while a node takes clients.
     Anycast(AnycastArgs),
     /// Checks or describes config files.
     Config {
@@ -127,13 +129,13 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Where the pages go; made if it does not exist.
+    /// Folder for the pages, created if it does not exist.
     pub(crate) folder: PathBuf,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway geo 203.0.113.7 --database GeoLite2-City.mmdb\n\n\
-    Reads the files as a node would. No node is asked.")]
+    Reads the files as a node would, without contacting a node.")]
 pub(crate) struct GeoArgs {
     /// The address of a client.
     pub(crate) address: IpAddr,
@@ -171,25 +173,25 @@ pub(crate) enum KeysCommand {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway keys make --tenant acme --models llama-3.1-8b\n\n\
-    Prints the key, which is shown this once, and the [[key]] block for the config of every node\n\
-    that the client reaches. A running node takes a changed file into use by itself.")]
+    Prints the key, which is shown only once, and the [[key]] block for the config of every node\n\
+    that the client uses. A running node reloads a changed file automatically.")]
 pub(crate) struct KeysMakeArgs {
-    /// Whose requests they are.
+    /// Tenant of the key.
     #[arg(long)]
     pub(crate) tenant: String,
-    /// What the key is called in configs and logs; drawn if it is left out.
+    /// Name of the key in configs and logs; random by default.
     #[arg(long)]
     pub(crate) id: Option<String>,
-    /// Models, aliases and splits that it may ask for; all, if left out.
+    /// Models, aliases and splits that the key may use; all by default.
     #[arg(long, value_delimiter = ',')]
     pub(crate) models: Vec<String>,
-    /// Regions that may serve it; all, if left out.
+    /// Regions that may serve its requests; all by default.
     #[arg(long, value_delimiter = ',')]
     pub(crate) regions: Vec<String>,
-    /// Class of its requests, 0 to 3; 0 is served first.
+    /// Priority class of its requests, 0 to 3; 0 is served first.
     #[arg(long, default_value_t = 0)]
     pub(crate) priority: u8,
-    /// When it ends, e.g. 2027-01-31T00:00:00Z.
+    /// Time at which the key expires, e.g. 2027-01-31T00:00:00Z.
     #[arg(long)]
     pub(crate) expires: Option<String>,
     /// Prints one JSON object.
@@ -214,12 +216,12 @@ impl From<&CreateKeyArgs> for KeysMakeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway run --config spillway.toml\n\n\
     SIGHUP or a changed file reloads replicas, routes, aliases and certificates.\n\
-    SIGTERM or SIGINT stops accepting, lets requests finish and ends.")]
+    SIGTERM or SIGINT stops accepting connections, lets requests finish, and exits.")]
 pub(crate) struct RunArgs {
-    /// The config file; ./spillway.toml, else /etc/spillway/spillway.toml, if left out.
+    /// The config file; by default ./spillway.toml, else /etc/spillway/spillway.toml.
     #[arg(long, short, env = "SPILLWAY_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// Prints the addresses as one JSON object once the node serves.
+    /// Prints the addresses as one JSON object when the node is ready.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -232,7 +234,7 @@ pub(crate) struct RunArgs {
 pub(crate) struct ReplicasArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
-    /// Lists what the cluster agreed on instead of what the node sees.
+    /// Lists the cluster's records instead of the node's view.
     #[arg(long)]
     pub(crate) cluster: bool,
     #[command(subcommand)]
@@ -241,28 +243,28 @@ pub(crate) struct ReplicasArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReplicasCommand {
-    /// Sends a replica no new requests; what it has may finish.
+    /// Stops sending new requests to a replica; running requests may finish.
     Drain {
         /// The replica.
         name: String,
-        /// How long what it has may take.
+        /// Time limit in seconds for running requests.
         #[arg(long, default_value_t = 600)]
         limit_s: u64,
-        /// Its machine is going to be taken away.
+        /// The replica's machine is scheduled for removal.
         #[arg(long)]
         preemption: bool,
     },
-    /// Brings a drained replica back.
+    /// Sends requests to a drained replica again.
     #[command(alias = "resume")]
     Undrain {
         /// The replica.
         name: String,
     },
-    /// Reports a replica's load for it.
+    /// Reports a replica's load on its behalf.
     Load {
         /// The replica.
         name: String,
-        /// As JSON: queued, running, kv_use, gpu_use, gpu_memory_use, pending.
+        /// The load as JSON: queued, running, kv_use, gpu_use, gpu_memory_use, pending.
         #[arg(value_parser = parse_json)]
         report: serde_json::Value,
     },
@@ -275,7 +277,7 @@ fn parse_json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway config check spillway.toml")]
 pub(crate) struct CheckArgs {
-    /// The config file; ./spillway.toml, else /etc/spillway/spillway.toml, if left out.
+    /// The config file; by default ./spillway.toml, else /etc/spillway/spillway.toml.
     #[arg(env = "SPILLWAY_CONFIG")]
     pub(crate) file: Option<PathBuf>,
     /// Prints the result as one JSON object.
@@ -286,18 +288,18 @@ pub(crate) struct CheckArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway demo --once --seconds 30")]
 pub(crate) struct DemoArgs {
-    /// Ends after the summary instead of leaving the nodes up.
+    /// Exits after the summary instead of keeping the nodes running.
     #[arg(long)]
     pub(crate) once: bool,
-    /// Prints JSON lines: the `start` with addresses, a `phase` at the begin of each, a `tick` each second,
-    /// then the `summary`.
+    /// Prints JSON lines: the `start` with addresses, a `phase` at the beginning of each phase, a
+    /// `tick` each second, then the `summary`.
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long all phases last together, about, in seconds: 35 to 3600.
+    /// Approximate duration of all phases together, in seconds: 35 to 3600.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(35..=3600))]
     pub(crate) seconds: u64,
-    /// Where the first region's node listens, the others on the ports behind it; where one is taken,
-    /// any free port is used.
+    /// Address of the first region's node; the other nodes use the following ports, or any free
+    /// port if one is taken.
     #[arg(long, default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
 }
@@ -309,26 +311,26 @@ pub(crate) struct DemoArgs {
     docs/reference/emulator.md lists faults, options of replies and metrics."
 )]
 pub(crate) struct EmulateArgs {
-    /// Where the first replica listens; the others take the ports after it.
+    /// Address of the first replica; the others use the following ports.
     #[arg(long, default_value = "127.0.0.1:9101")]
     pub(crate) listen: SocketAddr,
-    /// Replicas in this process.
+    /// Number of replicas.
     #[arg(long, default_value_t = 1)]
     pub(crate) replicas: u16,
     /// Models that each replica serves.
     #[arg(long = "model", default_value = "tiny")]
     pub(crate) models: Vec<String>,
-    /// The machine that is modelled.
+    /// The machine to model.
     #[arg(long, value_enum, default_value_t = ProfileName::L4)]
     pub(crate) profile: ProfileName,
-    /// Real time per modelled time: 0.1 is ten times faster than the machine.
+    /// Factor for all times: 0.1 is ten times faster than the real machine.
     #[arg(long, default_value_t = 1.0)]
     pub(crate) time_scale: f64,
     /// Seed of the generated text.
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Port at which the first replica publishes KV events as vLLM does; the others take those after
-    /// it.
+    /// Port at which the first replica publishes KV events as vLLM does; the others use the
+    /// following ports.
     #[arg(long)]
     pub(crate) kv_events_port: Option<u16>,
     #[command(flatten)]

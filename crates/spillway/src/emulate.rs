@@ -20,7 +20,7 @@ pub(crate) struct ReplyArgs {
     /// Compresses replies for clients that accept gzip.
     #[arg(long)]
     gzip: bool,
-    /// Cuts the bodies of replies at random positions, by this seed.
+    /// Cuts the bodies of replies at random positions, derived from this seed.
     #[arg(long, value_name = "SEED")]
     cut_seed: Option<u64>,
     /// Writes `usage` before `metadata` and `tools` in responses, as SGLang does.

@@ -30,23 +30,23 @@ const PERIOD: Duration = Duration::from_millis(100);
 #[command(after_help = "Example: spillway health\n\
     Example: spillway health --wait 30 || tail node.log\n\
     Example: spillway health --admin https://127.0.0.1:9900 --ca ca.pem --for clients\n\n\
-    Exits with 0 if the answer is 200, with 1 if it is another or none. With --wait it exits with 0 as \
-    soon as the answer is 200, and with 1 and the last reason after that time.")]
+    Exits with 0 if the answer is 200, else with 1. With --wait it exits with 0 as soon as the answer \
+    is 200, or with 1 and the last reason after that time.")]
 pub(crate) struct HealthArgs {
     /// The node's admin listener.
     #[arg(long = "admin", alias = "url", env = "SPILLWAY_ADMIN")]
     #[arg(default_value = "http://127.0.0.1:9900", value_parser = parse_admin, help_heading = HEADING)]
     url: AdminUrl,
-    /// The CA that the listener's certificate is of, as PEM; those of this machine, if left out.
+    /// The CA of the listener's certificate, PEM; the system's CAs by default.
     #[arg(long, env = "SPILLWAY_CA", help_heading = HEADING)]
     ca: Option<PathBuf>,
-    /// What is asked.
+    /// Question to ask.
     #[arg(long = "for", value_enum, default_value_t = Purpose::Node)]
     purpose: Purpose,
-    /// How long the answer may take.
+    /// Time limit for the answer in milliseconds.
     #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     timeout_ms: u64,
-    /// Asks again until the node is ready, for this time at most. Without it, asks once.
+    /// Repeats the check until the node is ready, for at most this time. By default it checks once.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     wait: Option<u64>,
     /// Prints one JSON object.

@@ -17,15 +17,16 @@ const INDENT: usize = 20;
 const PLAIN_WIDTH: usize = 100;
 /// The heading of the page of all commands, and what holds for all of them.
 const PAGE: &str = "# Commands\n\n\
-    Every command of `spillway` with its arguments and options. The page is made from the command \
-    line itself:\n`spillway reference`. `--help` after a command says the same with examples, and \
-    `spillway completions` and\n`spillway man` make it known to shells and to `man`.\n\n\
+    This page lists all commands of `spillway` with their arguments and options. `spillway reference` \
+    generates it from the\ncommand line. `--help` after a command shows the same with examples. \
+    `spillway completions` and `spillway man` \
+    generate\nshell completions and manual pages.\n\n\
     | exit code | meaning |\n|--:|---|\n\
-    | 0 | done; of `status` and `health`: all is well |\n\
-    | 1 | failed, or refused by a node; of `status` and `health`: not well |\n\
+    | 0 | success; for `status` and `health`: healthy |\n\
+    | 1 | failed, or refused by a node; for `status` and `health`: not healthy |\n\
     | 2 | wrong usage: an unknown command, option or value |\n\
-    | 64 | the config is wrong, or a file that it names; another try does not help |\n\n\
-    With `--json` the result goes to standard output as JSON, also where the exit code is not 0. Notes \
+    | 64 | invalid config, or an invalid file that it names; retrying does not help |\n\n\
+    With `--json` the result goes to standard output as JSON, even if the exit code is not 0. Notes \
     and errors go to\nstandard error.\n";
 
 /// Reads the command line. Ends the process for wrong usage, help and version.

@@ -35,7 +35,7 @@ pub fn reference() -> String {
         // A write to a string never fails.
         let _: std::fmt::Result = write!(
             page,
-            "\n## {}\n\n| name | kind | labels | what it says | to look at it |\n|---|---|---|---|---|\n",
+            "\n## {}\n\n| name | kind | labels | meaning | query |\n|---|---|---|---|---|\n",
             group.title
         );
         for metric in group.metrics {

@@ -35,28 +35,29 @@ macro_rules! failure_causes {
 }
 
 failure_causes! {
-    /// A replica, here or in another region, answered with an error of its own, which was passed on.
+    /// A replica, here or in another region, replied with its own error, which was forwarded.
     ReplicaError = "replica_error";
-    /// The node closed the client's connection, or its stream over HTTP/2: the client took no bytes of its
-    /// reply for too long, or sent more resets or control frames than any honest client.
+    /// The node closed the client's connection, or its HTTP/2 stream, because the client read
+    /// nothing of its reply for too long, or sent more resets or control frames than a legitimate
+    /// client.
     ConnectionClosed = "connection_closed";
     /// The node stopped before the request had ended.
     NodeStopped = "node_stopped";
-    /// The replica or its region was drained, and its stream moved on.
+    /// The replica or its region was drained, and the stream moved to another one.
     Drained = "drained";
-    /// No connection led to the region.
+    /// There was no connection to the region.
     RegionUnreachable = "region_unreachable";
-    /// The region's circuit breaker let no request pass.
+    /// The region's circuit breaker was open.
     RegionCircuitOpen = "region_circuit_open";
     /// The region's node was about to stop.
     RegionLeaving = "region_leaving";
-    /// The region had no room for the request.
+    /// The region had no capacity for the request.
     RegionFull = "region_full";
-    /// The region took the request, and none of its replicas could serve it.
+    /// The region accepted the request, but none of its replicas could serve it.
     RegionFailed = "region_failed";
     /// The region fell silent while its reply was waited for.
     RegionLost = "region_lost";
-    /// The region broke off before it replied, or did not reply in time.
+    /// The connection to the region broke before its reply, or the reply was not in time.
     RegionBroken = "region_broken";
 }
 

@@ -54,35 +54,36 @@ macro_rules! error_kinds {
 error_kinds! {
     /// The request cannot be parsed, or asks for something that does not exist.
     BadRequest = 400 "bad_request",
-        "correct the request; the message says what is wrong, `param` which field";
+        "correct the request; the message describes the fault, and `param` names the field";
     /// The request has no key, but one is needed.
     KeyMissing = 401 "missing_api_key",
         "send `Authorization: Bearer KEY` ([auth.md](../guides/auth.md))";
     /// The key of the request is not valid.
     KeyInvalid = 401 "invalid_api_key",
-        "send a key that is known, not revoked and not expired; `spillway keys` lists them";
-    /// The key is valid, but for certain models alone, and the request names none or another one.
+        "send a known key that is neither revoked nor expired; `spillway keys` lists them";
+    /// The key is valid, but does not allow the model of the request, or the request names none.
     ModelNotAllowed = 403 "model_not_allowed",
-        "ask for a model that the key is for, or change the key";
+        "request a model that the key allows, or change the key";
     /// The key is valid, but not for any region that could serve the request.
     RegionNotAllowed = 403 "region_not_allowed",
         "change the regions of the key, of its tenant or of the route";
-    /// The request comes from a web page whose origin may not use a listener without keys.
+    /// The request comes from a web page whose origin is not allowed to use a listener without
+    /// keys.
     OriginNotAllowed = 403 "origin_not_allowed",
-        "add the page's origin to `cors.allowed_origins`, or ask for keys";
+        "add the page's origin to `cors.allowed_origins`, or require keys";
     /// No route serves the model.
     ModelNotFound = 404 "model_not_found",
-        "ask for a model of `GET /v1/models`; the message names those that the key may use";
-    /// The path is no endpoint and matches no route.
+        "request a model of `GET /v1/models`; the message lists those that the key may use";
+    /// The path is not an endpoint and matches no route.
     RouteNotFound = 404 "route_not_found",
         "correct the path, or add the `[[route]]` that the message shows ([endpoints](protocols.md))";
     /// No replica is known to hold the stored response.
     ResponseNotFound = 404 "response_not_found",
-        "begin a new conversation: stored responses end with their replica";
+        "begin a new conversation: stored responses are lost with their replica";
     /// The path is known, but not with this method.
     MethodNotAllowed = 405 "method_not_allowed",
-        "use the method that the header `Allow` names";
-    /// The body came too slowly, or stopped.
+        "use a method of the header `Allow`";
+    /// The body arrived too slowly, or stopped.
     BodyTimeout = 408 "body_timeout",
         "send the body without long pauses, or raise `limits.body_timeout_ms`";
     /// The body is larger than the limit.
@@ -90,68 +91,70 @@ error_kinds! {
         "send less, or raise `limits.body_bytes_max`";
     /// The endpoint does not read this content type.
     UnsupportedMediaType = 415 "unsupported_media_type",
-        "send `content-type: application/json`, or what the endpoint takes";
+        "send `content-type: application/json`, or another type that the endpoint accepts";
     /// The headers are larger than the limit.
     HeadersTooLarge = 431 "headers_too_large",
         "send fewer or shorter headers";
-    /// The request asks for a part of HTTP that is not served, like an upgrade to another protocol.
+    /// The request uses a feature of HTTP that is not supported, such as an upgrade to another
+    /// protocol.
     NotImplemented = 501 "not_implemented",
         "don't ask for WebSockets or transfer codings";
-    /// The client disconnected first; only logs and metrics show this error. 499 is not registered,
-    /// but is what nginx and most dashboards show for it.
+    /// The client disconnected before the reply was complete; only logs and metrics show this
+    /// error. 499 is not a registered status, but nginx and most dashboards use it.
     ClientClosed = 499 "client_closed",
-        "nothing; if it is frequent, clients wait less long than replies take";
+        "nothing; if it is frequent, the clients' timeouts are shorter than replies take";
     /// The gateway has a bug.
-    Internal = 500 "internal", "report it with the log around the request's id";
+    Internal = 500 "internal", "report it with the log lines around the request's id";
     /// The gateway could not connect to the replica.
     ReplicaConnect = 502 "replica_connect",
-        "check that the replica runs and that its `url` is right; a retry may find another";
-    /// The replica closed the connection before its answer began.
+        "check that the replica runs and that its `url` is correct; a retry may use another replica";
+    /// The replica closed the connection before its reply began.
     ReplicaReset = 502 "replica_reset",
-        "try again: the reply had not begun; look into the replica's log";
-    /// The replica went down while the gateway waited for its answer.
-    ReplicaDown = 502 "replica_down", "try again: other replicas serve the model";
-    /// Two engines died while they worked on the request, which may be the reason.
+        "retry, because the reply had not begun; check the replica's log";
+    /// The replica went down while the gateway waited for its reply.
+    ReplicaDown = 502 "replica_down", "retry: other replicas serve the model";
+    /// Two engines died while they worked on the request, which may be the cause.
     EnginesDied = 502 "engines_died",
-        "don't send the request again before the engines' logs say why they ended";
-    /// The replica's answer is no valid HTTP.
+        "don't repeat the request before you know from the engines' logs why they ended";
+    /// The replica's reply is not valid HTTP.
     ReplicaBadResponse = 502 "replica_bad_response",
-        "look at what listens at the replica's `url`";
-    /// The replica's answer redirects to another server.
+        "check which server listens at the replica's `url`";
+    /// The replica's reply redirects to another server.
     ReplicaRedirect = 502 "replica_redirect",
-        "give the replica's final address as its `url`";
-    /// The replica's answer broke off.
+        "set the replica's `url` to its final address";
+    /// The replica's reply ended early.
     StreamCut = 502 "stream_cut",
-        "ask again for the rest; `continue_streams` of a route does it for clients";
-    /// The request was shed: an answer would be too late, or would harm requests already being
-    /// served.
+        "request the rest; with `continue_streams` of a route the gateway does it for clients";
+    /// The request was shed, because its reply would be too late, or would harm requests that are
+    /// already being served.
     Overloaded = 503 "overloaded",
-        "come again after `Retry-After`; the reason is in `x-spillway-shed-reason`";
+        "retry after `Retry-After`; the reason is in `x-spillway-shed-reason`";
     /// The client has used up its rate limit; other clients are still served.
     RateLimited = 429 "rate_limited",
-        "come again after `Retry-After`, or raise the limit (`spillway limits`)";
+        "retry after `Retry-After`, or raise the limit (`spillway limits`)";
     /// The tenant has spent its budget; other tenants are still served.
     BudgetSpent = 429 "budget_spent",
-        "come again after `Retry-After`, or raise the budget ([usage.md](../guides/usage.md#budgets))";
-    /// The request alone exceeds the whole rate limit: it can never be served.
+        "retry after `Retry-After`, or raise the budget ([usage.md](../guides/usage.md#budgets))";
+    /// The request alone exceeds the whole rate limit, so it can never be served.
     BeyondLimit = 400 "request_exceeds_limit",
-        "ask for fewer tokens at a time, or raise the limit";
+        "request fewer tokens at a time, or raise the limit";
     /// No replica of the model is fit to serve.
     NoReplica = 503 "no_replica",
-        "come again after `Retry-After`; `spillway replicas` shows who is down and why";
-    /// This node hears its cluster and can't follow it, so it can't tell whether the key still counts.
+        "retry after `Retry-After`; `spillway replicas` shows which replicas are down and why";
+    /// This node receives messages from its cluster but can't follow its log, so it does not know
+    /// whether the key is still valid.
     KeyUnsure = 503 "key_unsure",
-        "come again: another node answers, or this one once it has caught up; `spillway status` says why";
+        "retry: another node may answer, or this one after it has caught up; `spillway status` shows why";
     /// The gateway's machine has no file descriptor, memory or port left for a connection to a replica.
     NodeShortage = 503 "node_shortage",
-        "come again after `Retry-After`; raise the limit of open files (`ulimit -n`, `LimitNOFILE`)";
-    /// The replica did not begin to answer in time.
+        "retry after `Retry-After`; raise the limit of open files (`ulimit -n`, `LimitNOFILE`)";
+    /// The replica did not begin to reply in time.
     FirstByteTimeout = 504 "first_byte_timeout",
-        "raise the route's `first_byte_ms`, or look why the replica is silent";
-    /// The replica stopped in the middle of its answer.
+        "raise the route's `first_byte_ms`, or find out why the replica is silent";
+    /// The replica stopped in the middle of its reply.
     StreamStalled = 504 "stream_stalled",
-        "ask again; raise the route's `idle_ms` if pauses are usual";
-    /// The request's own deadline passed.
+        "repeat the request; raise the route's `idle_ms` if such pauses are normal";
+    /// The deadline of the request passed.
     DeadlineExceeded = 504 "deadline_exceeded",
         "allow more time, or a smaller `max_tokens`";
 }
@@ -160,11 +163,11 @@ error_kinds! {
 const HEAD: &str = "\
 # Errors
 
-What the gateway itself answers, in the form of the client's API ([protocols.md](protocols.md#errors) shows the forms). A
-replica's own errors are passed on as they are. The code is in the header `x-spillway-code` and in the body. A reply
-that had begun ends with an event that has the code. Made by `spillway reference errors`.
+These are the errors of the gateway itself, in the format of the client's API ([protocols.md](protocols.md#errors)). A
+replica's own errors are forwarded unchanged. The code is in the header `x-spillway-code` and in the body. If the reply
+has already begun, it ends with an event that has the code. `spillway reference errors` generates this page.
 
-`type` is what an object of OpenAI's API has, and in brackets what one of Anthropic's has.
+The column `type` has the type in OpenAI's format, and in brackets the type in Anthropic's.
 
 | code | status | type | what it means | what to do |
 |---|---|---|---|---|

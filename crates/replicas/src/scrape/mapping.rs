@@ -13,7 +13,7 @@ use super::text::{Labels, Sample, samples};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mapping {
-    /// Requests that wait for their turn.
+    /// Requests that wait in the server.
     pub queued: Option<FieldMapping>,
     /// Requests in progress.
     pub running: Option<FieldMapping>,
@@ -25,13 +25,13 @@ pub struct Mapping {
     pub gpu_memory_use: Option<FieldMapping>,
     /// Work ahead of a new request, in the server's own unit.
     pub pending: Option<FieldMapping>,
-    /// Tokens that the KV cache holds when it is full.
+    /// Capacity of the KV cache in tokens.
     pub cache_tokens: Option<FieldMapping>,
     /// Prompt tokens ever looked up in the prefix cache.
     pub cache_queries: Option<FieldMapping>,
-    /// Prompt tokens that were found in the prefix cache, of those looked up.
+    /// Prompt tokens found in the prefix cache, out of those looked up.
     pub cache_hits: Option<FieldMapping>,
-    /// Start time of the process, in seconds since 1970: another time means empty caches.
+    /// Start time of the process in seconds since 1970; a new time means that its caches are empty.
     pub started_s: Option<FieldMapping>,
     /// Metrics that name the adapters in the server's memory. The first one that the page has is used.
     pub adapters: Vec<AdapterMapping>,
@@ -44,18 +44,18 @@ pub struct FieldMapping {
     /// Metrics to read. The first one that the page has is used, because names change between
     /// versions.
     pub metrics: Vec<Selector>,
-    /// Rule for several samples, such as those of several models or GPUs.
+    /// Rule for combining several samples, such as those of several models or GPUs.
     #[serde(default)]
     pub combine: Combine,
-    /// Factor of the number: 0.01 makes a share of a percentage.
+    /// Factor for the value; 0.01 converts a percentage to a share.
     #[serde(default = "one")]
     pub scale: f64,
-    /// Metrics whose sum divides the sum of the samples, as in used by total. All of them must be
-    /// on the page.
+    /// Metrics whose sum divides the sum of the samples, such as the total in used / total. All of
+    /// them must be on the page.
     #[serde(default)]
     pub ratio_to: Vec<Selector>,
-    /// Labels whose numbers, multiplied, replace the sample's own number: some servers report
-    /// values that never change in labels.
+    /// Labels whose numbers, multiplied, replace the sample's value: some servers report constants
+    /// as labels.
     #[serde(default)]
     pub labels: Vec<String>,
 }

@@ -15,47 +15,47 @@ use crate::cluster::{AdminUrl, Connect, HEADING, parse_admin};
 #[command(
     after_help = "Example: spillway anycast --bird /run/bird/bird.ctl --protocol spillway_anycast\n\
     Example: spillway anycast --exabgp --prefix 192.0.2.1/32 --prefix 2001:db8::1/128\n\n\
-    Asks the node for /steering. With --bird it enables and disables protocols of BIRD, which announce the\n\
-    address. With --exabgp it is a `process` of ExaBGP and says `announce route` and `withdraw route`.\n\
-    Told to stop, it withdraws. deploy/anycast/ has config files."
+    Polls /steering of the node. With --bird it enables and disables protocols of BIRD, which announce the\n\
+    address. With --exabgp it is a `process` of ExaBGP and writes `announce route` and `withdraw route`.\n\
+    When it is stopped, it withdraws the address. deploy/anycast/ has config files."
 )]
 #[command(group = ArgGroup::new("router").required(true).args(["bird", "exabgp"]))]
 pub(crate) struct AnycastArgs {
     /// BIRD's control socket, e.g. /run/bird/bird.ctl.
     #[arg(long, requires = "protocols")]
     pub(crate) bird: Option<PathBuf>,
-    /// A protocol of BIRD that announces the address; several times for several.
+    /// A protocol of BIRD that announces the address; can be repeated.
     #[arg(long = "protocol", requires = "bird", value_parser = parse_symbol)]
     pub(crate) protocols: Vec<String>,
-    /// Speaks to ExaBGP on standard input and output.
+    /// Talks to ExaBGP on standard input and output.
     #[arg(long, requires = "prefixes")]
     pub(crate) exabgp: bool,
-    /// A prefix that ExaBGP announces; several times for several.
+    /// A prefix for ExaBGP to announce; can be repeated.
     #[arg(long = "prefix", requires = "exabgp")]
     pub(crate) prefixes: Vec<Prefix>,
-    /// What stands behind each prefix, e.g. `next-hop self med 100 community [65000:1]`.
+    /// Attributes of each prefix, e.g. `next-hop self med 100 community [65000:1]`.
     #[arg(long, requires = "exabgp", default_value = "next-hop self", value_parser = parse_attributes)]
     pub(crate) attributes: String,
-    /// A listener of the node: of its clients, or its admin listener.
+    /// Address of the node: a listener for clients, or the admin listener.
     #[arg(long, env = "SPILLWAY_ADMIN", default_value = "http://127.0.0.1:9900")]
     #[arg(value_parser = parse_admin, help_heading = HEADING)]
     pub(crate) node: AdminUrl,
-    /// The CA that the listener's certificate is of, as PEM; those of this machine, if left out.
+    /// The CA of the listener's certificate, PEM; the system's CAs by default.
     #[arg(long, env = "SPILLWAY_CA", help_heading = HEADING)]
     pub(crate) ca: Option<PathBuf>,
-    /// Milliseconds between two questions.
+    /// Milliseconds between two checks.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(50..=60_000))]
     pub(crate) interval_ms: u64,
-    /// Milliseconds that an answer may take; a node that hangs gives none.
+    /// Time limit for an answer in milliseconds, for nodes that hang.
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub(crate) timeout_ms: u64,
-    /// Good answers in a row before the address is announced.
+    /// Consecutive good answers before the address is announced.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) rise: u32,
-    /// Bad or missing answers in a row before it is withdrawn.
+    /// Consecutive bad or missing answers before the address is withdrawn.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) fall: u32,
-    /// Milliseconds that it stays withdrawn at least.
+    /// Minimum time in milliseconds for which the address stays withdrawn.
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub(crate) hold_ms: u64,
     /// Prints each change as one JSON object; on standard error with --exabgp.

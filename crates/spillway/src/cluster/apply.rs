@@ -22,10 +22,10 @@ pub(crate) struct ApplyArgs {
     /// Files in TOML or JSON, or - for standard input.
     #[arg(required_unless_present = "more")]
     files: Vec<String>,
-    /// One more of them; several times for several.
+    /// Another file; can be repeated.
     #[arg(id = "more", long = "file", short = 'f', value_name = "FILE")]
     more: Vec<String>,
-    /// Shows what would change, and changes nothing.
+    /// Shows what would change, without changing anything.
     #[arg(long)]
     dry_run: bool,
 }

@@ -26,22 +26,22 @@ use super::watch::WatchArgs;
 /// Commands about what the nodes of a cluster agree on.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
-    /// Shows how a node and its cluster are; exits with 0 if all is well, else with 1.
+    /// Shows the health of a node and its cluster; exits with 0 if healthy, else with 1.
     #[command(after_help = "Example: spillway status --admin http://127.0.0.1:9900\n\n\
-        The first line says it in words; exit code 0 means that it begins with `healthy`.")]
+        The first line is a summary; exit code 0 means that it begins with `healthy`.")]
     Status(StatusArgs),
-    /// Shows regions, replicas and failing requests, renewed each second.
+    /// Shows regions, replicas and failing requests, updated every second.
     Top(TopArgs),
     /// Prints names that exist, for completions of shells.
     #[command(hide = true)]
     Names(NamesArgs),
-    /// Shows who did what in the cluster.
+    /// Shows the audit trail of the cluster.
     Audit(AuditArgs),
-    /// Shows what changes in the cluster, as it changes.
+    /// Shows changes in the cluster as they happen.
     Watch(WatchArgs),
-    /// Shows who leads, or hands the lead over.
+    /// Shows the leader, or transfers leadership.
     Leader(LeaderArgs),
-    /// Makes a folder with what somebody else needs to understand a problem.
+    /// Collects the files that support needs to analyse a problem, in a folder.
     Debug(DebugArgs),
     /// Shows or changes nodes.
     #[command(after_help = "Example: spillway nodes set c --role learner --dry-run\n\
@@ -49,7 +49,7 @@ pub(crate) enum ClusterCommand {
         Example: spillway nodes remove c --dry-run\n\
         Example: spillway nodes readmit c\n\
         Example: spillway nodes trust-disk c --yes\n\n\
-        A removed node never comes back with its disk: it joins anew, with an empty folder.")]
+        A removed node can't return with its disk: it has to join again with an empty folder.")]
     Nodes(NodesArgs),
     /// Shows regions with their load, distance and orders; changes them.
     #[command(after_help = "Example: spillway regions\n\
@@ -57,7 +57,7 @@ pub(crate) enum ClusterCommand {
         Requests FROM other regions are served here; requests TO a region are served there for this \
         node, and SENT counts them since its start.")]
     Regions(ResourceArgs<RegionFields>),
-    /// Shows or changes what names of models stand for.
+    /// Shows or changes aliases, fallbacks and prices of models.
     #[command(after_help = "Example: spillway models set small --fallbacks big\n\
         Example: spillway models set gpt --alias-of meta/llama-3.1-8b --dry-run")]
     Models(ResourceArgs<ModelFields>),
@@ -80,11 +80,11 @@ pub(crate) enum ClusterCommand {
         Example: spillway limits put key:5c1d0a9be2f34a77 '{\"requests_per_s\": 50}'\n\
         Example: spillway limits put global global.json")]
     Limits(ResourceArgs<LimitFields>),
-    /// Shows what clients used and what it costs, of all nodes together.
+    /// Shows the usage of clients and its cost, over all nodes.
     #[command(after_help = "Example: spillway usage --by tenant\n\
         Example: spillway usage --tenant acme --since 2026-11-01 --by day,model --json\n\n\
-        Prices are those of [[price]] in the configs. A node that can't be asked is named, and its \
-        clients are missing.")]
+        Prices are those of [[price]] in the configs. Nodes that don't answer are listed; the usage of \
+        their clients is missing.")]
     Usage(UsageArgs),
     /// Shows or changes tenants.
     #[command(after_help = "Example: spillway tenants set acme --title Acme --countries DE,FR\n\
@@ -96,64 +96,65 @@ pub(crate) enum ClusterCommand {
     Settings(SettingsArgs),
     /// Changes a record of the cluster in an editor.
     #[command(after_help = "Example: spillway edit limits tenant:acme\n\n\
-        The editor is that of VISUAL or EDITOR, else vi. A record that was changed by somebody else \
-        meanwhile is not overwritten.")]
+        The editor is VISUAL or EDITOR, else vi. A record that was changed by another client in the \
+        meantime is not overwritten.")]
     Edit(EditArgs),
-    /// Writes all records of files, so that the cluster is as they say.
+    /// Writes all records of the given files that differ from the cluster's.
     #[command(after_help = "Example: spillway apply tenants.toml --dry-run\n\n\
         A file is TOML or JSON: kinds of records, their names, their fields.\n\n\
         [tenants.acme]\n\
         title = \"Acme\"\n\n\
         [limits.\"tenant:acme\"]\n\
         tokens_per_min = 600000\n\n\
-        A record is written as a whole. One that is as the file says is left alone, and none is \
+        Each record is written as a whole. Equal records are left unchanged, and no record is \
         removed.")]
     Apply(ApplyArgs),
-    /// Takes the tenants, keys, limits and names of a config file over into the cluster.
+    /// Imports the tenants, keys, limits and names of a config file into the cluster.
     #[command(after_help = "Example: spillway import /etc/spillway/spillway.toml --dry-run\n\n\
-        Run it again as often as you like: a record that is as the file says is left alone, and one \
-        that was changed since is made so again. Replicas need no import, since their nodes register \
-        them.")]
+        Can be repeated: equal records are left unchanged, and records that were changed since are \
+        reset to the file. Replicas need no import, because their nodes register them.")]
     Import(ImportArgs),
-    /// Gives a region no work from elsewhere, or a replica no new work.
+    /// Stops sending requests from other regions to a region, or new requests to a replica.
     #[command(after_help = "Example: spillway drain eu-central-1\n\
         Example: spillway drain eu-central-1/gpu-1 --dry-run\n\
         Example: spillway drain eu-central-1 --evacuate")]
     Drain(DrainArgs),
-    /// Gives a region or a replica work again.
+    /// Sends requests to a region or a replica again.
     #[command(after_help = "Example: spillway undrain eu-central-1/gpu-1")]
     Undrain(UndrainArgs),
-    /// Sets how much work a region or a replica takes.
+    /// Sets the share of requests that a region or a replica takes.
     #[command(after_help = "Example: spillway weight eu-central-1 50\n\
         Example: spillway weight eu-central-1/gpu-1 3\n\
         Example: spillway weight eu-central-1/gpu-1 own")]
     Weight(WeightArgs),
-    /// Makes, shows or removes what lets nodes join.
+    /// Creates, shows or removes tokens with which nodes join.
     #[command(after_help = "Example: spillway join-token create --region eu-central-1 --hours 2 \
         > join.token\n\
         Example: spillway join-token remove 5c1d0a9be2f34a77\n\n\
         The new node's config names the file as `join_token_file` in [cluster].")]
     JoinToken(JoinTokenArgs),
-    /// Writes all that the nodes agree on into a file.
+    /// Writes the cluster's replicated state to a file.
     #[command(after_help = "Example: spillway backup state.backup.age --encrypt-to age1...\n\
         Example: spillway backup state.backup.age --passphrase-file backup.passphrase\n\n\
         An encrypted backup is a file of age-encryption.org/v1: `age` and `rage` read it, too.")]
     Backup(BackupArgs),
-    /// Makes a private key for backups and prints its public key, for `backup --encrypt-to`.
+    /// Creates a private key for backups and prints its public key, for `backup --encrypt-to`.
     #[command(after_help = "Example: spillway backup-key backup.key\n\n\
-        Keep it away from the nodes: they need the public key alone.")]
+        Keep it away from the nodes: they need only the public key.")]
     BackupKey(BackupKeyArgs),
-    /// Makes the data folder of a new cluster's first node from a backup. The node must not run.
+    /// Creates the data folder of a new cluster's first node from a backup. The node must not be
+    /// running.
     #[command(after_help = "Example: spillway restore state.backup --folder data --node a\n\n\
-        The node begins alone, with the number that it had. The others join with empty folders and \
-        a token, under their old names if they like: see docs/explanation/control-plane.md.\n\n\
+        The node starts alone, with its old number. The others join with empty folders and a token, \
+        also under their old names: see docs/explanation/control-plane.md.\n\n\
         An encrypted backup needs --passphrase-file or --identity.")]
     Restore(RestoreArgs),
-    /// Makes a node's data folder that of a new cluster, when most voters are gone for good.
+    /// Turns a node's data folder into that of a new cluster, when most voters are lost
+    /// permanently.
     #[command(after_help = "Example: spillway force-new-cluster --folder data --node a \
         --region eu-central-1 --yes\n\n\
-        The node must not run. Nodes of the old cluster can't join with their folders: empty them, \
-        and let them join by token. See docs/explanation/control-plane.md.")]
+        The node must not be running. Nodes of the old cluster can't join with their folders: empty \
+        them, and let the nodes join with a token. See docs/explanation/control-plane.md.")]
     ForceNewCluster(ForceArgs),
 }
 
@@ -163,20 +164,20 @@ pub(crate) enum ClusterKeysCommand {
     /// Lists the keys of the cluster.
     #[command(after_help = "Example: spillway keys list")]
     List(StatusArgs),
-    /// Makes a key and shows its secret, once: in the cluster, or for config files.
+    /// Creates a key in the cluster or for config files, and shows its secret once.
     #[command(after_help = "Example: spillway keys create --tenant acme --models big\n\
         Example: spillway keys create --role operate --days 90\n\
         Example: spillway keys create --offline --tenant acme --expires 2027-01-31T00:00:00Z\n\n\
-        With --offline no node is asked: the [[key]] block that is printed goes into the config of \
-        every node that the client reaches. A running node takes a changed file into use by itself.")]
+        With --offline no node is contacted: put the printed [[key]] block into the config of every \
+        node that the client uses. A running node reloads a changed file automatically.")]
     Create(CreateKeyArgs),
-    /// Sets rights of a key of the cluster, and leaves the others as they are.
+    /// Sets the given permissions of a key of the cluster, and keeps the others.
     #[command(after_help = "Example: spillway keys set 5c1d0a9be2f34a77 --models big,small")]
     Set(SetKeyArgs),
-    /// Ends a key of the cluster for good.
+    /// Revokes a key of the cluster permanently.
     #[command(after_help = "Example: spillway keys revoke 5c1d0a9be2f34a77")]
     Revoke(OneKeyArgs),
-    /// Removes a key of the cluster, with its limit.
+    /// Removes a key of the cluster and its limit.
     #[command(after_help = "Example: spillway keys remove 5c1d0a9be2f34a77 --dry-run")]
     Remove(OneKeyArgs),
 }
@@ -185,7 +186,7 @@ pub(crate) enum ClusterKeysCommand {
 pub(crate) struct OneKeyArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
-    /// Which.
+    /// The key, by its id.
     pub(crate) key: String,
     #[command(flatten)]
     pub(crate) change: ChangeArgs,
@@ -195,11 +196,11 @@ pub(crate) struct OneKeyArgs {
 pub(crate) struct SetKeyArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
-    /// Which.
+    /// The key, by its id.
     pub(crate) key: String,
     #[command(flatten)]
     pub(crate) flags: KeyFields,
-    /// Takes names that look like slips of known ones.
+    /// Accepts names that look like misspellings of known ones.
     #[arg(long)]
     pub(crate) create: bool,
     #[command(flatten)]
@@ -210,37 +211,37 @@ pub(crate) struct SetKeyArgs {
 pub(crate) struct CreateKeyArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
-    /// What it is good for: client, read, operate or admin.
+    /// Role of the key: client, read, operate or admin.
     #[arg(long, default_value = "client", conflicts_with = "offline")]
     pub(crate) role: String,
-    /// Whose requests they are; clients need one.
+    /// Tenant of the key; required for clients.
     #[arg(long)]
     pub(crate) tenant: Option<String>,
-    /// Models, aliases and splits that it may ask for, with commas; all, if left out.
+    /// Models, aliases and splits that the key may use, separated by commas; all by default.
     #[arg(long, alias = "model", value_delimiter = ',')]
     pub(crate) models: Vec<String>,
-    /// Regions that may serve it, with commas; all, if left out.
+    /// Regions that may serve its requests, separated by commas; all by default.
     #[arg(long, alias = "region", value_delimiter = ',')]
     pub(crate) regions: Vec<String>,
-    /// Class of its requests, 0 to 3; 0 is served first.
+    /// Priority class of its requests, 0 to 3; 0 is served first.
     #[arg(long, default_value_t = 0)]
     pub(crate) priority: u8,
-    /// For how long it is good; for ever, if left out.
+    /// Days until the key expires; never by default.
     #[arg(long, conflicts_with = "offline")]
     pub(crate) days: Option<u32>,
-    /// What it is called; drawn if it is left out.
+    /// Name of the key; random by default.
     #[arg(long, alias = "id")]
     pub(crate) name: Option<String>,
-    /// Makes the tenant too if it is new, and takes names that look like slips of known ones.
+    /// Also creates a new tenant, and accepts names that look like misspellings of known ones.
     #[arg(long, conflicts_with = "offline")]
     pub(crate) create: bool,
-    /// Asks no node, and prints a `[[key]]` block for config files.
+    /// Prints a `[[key]]` block for config files, without contacting a node.
     #[arg(long, conflicts_with = "dry_run", requires = "tenant")]
     pub(crate) offline: bool,
-    /// When it ends, e.g. 2027-01-31T00:00:00Z.
+    /// Time at which the key expires, e.g. 2027-01-31T00:00:00Z.
     #[arg(long, conflicts_with = "days")]
     pub(crate) expires: Option<String>,
-    /// Shows what would change, and makes nothing.
+    /// Shows what would change, without creating anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -251,7 +252,7 @@ pub(crate) struct DrainArgs {
     pub(crate) connect: Connect,
     /// A region, or a replica as REGION/REPLICA.
     pub(crate) target: String,
-    /// Sends a region's own work elsewhere too, and its votes: before it is removed.
+    /// Also moves the region's own requests and votes elsewhere, before the region is removed.
     #[arg(long)]
     pub(crate) evacuate: bool,
     #[command(flatten)]
@@ -274,8 +275,8 @@ pub(crate) struct WeightArgs {
     pub(crate) connect: Connect,
     /// A region, or a replica as REGION/REPLICA.
     pub(crate) target: String,
-    /// Of a region: percent of the usual, e.g. 50 or 12.5; more than 100 needs the sign, as 150%.
-    /// Of a replica: its share against the others, 1 to 1,000, or `own`.
+    /// For a region: percent of its usual share, e.g. 50 or 12.5; more than 100 needs the sign, as
+    /// 150%. For a replica: its weight relative to others, 1 to 1,000, or `own`.
     pub(crate) weight: String,
     #[command(flatten)]
     pub(crate) change: ChangeArgs,
@@ -291,32 +292,32 @@ pub(crate) struct JoinTokenArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JoinTokenCommand {
-    /// Lists all; the same as no command.
+    /// Lists all records; the default command.
     List,
-    /// Makes a token and shows its secret, once.
+    /// Creates a token and shows its secret once.
     Create {
-        /// The only region that it is good for.
+        /// Region of the nodes that may use the token.
         #[arg(long)]
         region: Option<String>,
-        /// For how long it is good.
+        /// Hours until the token expires.
         #[arg(long, default_value_t = 1)]
         hours: u64,
-        /// How many nodes may join by it.
+        /// Number of nodes that may use the token.
         #[arg(long, default_value_t = 1)]
         uses: u32,
-        /// Lets operators' orders come from nodes that join by it.
+        /// Allows nodes that join with the token to send operators' orders.
         #[arg(long)]
         operators: bool,
-        /// Takes a region whose name looks like a slip of a known one.
+        /// Accepts a region whose name looks like a misspelling of a known one.
         #[arg(long)]
         create: bool,
-        /// Shows what would change, and makes nothing.
+        /// Shows what would change, without creating anything.
         #[arg(long)]
         dry_run: bool,
     },
     /// Removes a token.
     Remove {
-        /// Which.
+        /// The token, by its id.
         token: String,
         #[command(flatten)]
         change: ChangeArgs,
@@ -327,7 +328,7 @@ pub(crate) enum JoinTokenCommand {
 pub(crate) struct ForceArgs {
     #[command(flatten)]
     pub(crate) founder: FounderArgs,
-    /// Most voters of the old cluster are gone for good.
+    /// Confirms that most voters of the old cluster are lost permanently.
     #[arg(long)]
     pub(crate) yes: bool,
 }
@@ -338,13 +339,13 @@ pub(crate) struct FounderArgs {
     /// The node's data folder.
     #[arg(long)]
     pub(crate) folder: PathBuf,
-    /// The node, as its config says.
+    /// The name of the node, as in its config.
     #[arg(long)]
     pub(crate) node: String,
-    /// Its region, as its config says.
+    /// The node's region, as in its config.
     #[arg(long)]
     pub(crate) region: String,
-    /// Checks all, and changes nothing.
+    /// Checks everything, without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Prints one JSON object.

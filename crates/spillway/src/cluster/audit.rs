@@ -13,14 +13,14 @@ use crate::screen::{Table, width};
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway audit --last 50\n\
     Example: spillway audit --system\n\n\
-    Newest first. Refused commands are in it, with the reason.")]
+    Newest first, including refused commands with the reason.")]
 pub(crate) struct AuditArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Number of deeds.
+    /// Number of entries.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     last: u16,
-    /// Shows what nodes did by themselves, instead of what operators did.
+    /// Shows actions that nodes took on their own, instead of those of operators.
     #[arg(long)]
     system: bool,
 }

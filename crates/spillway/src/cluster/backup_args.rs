@@ -11,12 +11,12 @@ use super::seal::Recipient;
 pub(crate) struct BackupArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
-    /// Where the backup goes.
+    /// File for the backup.
     pub(crate) file: PathBuf,
-    /// Replaces a file that is there.
+    /// Replaces an existing file.
     #[arg(long)]
     pub(crate) force: bool,
-    /// Encrypts it for this public key (age1...); several times for several.
+    /// Encrypts the backup for this public key (age1...); can be repeated.
     #[arg(long, value_name = "PUBLIC_KEY", conflicts_with = "passphrase_file")]
     pub(crate) encrypt_to: Vec<Recipient>,
     #[command(flatten)]
@@ -26,15 +26,15 @@ pub(crate) struct BackupArgs {
 /// Where the passphrase of a backup is. Never on the command line, which others can see.
 #[derive(Debug, Args)]
 pub(crate) struct PassphraseArgs {
-    /// The file that holds the passphrase of the backup, or - for standard input. Without it,
-    /// the environment variable SPILLWAY_BACKUP_PASSPHRASE counts if it is set.
+    /// File with the passphrase of the backup, or - for standard input; by default the environment
+    /// variable SPILLWAY_BACKUP_PASSPHRASE, if it is set.
     #[arg(long, value_name = "FILE")]
     pub(crate) passphrase_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct BackupKeyArgs {
-    /// Where the private key goes.
+    /// File for the private key.
     pub(crate) file: PathBuf,
     /// Prints one JSON object.
     #[arg(long)]
@@ -45,18 +45,18 @@ pub(crate) struct BackupKeyArgs {
 pub(crate) struct RestoreArgs {
     /// The backup.
     pub(crate) file: PathBuf,
-    /// The node's data folder: empty, or not there yet.
+    /// The node's data folder, which must be empty or missing.
     #[arg(long)]
     pub(crate) folder: PathBuf,
-    /// The node that begins the new cluster: one of those that the backup knows.
+    /// The first node of the new cluster: one of the nodes in the backup.
     #[arg(long)]
     pub(crate) node: String,
-    /// The file with the private key of an encrypted backup; several times for several.
+    /// File with a private key of an encrypted backup; can be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) identity: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) passphrase: PassphraseArgs,
-    /// Checks all, and changes nothing.
+    /// Checks everything, without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Prints one JSON object.

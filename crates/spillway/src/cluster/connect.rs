@@ -19,10 +19,10 @@ pub(crate) struct Connect {
     #[arg(long, global = true, env = "SPILLWAY_ADMIN", default_value = "http://127.0.0.1:9900")]
     #[arg(value_parser = parse_admin, help_heading = HEADING)]
     pub(crate) admin: AdminUrl,
-    /// The CA that the listener's certificate is of, as PEM; those of this machine, if left out.
+    /// The CA of the listener's certificate, PEM; the system's CAs by default.
     #[arg(long, global = true, env = "SPILLWAY_CA", help_heading = HEADING)]
     pub(crate) ca: Option<PathBuf>,
-    /// The file with the token, if the listener wants one.
+    /// The file with the token, if the listener needs one.
     #[arg(long, global = true, env = "SPILLWAY_TOKEN_FILE", help_heading = HEADING)]
     pub(crate) token_file: Option<PathBuf>,
     /// Prints JSON.

@@ -35,17 +35,17 @@ const LOG_BYTES: u64 = 4 << 20;
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway debug trouble --config /etc/spillway/spillway.toml\n\
     Example: journalctl -u spillway -n 20000 > spillway.log; spillway debug trouble --log-file spillway.log\n\n\
-    Secrets of the config are masked, and nothing of prompts or replies is in it. Ids of tenants and \
-    keys, addresses and names are: look through it before you give it away.")]
+    Secrets of the config are masked, and there is no text of prompts or replies. Ids of tenants and \
+    keys, addresses and names are included: review the folder before you share it.")]
 pub(crate) struct DebugArgs {
     #[command(flatten)]
     connect: Connect,
-    /// The folder to make.
+    /// The folder to create.
     folder: PathBuf,
-    /// The node's config file, to be taken along with its secrets masked.
+    /// The node's config file, to be included with its secrets masked.
     #[arg(long)]
     config: Option<PathBuf>,
-    /// A file with the node's log, of which the last 4 MiB are taken along.
+    /// A file with the node's log, of which the last 4 MiB are included.
     #[arg(long)]
     log_file: Option<PathBuf>,
 }

@@ -22,12 +22,12 @@ pub(crate) struct EditArgs {
     /// The kind of record.
     #[arg(value_enum)]
     kind: RecordKind,
-    /// Its name.
+    /// Name of the record.
     name: String,
-    /// Makes it if there is none of that name.
+    /// Creates the record if it does not exist.
     #[arg(long)]
     create: bool,
-    /// Shows what would change, and changes nothing.
+    /// Shows what would change, without changing anything.
     #[arg(long)]
     dry_run: bool,
 }

@@ -21,33 +21,33 @@ use crate::output::WrongUsage;
 #[command(after_help = "Example: spillway explain 4bf92f3577b34da6a3ce929d0e0e4736\n\
     Example: spillway explain --model llama-3.1-8b --prompt 'Why is the sky blue?'\n\
     Example: spillway explain --body request.json --tenant acme --header 'x-session-id: 7'\n\n\
-    With an id, as replies have it in `x-request-id`, it tells of a request that ended, at each \
-    node that had it. Without, the request is sent to no replica, and the answer is about this moment and this node.")]
+    With an id, from the `x-request-id` of a reply, it shows a completed request, at each node that \
+    handled it. Otherwise the request is not sent to a replica, and the answer holds for this node at this moment.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     connect: Connect,
-    /// The id of a request that ended: tells where it went, and why.
+    /// The id of a completed request, to show where it was routed, and why.
     #[arg(conflicts_with_all = ["model", "prompt", "body", "path", "headers", "tenant", "client"])]
     request: Option<String>,
-    /// The model that is asked for.
+    /// The requested model.
     #[arg(long)]
     model: Option<String>,
-    /// What the user says, in a chat of one message.
+    /// The user's message, in a chat of one message.
     #[arg(long, default_value = "Hello")]
     prompt: String,
     /// A file with the whole body as JSON, instead of model and prompt.
     #[arg(long, conflicts_with_all = ["model", "prompt"])]
     body: Option<PathBuf>,
-    /// Where a client would send it.
+    /// The path of the request.
     #[arg(long, default_value = "/v1/chat/completions")]
     path: String,
-    /// A header that a client would send, `name: value`; several times for several.
+    /// A header of the request, `name: value`; can be repeated.
     #[arg(long = "header", value_parser = parse_header)]
     headers: Vec<(String, String)>,
-    /// Whose request it would be.
+    /// The tenant of the request.
     #[arg(long)]
     tenant: Option<String>,
-    /// The address of its client, for rules about the countries of clients; unknown, if left out.
+    /// The address of the client, for rules about the countries of clients; unknown by default.
     #[arg(long)]
     client: Option<IpAddr>,
 }

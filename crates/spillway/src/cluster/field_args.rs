@@ -12,19 +12,19 @@ const NONE: &str = "none";
 /// Flags of a limit.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LimitFields {
-    /// Requests a second, or `none`.
+    /// Requests per second, or `none`.
     #[arg(long, value_name = "COUNT", value_parser = count, conflicts_with = "requests_per_min")]
     requests_per_s: Option<Value>,
-    /// Requests a minute, or `none`.
+    /// Requests per minute, or `none`.
     #[arg(long, value_name = "COUNT", value_parser = count)]
     requests_per_min: Option<Value>,
-    /// Tokens a minute, or `none`.
+    /// Tokens per minute, or `none`.
     #[arg(long, value_name = "COUNT", value_parser = count)]
     tokens_per_min: Option<Value>,
-    /// Requests at a time, or `none`.
+    /// Concurrent requests, or `none`.
     #[arg(long, value_name = "COUNT", value_parser = count)]
     concurrency: Option<Value>,
-    /// The part that a region has for itself, in percent; several times for several.
+    /// The share reserved for a region, in percent; can be repeated.
     #[arg(long = "floor", value_name = "REGION=PERCENT", value_parser = floor)]
     floors_percent: Vec<(String, Percent)>,
 }
@@ -32,25 +32,25 @@ pub(crate) struct LimitFields {
 /// Flags of a tenant.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TenantFields {
-    /// What people call it.
+    /// Display name.
     #[arg(long, value_parser = text)]
     title: Option<Value>,
-    /// Whether all its keys are refused.
+    /// True to refuse all keys of the tenant.
     #[arg(long, value_parser = truth, value_name = "true|false")]
     suspended: Option<Value>,
-    /// Regions that may serve it, with commas; `none` for all.
+    /// Regions that may serve its requests, separated by commas; `none` for all.
     #[arg(long, value_parser = list)]
     regions: Option<Value>,
-    /// Countries whose regions may serve it, as DE,FR; `none` for all.
+    /// Countries whose regions may serve its requests, e.g. DE,FR; `none` for all.
     #[arg(long, value_parser = list)]
     countries: Option<Value>,
-    /// Whether its prompts never share a cache with equal prompts of other tenants.
+    /// True to never share cached prompts with other tenants, even if they are equal.
     #[arg(long, value_parser = truth, value_name = "true|false")]
     isolate_prompts: Option<Value>,
-    /// Money that its requests may cost in a day of UTC, or `none`.
+    /// Budget for the tenant's requests per day (UTC), or `none`.
     #[arg(long, value_parser = money, value_name = "AMOUNT")]
     budget_per_day: Option<Value>,
-    /// Money that its requests may cost in a month of UTC, or `none`.
+    /// Budget for the tenant's requests per month (UTC), or `none`.
     #[arg(long, value_parser = money, value_name = "AMOUNT")]
     budget_per_month: Option<Value>,
 }
@@ -58,13 +58,13 @@ pub(crate) struct TenantFields {
 /// Flags of a region.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RegionFields {
-    /// Its country, as DE; `none` for unknown.
+    /// Country, e.g. DE; `none` for unknown.
     #[arg(long, value_parser = text)]
     country: Option<Value>,
-    /// Share of spilled requests that it takes, in percent of the usual.
+    /// Share of spilled requests that the region takes, in percent of the usual share.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     weight_percent: Option<Value>,
-    /// What serving there costs more, in milliseconds of time to first token.
+    /// Extra cost of serving in the region, in milliseconds of time to first token.
     #[arg(long, value_name = "MS", value_parser = count)]
     price_ms: Option<Value>,
 }
@@ -72,16 +72,16 @@ pub(crate) struct RegionFields {
 /// Flags of a model's name.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ModelFields {
-    /// The model that it stands for, or `none`.
+    /// The model that the alias refers to, or `none`.
     #[arg(long, value_name = "MODEL", value_parser = text_or_null)]
     alias_of: Option<Value>,
-    /// Models to try instead, in this order, with commas; or `none`.
+    /// Models to try instead, in this order, separated by commas; or `none`.
     #[arg(long, value_name = "MODELS", value_parser = list)]
     fallbacks: Option<Value>,
     /// Price of a million prompt tokens, or `none`.
     #[arg(long, value_name = "AMOUNT", value_parser = money)]
     prompt_per_million: Option<Value>,
-    /// Price of a million prompt tokens that were cached, or `none` for that of prompt tokens.
+    /// Price of a million cached prompt tokens, or `none` for the price of prompt tokens.
     #[arg(long, value_name = "AMOUNT", value_parser = money)]
     cached_per_million: Option<Value>,
     /// Price of a million generated tokens, or `none`.
@@ -92,26 +92,26 @@ pub(crate) struct ModelFields {
 /// Flags of a route.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RouteFields {
-    /// The path below which it serves everything, or `none`.
+    /// Path prefix of all requests of the route, or `none`.
     #[arg(long, value_name = "PATH", value_parser = text_or_null)]
     path_prefix: Option<Value>,
-    /// Models that it serves, with commas; `none` for all.
+    /// Models that the route serves, separated by commas; `none` for all.
     #[arg(long, value_parser = list)]
     models: Option<Value>,
-    /// The pool of its replicas; `none` for all.
+    /// The pool whose replicas the route uses; `none` for all.
     #[arg(long, value_parser = text)]
     pool: Option<Value>,
     /// The policy that chooses a replica; `none` for the default.
     #[arg(long, value_parser = text)]
     policy: Option<Value>,
-    /// Regions that may serve it, with commas; `none` for all.
+    /// Regions that may serve its requests, separated by commas; `none` for all.
     #[arg(long, value_parser = list)]
     regions: Option<Value>,
-    /// Countries whose regions may serve it, as DE,FR; `none` for all.
+    /// Countries whose regions may serve its requests, e.g. DE,FR; `none` for all.
     #[arg(long, value_parser = list)]
     countries: Option<Value>,
-    /// Another setting of a `[[route]]`, as slo_ms=800 or session={"header":"x-chat"}; with `none`
-    /// as its value, that of the config file. Several times for several.
+    /// Another setting of a `[[route]]`, e.g. slo_ms=800 or session={"header":"x-chat"}; the value
+    /// `none` means the value in the config file. Can be repeated.
     #[arg(long = "setting", value_name = "NAME=VALUE", value_parser = setting)]
     settings: Vec<(String, Value)>,
 }
@@ -119,18 +119,18 @@ pub(crate) struct RouteFields {
 /// Flags of a split.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SplitFields {
-    /// An arm and its share in percent, as new=big-2:10; several times for several. Together they
-    /// make 100, and replace those there are.
+    /// An arm and its share in percent, e.g. new=big-2:10; can be repeated. The arms replace all
+    /// earlier ones, and their shares add up to 100.
     #[arg(long = "arm", value_name = "NAME=MODEL:PERCENT", value_parser = arm)]
     arms: Vec<Value>,
-    /// Basis for choosing a request's arm: random, user, header:NAME or cookie:NAME; `none` for
-    /// that of the config file.
+    /// Basis for choosing a request's arm: random, user, header:NAME or cookie:NAME; `none` for the
+    /// value in the config file.
     #[arg(long, value_parser = text_or_null)]
     by: Option<Value>,
-    /// Cookie by which a client keeps the arm that was drawn for it, or `none`.
+    /// Name of a cookie that keeps a client on the arm that was chosen for it, or `none`.
     #[arg(long, value_name = "NAME", value_parser = text_or_null)]
     sticky_cookie: Option<Value>,
-    /// Seconds for which clients keep that cookie; `none` for 30 days.
+    /// Seconds for which clients keep the cookie; `none` for 30 days.
     #[arg(long, value_name = "SECONDS", value_parser = count)]
     sticky_max_age_s: Option<Value>,
 }
@@ -138,19 +138,19 @@ pub(crate) struct SplitFields {
 /// Flags of a key of the cluster.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct KeyFields {
-    /// What it is good for: client, read, operate or admin.
+    /// Role of the key: client, read, operate or admin.
     #[arg(long, value_parser = text)]
     role: Option<Value>,
-    /// Whose requests they are.
+    /// Tenant of the key.
     #[arg(long, value_parser = text_or_null)]
     tenant: Option<Value>,
-    /// Models that it may ask for, with commas; `none` for all.
+    /// Models that the key may use, separated by commas; `none` for all.
     #[arg(long, value_parser = list)]
     models: Option<Value>,
-    /// Regions that may serve it, with commas; `none` for all.
+    /// Regions that may serve its requests, separated by commas; `none` for all.
     #[arg(long, value_parser = list)]
     regions: Option<Value>,
-    /// Class of its requests: 0 is served first.
+    /// Priority class of its requests: 0 is served first.
     #[arg(long, value_parser = count)]
     priority: Option<Value>,
 }
@@ -158,10 +158,10 @@ pub(crate) struct KeyFields {
 /// Flags of a node.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct NodeFields {
-    /// Whether it may vote.
+    /// Role of the node: whether it may vote.
     #[arg(long, value_enum)]
     role: Option<VoteRole>,
-    /// Whether operators' orders may come from it.
+    /// Permission of the node to send operators' orders.
     #[arg(long, value_enum)]
     pub(crate) operators: Option<Permission>,
 }

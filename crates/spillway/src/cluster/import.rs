@@ -23,7 +23,7 @@ pub(crate) struct ImportArgs {
     connect: Connect,
     /// The config file.
     config: PathBuf,
-    /// Shows what would change, and changes nothing.
+    /// Shows what would change, without changing anything.
     #[arg(long)]
     dry_run: bool,
 }

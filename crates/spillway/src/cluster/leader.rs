@@ -13,17 +13,17 @@ use super::resource_args::ChangeArgs;
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway leader\n\
     Example: spillway leader --to b --admin http://127.0.0.1:9901\n\n\
-    Only the node that leads hands over, so give its address. Requests go on meanwhile; writes wait \
-    for a moment.")]
+    Only the leader can transfer leadership, so give its address. Requests continue; writes wait for \
+    a moment.")]
 pub(crate) struct LeaderArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Hands the lead over to this node, which has to be a voter.
+    /// Transfers leadership to this node, which has to be a voter.
     #[arg(long)]
     to: Option<String>,
 }
 
-/// Shows who leads, or hands the lead over.
+/// Shows the leader, or transfers leadership.
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.

@@ -28,26 +28,26 @@ pub(crate) struct NodesArgs {
 pub(crate) enum NodesCommand {
     #[command(flatten)]
     Record(ResourceCommand<NodeFields>),
-    /// Lists the nodes that were removed and have not come back.
+    /// Lists removed nodes that have not joined again.
     Removed,
-    /// Lets a removed node join again, as if it had never been a member.
+    /// Allows a removed node to join again, as a new member.
     Readmit {
-        /// Its name.
+        /// Name of the node.
         name: String,
         #[command(flatten)]
         change: ChangeArgs,
     },
-    /// Has a node vote with a disk from the past, before a leader has brought it up to date.
+    /// Lets a node vote with an outdated disk, before a leader has brought it up to date.
     #[command(
         after_help = "Example: spillway nodes trust-disk n2 --yes --admin http://127.0.0.1:9902\n\n\
-        Only for a cluster that can elect no leader because the voters that are away are gone for \
-        good: what this disk and the others that are left lack is lost. Only the node itself takes \
-        the order, so give its address."
+        Only for a cluster that can't elect a leader because the missing voters are lost permanently: \
+        entries that neither this disk nor the other remaining ones have are lost. Only the node itself \
+        accepts the order, so give its address."
     )]
     TrustDisk {
-        /// Its name.
+        /// Name of the node.
         name: String,
-        /// The voters that are away are gone for good.
+        /// Confirms that the missing voters are lost permanently.
         #[arg(long)]
         yes: bool,
     },
@@ -56,17 +56,17 @@ pub(crate) enum NodesCommand {
 /// Commands about certificates that no node is to accept.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCertsCommand {
-    /// Has all nodes refuse a certificate, and ends its connections at once.
+    /// Makes all nodes refuse a certificate, and closes its connections at once.
     Revoke(RevokeArgs),
     /// Lists the revoked certificates.
     #[command(after_help = "Example: spillway certs revoked")]
     Revoked(StatusArgs),
-    /// Takes a revocation back.
+    /// Withdraws a revocation.
     #[command(after_help = "Example: spillway certs unrevoke 5c1d0a9b")]
     Unrevoke {
         #[command(flatten)]
         connect: Connect,
-        /// Its serial number in hexadecimal digits, or its PEM file.
+        /// The certificate's hexadecimal serial number, or its PEM file.
         certificate: String,
         #[command(flatten)]
         change: ChangeArgs,
@@ -77,23 +77,23 @@ pub(crate) enum ClusterCertsCommand {
 #[command(after_help = "Example: spillway certs revoke certs/edge-1.edge.pem --reason stolen\n\
     Example: spillway certs revoke 5C:1D:0A:9B\n\
     Example: spillway certs revoke certs/edge-1.edge.pem --local --dir certs\n\n\
-    Without --local a majority of the voters has to agree. With it the CA's key signs, and every\n\
-    node takes that from the first one that has the file.")]
+    Without --local a majority of the voters has to agree. With it the CA's key signs the list, and\n\
+    all nodes get it from the first one that has the file.")]
 pub(crate) struct RevokeArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
-    /// Its serial number in hexadecimal digits, or its PEM file.
+    /// The certificate's hexadecimal serial number, or its PEM file.
     pub(crate) certificate: String,
-    /// Why, for people.
+    /// Reason, for people who read the list.
     #[arg(long, default_value = "", conflicts_with = "local")]
     pub(crate) reason: String,
-    /// Has the CA's key sign the revocation, into a file, and asks no node.
+    /// Writes a revocation list signed with the CA's key to a file, without contacting a node.
     #[arg(long, conflicts_with = "if_version")]
     pub(crate) local: bool,
-    /// Where ca.pem and ca-key.pem are, for --local.
+    /// Folder with ca.pem and ca-key.pem, for --local.
     #[arg(long, default_value = "certs")]
     pub(crate) dir: PathBuf,
-    /// The file of --local, if not revoked.pem there. Lists in it stay.
+    /// The file of --local, by default revoked.pem in that folder. Lists in it are kept.
     #[arg(long, requires = "local")]
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]

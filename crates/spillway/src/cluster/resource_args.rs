@@ -10,10 +10,10 @@ use super::record;
 /// How something is changed.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ChangeArgs {
-    /// Shows what would change, and changes nothing.
+    /// Shows what would change, without changing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Changes it only if it has this version.
+    /// Changes the record only if it has this version.
     #[arg(long)]
     pub(crate) if_version: Option<u64>,
     /// Writes it only if it does not exist. Set by commands themselves.
@@ -41,43 +41,43 @@ pub(crate) struct ResourceArgs<F: Args> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResourceCommand<F: Args> {
-    /// Lists all; the same as no command.
+    /// Lists all records; the default command.
     List,
-    /// Shows one.
+    /// Shows one record.
     Show {
-        /// Its name.
+        /// Name of the record.
         name: String,
     },
-    /// Sets the named fields of one, and leaves the others as they are.
+    /// Sets the given fields of a record, and keeps the others.
     Set {
-        /// Its name.
+        /// Name of the record.
         name: String,
         #[command(flatten)]
         flags: F,
-        /// Makes it even if its name looks like a slip of a known one.
+        /// Accepts a new name that looks like a misspelling of a known one.
         #[arg(long)]
         create: bool,
         #[command(flatten)]
         change: ChangeArgs,
     },
-    /// Writes a record: fields that it does not name stay as they are.
+    /// Writes a record; fields that are not given keep their values.
     Put {
-        /// Its name.
+        /// Name of the record.
         name: String,
         #[command(flatten)]
         record: PutArgs<F>,
-        /// Writes it as a whole: fields that it does not name get their defaults.
+        /// Replaces the whole record: fields that are not given get their defaults.
         #[arg(long)]
         replace: bool,
-        /// Makes it even if its name looks like a slip of a known one.
+        /// Accepts a new name that looks like a misspelling of a known one.
         #[arg(long)]
         create: bool,
         #[command(flatten)]
         change: ChangeArgs,
     },
-    /// Removes one, with what belongs to it.
+    /// Removes a record and everything that belongs to it.
     Remove {
-        /// Its name.
+        /// Name of the record.
         name: String,
         #[command(flatten)]
         change: ChangeArgs,
@@ -87,7 +87,7 @@ pub(crate) enum ResourceCommand<F: Args> {
 /// A record to write, in JSON or in flags.
 #[derive(Debug, Args)]
 pub(crate) struct PutArgs<F: Args> {
-    /// A file with JSON, - for standard input, or JSON; not with the flags below.
+    /// A JSON file, - for standard input, or literal JSON; excludes the flags below.
     record: Option<String>,
     #[command(flatten)]
     flags: F,

@@ -22,26 +22,26 @@ pub(crate) struct SettingsArgs {
 
 #[derive(Debug, Subcommand)]
 enum SettingsCommand {
-    /// Lists all; the same as no command.
+    /// Lists all records; the default command.
     List,
-    /// Shows one.
+    /// Shows one setting.
     Show {
-        /// Its name.
+        /// Name of the setting.
         name: String,
     },
-    /// Sets one.
+    /// Sets a setting.
     #[command(alias = "put")]
     Set {
-        /// Its name.
+        /// Name of the setting.
         name: String,
-        /// Its value.
+        /// The value.
         value: String,
         #[command(flatten)]
         change: ChangeArgs,
     },
-    /// Gives one its default back.
+    /// Resets a setting to its default.
     Remove {
-        /// Its name.
+        /// Name of the setting.
         name: String,
         #[command(flatten)]
         change: ChangeArgs,

@@ -21,18 +21,18 @@ const LOOK_MAX: usize = 1_000;
 #[command(after_help = "Example: spillway tail --failed\n\
     Example: spillway tail --tenant acme --status 5xx --last 100 --once\n\
     Example: spillway tail --code replica_connect\n\n\
-    Shows requests of the node that is asked; a node remembers the last 4,096. `spillway explain ID` \
-    tells more of one.")]
+    Shows the requests of one node, which keeps the last 4,096. `spillway explain ID` shows a request \
+    in detail.")]
 pub(crate) struct TailArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Number of requests to begin with.
+    /// Number of earlier requests to show first.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     last: u16,
-    /// Shows those alone, and ends.
+    /// Shows only those, and exits.
     #[arg(long)]
     once: bool,
-    /// Only requests that failed: an error, or a reply that broke off.
+    /// Only requests that failed with an error or an incomplete reply.
     #[arg(long)]
     failed: bool,
     /// Only requests of this tenant.
@@ -47,19 +47,20 @@ pub(crate) struct TailArgs {
     /// Only requests of this route.
     #[arg(long)]
     route: Option<String>,
-    /// Only requests that went to this replica.
+    /// Only requests that were sent to this replica.
     #[arg(long)]
     replica: Option<String>,
     /// Only requests that this region served.
     #[arg(long)]
     region: Option<String>,
-    /// Only requests decided or refused for this reason, e.g. `queue_full`.
+    /// Only requests that were routed or refused for this reason, e.g. `queue_full`.
     #[arg(long)]
     reason: Option<String>,
     /// Only requests with this status, or a class such as `5xx`.
     #[arg(long, value_parser = parse_status)]
     status: Option<String>,
-    /// Only requests that failed with this code, or had a try that did, e.g. `replica_connect`.
+    /// Only requests of which the request or an attempt failed with this code, e.g.
+    /// `replica_connect`.
     #[arg(long, value_parser = parse_code)]
     code: Option<String>,
 }

@@ -31,7 +31,7 @@ pub(super) async fn drain(args: &DrainArgs) -> Result<()> {
     Ok(())
 }
 
-/// Gives a region or a replica work again.
+/// Sends requests to a region or a replica again.
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
@@ -43,7 +43,7 @@ pub(super) async fn undrain(args: &UndrainArgs) -> Result<()> {
     show_change(&client, &answer, args.change.dry_run)
 }
 
-/// Sets how much work a region or a replica takes.
+/// Sets the share of requests that a region or a replica takes.
 ///
 /// # Errors
 /// Returns an error if the weight can't be read, or the node can't be reached or refuses.

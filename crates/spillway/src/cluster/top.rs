@@ -33,12 +33,12 @@ const CLIENTS: usize = 5;
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway top\n\
     Example: spillway top --once\n\n\
-    q or Esc ends it; r, f and t sort clients by requests, refused requests and tokens. It shows what the node that is asked knows: its own replicas and requests, and \
-    every region as it hears of it.")]
+    q or Esc exits; r, f and t sort clients by requests, refused requests and tokens. It shows the view of one node: its own replicas and requests, and every region as \
+    reported to it.")]
 pub(crate) struct TopArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Shows one picture as text after a second, and ends.
+    /// Prints one update as text after a second, and exits.
     #[arg(long)]
     once: bool,
 }

@@ -20,11 +20,11 @@ const TOP: &[Column] =
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway trie --top 10\n\
     Example: spillway trie rotate --dry-run\n\n\
-    Blocks are shown by their keyed hashes: no prompt's text ever leaves a request.")]
+    Blocks are shown by their keyed hashes, never with the text of prompts.")]
 pub(crate) struct TrieArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Shows so many of the hottest blocks.
+    /// Shows this number of the hottest blocks.
     #[arg(long, default_value_t = 0)]
     top: u16,
     #[command(subcommand)]
@@ -33,8 +33,8 @@ pub(crate) struct TrieArgs {
 
 #[derive(Debug, Subcommand)]
 enum TrieCommand {
-    /// Has all nodes hash prompts with the next key. What is known of prompts is forgotten, and
-    /// learned anew.
+    /// Switches all nodes to the next key for prompt hashes. The index of prompts is cleared and
+    /// learned again.
     #[command(after_help = "Example: spillway trie rotate --dry-run")]
     Rotate {
         #[command(flatten)]

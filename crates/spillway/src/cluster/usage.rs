@@ -36,16 +36,16 @@ pub(crate) struct UsageArgs {
     /// Only usage of this model.
     #[arg(long)]
     model: Option<String>,
-    /// First day in UTC, e.g. 2026-11-01; else the first of the month.
+    /// First day in UTC, e.g. 2026-11-01; the first of the month by default.
     #[arg(long, value_name = "DAY")]
     since: Option<String>,
-    /// Last day in UTC; else today.
+    /// Last day in UTC; today by default.
     #[arg(long, value_name = "DAY")]
     until: Option<String>,
-    /// What sums are told apart by: day, tenant, key, model, or several of them.
+    /// Grouping of the sums: day, tenant, key, model, or several of them.
     #[arg(long, value_delimiter = ',', value_parser = BY, default_value = "tenant,key,model")]
     by: Vec<String>,
-    /// Currency of the prices in the configs, to be shown with the cost, e.g. EUR.
+    /// Currency of the prices in the config, shown with the cost, e.g. EUR.
     #[arg(long, value_name = "LABEL")]
     currency: Option<String>,
 }

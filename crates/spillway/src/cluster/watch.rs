@@ -12,12 +12,12 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway watch\n\
     Example: spillway watch --after 1200 --json\n\n\
-    A line for each record that was created, updated or removed. `spillway audit` says who did it.")]
+    A line for each record that was created, updated or removed. `spillway audit` shows who did it.")]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Begins with the changes after this index, as far as they are remembered; with those from now
-    /// on, if left out.
+    /// Begins with the changes after this index that the node still has; by default only new
+    /// changes.
     #[arg(long)]
     after: Option<u64>,
 }

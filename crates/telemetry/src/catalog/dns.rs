@@ -5,13 +5,13 @@ use super::spec::catalog;
 catalog! {
     "Name server and places of clients";
 
-    /// When the location database in use was made, since 1970: `place` (cities or countries). Alert
-    /// on old ones.
+    /// Build time of the location database in use, in seconds since 1970: `place` (cities or
+    /// countries). Alert on old ones.
     GEO_DATABASE_BUILT = Gauge "spillway_geo_database_built_timestamp_seconds" [database]
         shown by "(time() - min by (database) (spillway_geo_database_built_timestamp_seconds)) / 86400";
 
-    /// Readings of location databases after a change of their files or of the config: `applied`,
-    /// `refused` (the old one stays).
+    /// Reloads of location databases after a change of their files or of the config: `applied`,
+    /// `refused` (the old database stays in use).
     GEO_RELOADS = Counter "spillway_geo_reloads" [result]
         shown by r#"increase(spillway_geo_reloads_total{result="refused"}[1h]) > 0"#;
 
@@ -19,20 +19,21 @@ catalog! {
     /// `NS`, `CAA`, `ANY`, `other`.
     DNS_QUERIES = Counter "spillway_dns_queries" [transport, type];
 
-    /// What became of DNS queries: `answered`, `nodata`, `nxdomain`, `refused`, `formerr`,
-    /// `notimp`, `badvers`, `servfail` (no report of other regions yet), `truncated`;
-    /// `limited_truncated` and `limited_dropped` (a network asked too much); `dropped` (no query).
+    /// DNS queries by result: `answered`, `nodata`, `nxdomain`, `refused`, `formerr`, `notimp`,
+    /// `badvers`, `servfail` (no report of other regions yet), `truncated`; `limited_truncated` and
+    /// `limited_dropped` (rate limit of a network); `dropped` (not a query).
     DNS_ANSWERS = Counter "spillway_dns_answers" [result];
 
     /// Answers with addresses of the region.
     DNS_REGION_ANSWERS = Counter "spillway_dns_region_answers" [region];
 
-    /// 1 if DNS leads clients to the region ([steering.md](../guides/steering.md#dns)).
+    /// 1 if DNS directs clients to the region ([steering.md](../guides/steering.md#dns)).
     DNS_REGION_OFFERED = Gauge "spillway_dns_region_offered" [region];
 
     /// TCP connections to the name server.
     DNS_CONNECTIONS = Gauge "spillway_dns_connections" [];
 
-    /// Connections to it that were closed at once: 256 stood, or 32 of one network.
+    /// Connections to the name server that were closed at once: 256 were open, or 32 of one
+    /// network.
     DNS_CONNECTIONS_REFUSED = Counter "spillway_dns_connections_refused" [];
 }
