@@ -58,14 +58,17 @@ impl Choose for PredictedLatency {
         if cheapest.fit == Fit::Full {
             return Some(cheapest.attempt);
         }
-        if cheapest.blocks < search.alike_blocks || alike(cheapest.blocks) > search.alike_blocks {
+        let are_unknown =
+            cheapest.blocks < search.alike_blocks || alike(cheapest.blocks) > search.alike_blocks;
+        // Where nothing waits, contention adds nothing, and no other candidate has less.
+        if are_unknown && cheapest.contended_ms > search.least_ms {
             // Others hold more of the prompt, or it is not known who holds most: those that hold as
             // much as the cheapest are looked at again.
-            search = Search::new(&weigher, field, alike(cheapest.blocks));
-            search.only_alike = true;
+            search = Search::among_alike(&search, cheapest, alike(cheapest.blocks));
             self.look(&mut search, inquiry.session);
         }
-        search.least_contended.map(|found| found.attempt).or(Some(cheapest.attempt))
+        let least_contended = search.least_contended.filter(|_| !are_unknown || search.only_alike);
+        least_contended.or(Some(cheapest)).map(|found| found.attempt)
     }
 }
 
@@ -75,10 +78,11 @@ impl PredictedLatency {
     fn look(&self, search: &mut Search<'_>, session: Option<u64>) {
         if let Some(sample) = &self.sample {
             search.look_at_some(sample, session);
+            if search.cheapest().is_some() {
+                return;
+            }
         }
-        if search.cheapest().is_none() {
-            (0..search.field.len()).for_each(|index| search.look_at(index));
-        }
+        (0..search.field.len()).for_each(|index| search.look_at(index));
     }
 }
 
@@ -114,6 +118,7 @@ struct Found {
     /// Blocks of the prompt that are cached there.
     blocks: u32,
     fit: Fit,
+    contended_ms: f32,
 }
 
 impl<'s> Search<'s> {
@@ -129,6 +134,19 @@ impl<'s> Search<'s> {
             least_contended_ms: f32::INFINITY,
             full: None,
             least_full_ms: f32::INFINITY,
+        }
+    }
+
+    /// Returns a search among candidates with at least so many cached blocks, which begins with the
+    /// cheapest of another search: most of the others are soon done with.
+    fn among_alike(before: &Self, cheapest: Found, alike_blocks: u32) -> Self {
+        Self {
+            only_alike: true,
+            fitting: Some(cheapest),
+            least_ms: before.least_ms,
+            least_contended: Some(cheapest),
+            least_contended_ms: cheapest.contended_ms,
+            ..Self::new(before.weigher, before.field, alike_blocks)
         }
     }
 
@@ -193,21 +211,26 @@ impl<'s> Search<'s> {
         let usable = field.as_usable(index, snapshot.in_flight, snapshot.elsewhere);
         // The terms that the outline leaves out can only add to the cost.
         let outline = weigher.outline(field, &usable, snapshot);
-        if outline.cost.total_ms() > self.bound_ms(snapshot) {
+        let total_ms = outline.cost.total_ms();
+        let contended_ms = total_ms + outline.held_up_ms;
+        let is_better = total_ms <= self.least_ms
+            || (contended_ms <= self.least_contended_ms && self.is_alike(snapshot));
+        if !is_better {
             return;
         }
         let weight = weigher.complete(field, &usable, snapshot, &outline);
         let total_ms = weight.cost.total_ms();
         let prediction = weight.prediction;
         let attempt = Attempt { prediction: Some(prediction), ..usable.because(Reason::Soonest) };
-        let found = Found { attempt, blocks: snapshot.cached_blocks, fit: weight.fit };
+        let contended_ms = weight.contended_ms();
+        let found =
+            Found { attempt, blocks: snapshot.cached_blocks, fit: weight.fit, contended_ms };
         let is_half_cached = 2 * prediction.cached_tokens >= prediction.prompt_tokens;
         match weight.fit {
             Fit::Fits => {
                 if total_ms < self.least_ms {
                     (self.fitting, self.least_ms) = (Some(found), total_ms);
                 }
-                let contended_ms = weight.contended_ms();
                 if self.is_alike(snapshot) && contended_ms < self.least_contended_ms {
                     (self.least_contended, self.least_contended_ms) = (Some(found), contended_ms);
                 }

@@ -79,15 +79,7 @@ struct Sums {
     queued: Mean,
     running: Mean,
     kv_use: Mean,
-    /// Reciprocals, of which the mean makes a harmonic one: one slow replica hardly counts.
-    floor: Mean,
-    prefill: Mean,
-    context: Mean,
-    per_running: Mean,
-    /// Reciprocals, too.
-    decode: Mean,
-    step: Mean,
-    step_price: Mean,
+    speed: SpeedSums,
     context_least: Option<f32>,
     turn: Mean,
     count: f64,
@@ -96,9 +88,60 @@ struct Sums {
     ramp_permille: u16,
 }
 
+/// Sums of the terms of speeds, each weighted by the trust in its speed. Times count by the weight
+/// of their candidate.
+#[derive(Debug, Default)]
+struct SpeedSums {
+    trust: f64,
+    terms: [f64; TERMS],
+}
+
+/// Terms of a speed, in the order of [`SpeedSums::add`].
+const TERMS: usize = 7;
+
+impl SpeedSums {
+    #[inline]
+    fn add(&mut self, speed: &Speed, base: f32) {
+        let trust = f64::from(speed.trust.clamp(0.0, 1.0));
+        self.trust += trust;
+        let terms = [
+            reciprocal(sound(speed.floor_ms) * base),
+            sound(speed.prefill_ms) * base,
+            sound(speed.prefill_ms_per_thousand) * base,
+            sound(speed.prefill_per_running),
+            reciprocal(sound(speed.decode_ms)),
+            sound(speed.step_ms),
+            sound(speed.step_ms_per_thousand),
+        ];
+        for (sum, term) in self.terms.iter_mut().zip(terms) {
+            *sum += f64::from(term) * trust;
+        }
+    }
+
+    /// Returns the mean speed of a candidate of the weight `base`; unknown terms if no speed is
+    /// known. Means of floor and decoding are harmonic: one slow replica hardly counts.
+    fn finish(&self, base: f32) -> Speed {
+        if self.trust <= 0.0 {
+            return Speed::UNKNOWN;
+        }
+        let [floor, prefill, context, per_running, decode, step, price] =
+            self.terms.map(|sum| (sum / self.trust) as f32);
+        Speed {
+            floor_ms: floor.recip() / base,
+            prefill_ms: prefill / base,
+            prefill_ms_per_thousand: context / base,
+            prefill_per_running: per_running,
+            decode_ms: decode.recip(),
+            step_ms: step,
+            step_ms_per_thousand: price,
+            ..Speed::UNKNOWN
+        }
+    }
+}
+
 /// Returns the reciprocal of a time, of which less than a microsecond counts as one.
-fn reciprocal(reading: Reading) -> Reading {
-    Reading { value: reading.value.max(1e-3).recip(), ..reading }
+fn reciprocal(ms: f32) -> f32 {
+    ms.max(1e-3).recip()
 }
 
 impl Sums {
@@ -121,15 +164,7 @@ impl Sums {
         self.running.add(signals.running);
         self.kv_use.add(signals.kv_use);
         let base = base_weight as f32;
-        let timed = |ms: f32| Reading { value: sound(ms) * base, trust: speed.trust };
-        self.floor.add(reciprocal(timed(speed.floor_ms)));
-        self.prefill.add(timed(speed.prefill_ms));
-        self.context.add(timed(speed.prefill_ms_per_thousand));
-        let plain = |value: f32| Reading { value: sound(value), trust: speed.trust };
-        self.per_running.add(plain(speed.prefill_per_running));
-        self.decode.add(reciprocal(plain(speed.decode_ms)));
-        self.step.add(plain(speed.step_ms));
-        self.step_price.add(plain(speed.step_ms_per_thousand));
+        self.speed.add(speed, base);
         let context = snapshot.context();
         self.context_least = Some(self.context_least.map_or(context, |least| least.min(context)));
         let ends_per_s = sound(speed.ends_per_s);
@@ -143,7 +178,6 @@ impl Sums {
     }
 
     fn finish(self) -> CandidateMeans {
-        let unknown = Speed::UNKNOWN;
         let count = self.count.max(1.0);
         let base = ((self.base / count) as f32).max(1.0);
         let turn = self.turn.or(0.0) / base;
@@ -152,17 +186,7 @@ impl Sums {
             queued: self.queued.or(0.0),
             running: self.running.or(0.0),
             kv_use: self.kv_use.or(0.0),
-            speed: Speed {
-                floor_ms: self.floor.or((unknown.floor_ms * base).recip()).recip() / base,
-                prefill_ms: self.prefill.or(unknown.prefill_ms * base) / base,
-                prefill_ms_per_thousand: self.context.or(unknown.prefill_ms_per_thousand * base)
-                    / base,
-                prefill_per_running: self.per_running.or(unknown.prefill_per_running),
-                decode_ms: self.decode.or(unknown.decode_ms.recip()).recip(),
-                step_ms: self.step.or(unknown.step_ms),
-                step_ms_per_thousand: self.step_price.or(0.0),
-                ..unknown
-            },
+            speed: self.speed.finish(base),
             context_least: self.context_least.unwrap_or(0.0),
             turn_ms: (turn > 0.0).then_some(turn),
             weight: ((self.weight / count) as f32).max(1.0),

@@ -21,6 +21,8 @@ pub(crate) struct Weigher {
     tuning: PredictedTuning,
     request: RequestSize,
     usual: CandidateMeans,
+    /// Tokens of context beyond the least of the group up to which a replica is not slowed down.
+    light_context: f32,
 }
 
 /// Prediction for a request at one candidate.
@@ -33,15 +35,16 @@ pub(crate) struct Weight {
     pub(crate) kv_tokens: f32,
     /// Requests that wait there.
     pub(crate) queued: f32,
-    /// Wait there, by which a candidate in slow start has less in proportion to its ramp.
-    lagging_wait_ms: f32,
+    /// Wait there for each request that runs there, by which a candidate in slow start has less in
+    /// proportion to its ramp.
+    held_up_ms: f32,
 }
 
 impl Weight {
     /// Returns the cost with the wait added again for each request that runs there. Replicas that
     /// hold equally much of the prompt are compared by it.
     pub(crate) fn contended_ms(&self) -> f32 {
-        self.cost.total_ms() + self.prediction.running * self.lagging_wait_ms
+        self.cost.total_ms() + self.held_up_ms
     }
 }
 
@@ -55,6 +58,8 @@ pub(crate) struct Outline {
     cached: f32,
     rest_ms: f32,
     is_queue: bool,
+    /// As in [`Weight`].
+    pub(crate) held_up_ms: f32,
     /// Size of the KV cache in tokens; 0 if unknown.
     pub(crate) kv_tokens: f32,
 }
@@ -84,7 +89,10 @@ impl Weigher {
             tie_ms: sound(tuning.tie_ms),
             ..*tuning
         };
-        Self { tuning, request, usual: CandidateMeans::of(field) }
+        let usual = CandidateMeans::of(field);
+        let Speed { step_ms, step_ms_per_thousand, .. } = usual.speed;
+        let light_context = CONTEXT_STEPS * 1e3 * step_ms / step_ms_per_thousand;
+        Self { tuning, request, usual, light_context }
     }
 
     /// Returns a hash of the beginning of the prompt; random for a request without one.
@@ -101,7 +109,7 @@ impl Weigher {
         snapshot: &Snapshot,
         least_ms: f32,
     ) -> bool {
-        let Self { tuning, request, usual } = self;
+        let Self { tuning, request, usual, .. } = self;
         let Snapshot { signals, speed, .. } = snapshot;
         let pace = usual.pace(base_weight);
         let trust = positive(speed.trust).min(1.0);
@@ -126,7 +134,7 @@ impl Weigher {
         usable: &Usable,
         snapshot: &Snapshot,
     ) -> Outline {
-        let Self { tuning, request, usual } = self;
+        let Self { tuning, request, usual, .. } = self;
         let load = self.load(usable, &snapshot.signals);
         let pace = usual.pace(field.base_weight(usable.index));
         let speed = self.speed(&snapshot.speed, pace);
@@ -147,6 +155,7 @@ impl Weigher {
         let wait_ms = queue_ms.max(pending_ms);
         let decode_ms = speed.decode_ms * request.output_tokens;
         let crowd = (load.requests + usable.next as f32) * usual.burden(usable);
+        let lag = usual.lag(usable);
         let is_session = request.session == Some(field.identity(usable.index));
         let cost = Cost {
             floor_ms: speed.floor_ms,
@@ -157,7 +166,7 @@ impl Weigher {
             context_ms: request.output_tokens
                 * self.slowdown_ms(&speed, snapshot.context() + prompt)
                 * (1.0 + load.running),
-            crowding_ms: tuning.crowding * decode_ms * crowd + wait_ms * usual.lag(usable),
+            crowding_ms: tuning.crowding * decode_ms * crowd + wait_ms * lag,
             session_ms: if is_session { tuning.session_ms } else { 0.0 },
             tie_ms: 0.0,
         };
@@ -167,7 +176,8 @@ impl Weigher {
         let rest = request.whole_tokens.map_or(0.0, |tokens| positive(tokens - 1.0));
         // A mere guess at so many tokens would make any time of it.
         let rest_ms = if speed.is_decode_known { rest * speed.decode_ms } else { 0.0 };
-        Outline { cost, load, prompt, cached, rest_ms, is_queue, kv_tokens }
+        let held_up_ms = load.running * (wait_ms * (1.0 + lag));
+        Outline { cost, load, prompt, cached, rest_ms, is_queue, held_up_ms, kv_tokens }
     }
 
     /// Weighs one candidate.
@@ -184,8 +194,9 @@ impl Weigher {
         snapshot: &Snapshot,
         outline: &Outline,
     ) -> Weight {
-        let Self { tuning, request, usual } = self;
-        let Outline { cost, load, prompt, cached, rest_ms, is_queue, kv_tokens } = *outline;
+        let Self { tuning, request, usual, .. } = self;
+        let Outline { cost, load, prompt, cached, rest_ms, is_queue, held_up_ms, kv_tokens } =
+            *outline;
         let tie = uniform(request.key, field.identity(usable.index)) as f32;
         let cost = Cost { tie_ms: tuning.tie_ms * tie, ..cost };
         let room = Room {
@@ -213,7 +224,7 @@ impl Weigher {
             },
             kv_tokens,
             queued: load.queued,
-            lagging_wait_ms: cost.wait_ms * (1.0 + usual.lag(usable)),
+            held_up_ms,
         }
     }
 
@@ -319,9 +330,7 @@ impl Weigher {
     /// tokens take as long to be read as the weights depends on the model more than on the machine,
     /// so the mean of the group shows it better than each replica does.
     fn slowdown_ms(&self, speed: &Speed, context: f32) -> f32 {
-        let usual = &self.usual;
-        let light = CONTEXT_STEPS * 1e3 * usual.speed.step_ms / usual.speed.step_ms_per_thousand;
-        let heavy = positive(context - usual.context_least - light);
+        let heavy = positive(context - self.usual.context_least - self.light_context);
         heavy * 1e-3 * speed.step_ms_per_thousand
     }
 

@@ -122,6 +122,15 @@ fn of_replicas_that_hold_a_prompt_alike_the_one_that_holds_up_fewest_gets_it() {
     assert_eq!(with([62, 62]), (true, ReplicaSlot(1)));
     assert_eq!(with([62, 60]), (true, ReplicaSlot(1)), "a 20th is no difference");
     assert_eq!(with([62, 57]), (true, ReplicaSlot(0)), "more is one, and would be read again");
+    // The third holds most and is busy for long: the cheapest tells how much has to be cached.
+    let mut world = world(3);
+    world.loads.cached_blocks[..3].copy_from_slice(&[57, 57, 62]);
+    world.loads.pending_tokens[..3].copy_from_slice(&[2_000, 3_000, 400_000]);
+    world.loads.signals[0].running = fresh(4.0);
+    world.loads.signals[1].running = fresh(1.0);
+    let all = weighed(&world);
+    assert!(all[0].total_ms < all[1].total_ms && all[1].total_ms < all[2].total_ms);
+    assert_eq!(world.attempt(0).slot, ReplicaSlot(1));
 }
 
 #[test]
