@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import runpy
 import socket
 import subprocess
 import urllib.error
@@ -61,10 +62,11 @@ def status(url: str) -> int:
 
 
 def pages() -> list[str]:
-    """Returns all pages of the book by their names below /docs/."""
+    """Returns all pages of the book by their names below /docs/. `conf.py` names the folders that are not part of it."""
+    excluded = runpy.run_path(str(ROOT / "docs/book/conf.py"))["exclude_patterns"]
     found = (ROOT / "docs").rglob("*.md")
     below = [page.relative_to(ROOT / "docs") for page in found]
-    return [str(page.with_suffix(".html")) for page in below if page.parts[0] != "book"]
+    return [str(page.with_suffix(".html")) for page in below if not any(page.is_relative_to(it) for it in excluded)]
 
 
 def test_every_page_is_served_small_and_with_nothing_inline(node: str) -> None:

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use http_body_util::BodyExt;
 use spillway_emulator::{Emulator, Fault};
 use spillway_node::Node;
 use spillway_tests::{
@@ -12,6 +13,7 @@ use spillway_tests::{
 use tokio::task::JoinHandle;
 
 use crate::health::{QUICK, stands_at_last};
+use crate::keep_alive::read_until;
 
 /// More tokens than the replica generates within a test.
 const LONG: &str = ",\"max_tokens\":5000";
@@ -161,12 +163,15 @@ async fn a_request_whose_replica_goes_down_goes_to_another_one() {
 async fn a_stream_whose_replica_refuses_connections_ends_with_an_event() {
     let (emulator, node) = world(|setup| setup).await;
     emulator.replica(0).set_fault(Fault::Stall { after_events: 3 }).await.expect("a fault");
-    let waits = ask(&node, ",\"stream\":true,\"max_tokens\":5000");
-    let stalled = || emulator.replica(0).stats().received == 1;
-    eventually("it is at the replica", stalled).await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    let request = chat("tiny", ",\"stream\":true,\"max_tokens\":5000");
+    let mut body = client.send(request).await.expect("a reply").into_body();
+    // The stall must have begun: tokens that arrive after the replica is down keep the stream alive.
+    let begun = read_until(&mut body, |text| text.matches("\n\n").count() >= 3).await;
     emulator.replica(0).set_fault(Fault::Refuse).await.expect("a fault");
-    let reply = within("it ends", waits).await.expect("a reply");
-    let last = reply.events().last().map(|event| (*event).to_owned()).expect("an event");
+    let rest = within("it ends", body.collect()).await.expect("an end").to_bytes();
+    let text = begun + std::str::from_utf8(&rest).expect("text");
+    let last = text.split_terminator("\n\n").last().expect("an event");
     assert!(last.contains("stream_cut"), "{last}");
 }
 

@@ -1,20 +1,27 @@
 //! Keep-alives of silent streams.
 
-use spillway_tests::{Client, Reply, Scripted, Setup, chat, post};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use spillway_tests::{Client, Reply, Scripted, Setup, chat, post, within};
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 const EVENT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
 const LAST: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// Reads until the client has a keep-alive of this form, and returns all that came before its end.
-async fn until(body: &mut hyper::body::Incoming, mark: &str) -> String {
-    use http_body_util::BodyExt;
+/// Reads a stream until the client has enough of it, and returns what has arrived.
+pub(crate) async fn read_until(body: &mut Incoming, is_enough: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
-    while !text.ends_with(mark) {
-        let frame = body.frame().await.expect("the stream goes on").expect("a piece");
+    while !is_enough(&text) {
+        let frame = within("the next piece", body.frame()).await;
+        let frame = frame.expect("the stream goes on").expect("a piece");
         text += &String::from_utf8_lossy(&frame.into_data().expect("data"));
     }
     text
+}
+
+/// Reads until the client has a keep-alive of this form, and returns all that came before its end.
+async fn until(body: &mut Incoming, mark: &str) -> String {
+    read_until(body, |text| text.ends_with(mark)).await
 }
 
 #[tokio::test]
