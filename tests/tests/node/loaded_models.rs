@@ -9,12 +9,16 @@ use tokio::time::Instant;
 use crate::identity::{Engine, ask, listing, lists, quick, vllm};
 
 async fn node_over(engines: &[&Engine]) -> Node {
+    node_with(quick(), engines).await
+}
+
+async fn node_with(setup: Setup, engines: &[&Engine]) -> Node {
     let replicas = engines
         .iter()
         .zip(0..)
         .map(|(engine, index)| engine.replica_named(&format!("r{index}"), ""));
     let route = "[[route]]\nname = \"r\"\npolicy = \"round_robin\"\n";
-    replicas.fold(quick().table(route), Setup::table).start().await
+    replicas.fold(setup.table(route), Setup::table).start().await
 }
 
 #[tokio::test]
@@ -112,6 +116,18 @@ async fn an_adapter_counts_at_each_replica_that_lists_it_and_only_there() {
     node.stop().await;
 }
 
+/// Waits until the engine has had two more requests for a path: the answer to the first is known then.
+async fn is_asked_again(engine: &Engine, path: &str) {
+    let asked = engine.count(path);
+    within("two more requests", async {
+        while engine.count(path) < asked + 2 {
+            // wait: for the next check or scrape.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
 /// Waits until requests for the adapter go to this engine alone, and then asks for the base model.
 async fn has_the_adapter_s_requests(node: &Node, engines: &[Engine; 2], chosen: usize) {
     let count = |engine: &Engine| engine.count("/v1/chat/completions");
@@ -147,18 +163,34 @@ async fn replicas_that_have_an_adapter_in_memory_are_preferred() {
     has_the_adapter_s_requests(&node, &engines, 1).await;
     // An engine names those with requests. The adapter stays in its only slot until another is used.
     engines[1].become_another(pages(""));
-    let read = engines[1].count("/metrics");
-    within("the page is read", async {
-        while engines[1].count("/metrics") < read + 2 {
-            // wait: for the next scrapes.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    is_asked_again(&engines[1], "/metrics").await;
     has_the_adapter_s_requests(&node, &engines, 1).await;
     engines[1].become_another(pages("other"));
     engines[0].become_another(pages("lora"));
     has_the_adapter_s_requests(&node, &engines, 0).await;
+    node.stop().await;
+}
+
+/// A replica that is busy may miss checks; only one that was restarted has an empty memory.
+#[tokio::test]
+async fn checks_that_fail_for_a_moment_forget_no_adapter() {
+    let pages = |running| vllm("base", "lora", running);
+    let engines = [Engine::start(pages("")).await, Engine::start(pages("lora")).await];
+    let node = node_with(quick().set("health.fall = 1000"), &[&engines[0], &engines[1]]).await;
+    lists(&node, &["base", "lora"]).await;
+    has_the_adapter_s_requests(&node, &engines, 1).await;
+    let mut without_health = pages("");
+    without_health.remove("/health");
+    engines[1].become_another(without_health);
+    is_asked_again(&engines[1], "/metrics").await;
+    is_asked_again(&engines[1], "/health").await;
+    engines[1].become_another(pages(""));
+    is_asked_again(&engines[1], "/health").await;
+    let before = engines[0].count("/v1/chat/completions");
+    for _ in 0..8 {
+        assert_eq!(ask(&node, "lora").await.status, 200);
+    }
+    assert_eq!(engines[0].count("/v1/chat/completions"), before, "the adapter is at the other");
     node.stop().await;
 }
 

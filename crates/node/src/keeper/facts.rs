@@ -94,9 +94,10 @@ impl Keeper {
         } else if kind == CheckKind::Active && self.failing.remove(replica) {
             // The server may have been restarted with other software.
             self.identities.identify_again(replica);
-            if let Some(known) = self.replicas.get(replica) {
-                known.loaded_adapters().forget();
-            }
+        }
+        if result == CheckResult::Failed(RequestError::Refused) {
+            // The process has ended. A check that merely took too long says nothing of its memory.
+            self.forget_adapters(replica);
         }
         let result = match result {
             CheckResult::Good => Ok(()),
@@ -107,6 +108,13 @@ impl Keeper {
             CheckResult::Failed(failure) => Err(fault_of(failure)),
         };
         self.fleet.handle_check(at, replica, check, result);
+    }
+
+    /// Forgets the adapters in a replica's memory: it was restarted, or may have been.
+    pub(super) fn forget_adapters(&self, replica: &ReplicaName) {
+        if let Some(known) = self.replicas.get(replica) {
+            known.loaded_adapters().forget();
+        }
     }
 
     /// Drains a replica whose machine will be gone soon.

@@ -153,7 +153,7 @@ impl Keeper {
             Action::WarmUp(replica) => self.warm_up(replica),
             Action::Drained(replica) => tracing::info!(%replica, "drained"),
             Action::Changed { replica, from, to, why } => {
-                self.tell_caches(&replica, from, to, why);
+                self.forget_memory(&replica, from, to, why);
                 self.feedback.health.note_state(&replica, to, Instant::now());
                 let is_lost = matches!(to, MemberState::Down | MemberState::Ejected);
                 let (from, to) = (from.as_str(), to.as_str());
@@ -176,16 +176,18 @@ impl Keeper {
         }
     }
 
-    /// Tells the knowledge thread the effect of a change of state on a replica's caches.
-    fn tell_caches(&self, replica: &ReplicaName, from: MemberState, to: MemberState, why: &str) {
+    /// Forgets what a replica had in memory, if it has lost that by a change of state.
+    fn forget_memory(&self, replica: &ReplicaName, from: MemberState, to: MemberState, why: &str) {
         let is_gone = |state| {
             matches!(state, MemberState::Down | MemberState::Draining | MemberState::Drained)
         };
         // A server that loads its model has nothing cached.
         if why == LOADING {
             self.knowledge.tell(KnowledgeEvent::Emptied(replica.clone()));
+            self.forget_adapters(replica);
         } else if from == MemberState::Down && !is_gone(to) && why != ANSWERS_AGAIN {
             self.knowledge.tell(KnowledgeEvent::Returned(replica.clone()));
+            self.forget_adapters(replica);
         }
     }
 
