@@ -1,7 +1,7 @@
 """Measures one vLLM on the CPU and fits the cost of an engine's step to a part of the figures.
 
-Prints the cost in the form of `StepCost` of crates/engine, and all figures. The test
-crates/engine/tests/published compares those that the fit did not know with the engine of that cost.
+Prints the cost in the form of `StepCost` of crates/lab/engine, and all figures. The test
+crates/lab/engine/tests/published compares those that the fit did not know with the engine of that cost.
 The first run installs vLLM, 6 GB, below the work folder.
 """
 

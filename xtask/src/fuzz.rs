@@ -12,9 +12,9 @@ use crate::metadata::Metadata;
 use crate::report::{CheckOutcome, Report};
 
 /// Folder with the kept inputs, a folder for each target.
-const INPUTS: &str = "crates/fuzz/inputs";
+const INPUTS: &str = "crates/lab/fuzz/inputs";
 /// Compiler wrapper that adds coverage counters to crates of the workspace.
-const WRAPPER: &str = "crates/fuzz/instrument.sh";
+const WRAPPER: &str = "crates/lab/fuzz/instrument.sh";
 /// Longest time for one input, in seconds. Parsers take milliseconds, also unoptimized.
 const INPUT_S_MAX: u32 = 10;
 /// Memory limit of a run in megabytes, its corpus included.

@@ -1,325 +1,39 @@
 //! Rules of crates: permitted dependencies, purity, module docs.
 
-use std::collections::BTreeSet;
-
 use super::finding::Finding;
 use super::tree::{TextFile, Tree};
 use crate::metadata::Package;
 
-/// Crates from the bottom up, each with the crates of this workspace that it may ship with.
-///
-/// Tests of a crate may use any crate before it in this table.
-const LAYERS: [(&str, &[&str]); 44] = [
-    // Runs the targets of all crates, but uses none of them in its own tests.
-    (
-        "spillway-fuzz",
-        &[
-            "spillway-quota",
-            "spillway-cluster-state",
-            "spillway-pulse",
-            "spillway-protocol",
-            "spillway-replicas",
-            "spillway-link",
-            "spillway-geo",
-            "spillway-raft",
-            "spillway-control-plane",
-            "spillway-admin",
-            "spillway-front",
-            "spillway-proxy",
-            "spillway-config",
-            "spillway-node",
-        ],
-    ),
-    // Depends on the link, yet is above it here: nothing ships with it, and tests of all crates may
-    // use it.
-    ("spillway-testkit", &["spillway-link"]),
-    ("spillway-types", &[]),
-    ("spillway-prefix", &["spillway-types"]),
-    ("spillway-route", &["spillway-types", "spillway-prefix"]),
-    ("spillway-journey", &["spillway-types", "spillway-route"]),
-    ("spillway-health", &["spillway-types", "spillway-route"]),
-    ("spillway-protocol", &["spillway-types"]),
-    ("spillway-codec", &["spillway-types"]),
-    ("spillway-quota", &["spillway-types"]),
-    ("spillway-usage", &["spillway-types"]),
-    (
-        "spillway-cluster-state",
-        &["spillway-types", "spillway-prefix", "spillway-codec", "spillway-quota"],
-    ),
-    ("spillway-pulse", &["spillway-types", "spillway-codec"]),
-    ("spillway-geo", &["spillway-types"]),
-    ("spillway-engine", &[]),
-    (
-        "spillway-sim",
-        &[
-            "spillway-types",
-            "spillway-prefix",
-            "spillway-route",
-            "spillway-journey",
-            "spillway-health",
-            "spillway-pulse",
-            "spillway-engine",
-        ],
-    ),
-    ("spillway-docs", &[]),
-    ("spillway-telemetry", &["spillway-types", "spillway-route", "spillway-usage"]),
-    ("spillway-emulator", &["spillway-engine"]),
-    ("spillway-harness", &[]),
-    ("spillway-tasks", &[]),
-    ("spillway-resolver", &["spillway-types", "spillway-tasks"]),
-    ("spillway-sockets", &[]),
-    (
-        "spillway-replicas",
-        &["spillway-types", "spillway-tasks", "spillway-resolver", "spillway-sockets"],
-    ),
-    ("spillway-link", &["spillway-types", "spillway-codec", "spillway-tasks", "spillway-resolver"]),
-    ("spillway-raft", &["spillway-types", "spillway-codec", "spillway-tasks", "spillway-link"]),
-    (
-        "spillway-usage-store",
-        &["spillway-types", "spillway-codec", "spillway-usage", "spillway-raft"],
-    ),
-    (
-        "spillway-control-plane",
-        &[
-            "spillway-types",
-            "spillway-codec",
-            "spillway-cluster-state",
-            "spillway-tasks",
-            "spillway-link",
-            "spillway-raft",
-        ],
-    ),
-    (
-        "spillway-admin",
-        &[
-            "spillway-types",
-            "spillway-route",
-            "spillway-geo",
-            "spillway-cluster-state",
-            "spillway-quota",
-            "spillway-usage",
-            "spillway-raft",
-            "spillway-control-plane",
-            "spillway-docs",
-        ],
-    ),
-    (
-        "spillway-upstream",
-        &[
-            "spillway-types",
-            "spillway-prefix",
-            "spillway-route",
-            "spillway-journey",
-            "spillway-protocol",
-            "spillway-geo",
-            "spillway-resolver",
-            "spillway-sockets",
-        ],
-    ),
-    (
-        "spillway-front",
-        &[
-            "spillway-types",
-            "spillway-prefix",
-            "spillway-protocol",
-            "spillway-cluster-state",
-            "spillway-upstream",
-        ],
-    ),
-    (
-        "spillway-request",
-        &[
-            "spillway-types",
-            "spillway-prefix",
-            "spillway-route",
-            "spillway-journey",
-            "spillway-protocol",
-            "spillway-quota",
-            "spillway-usage",
-            "spillway-upstream",
-            "spillway-front",
-        ],
-    ),
-    (
-        "spillway-proxy",
-        &[
-            "spillway-types",
-            "spillway-prefix",
-            "spillway-route",
-            "spillway-journey",
-            "spillway-protocol",
-            "spillway-quota",
-            "spillway-usage",
-            "spillway-upstream",
-            "spillway-front",
-            "spillway-request",
-        ],
-    ),
-    (
-        "spillway-config",
-        &[
-            "spillway-types",
-            "spillway-prefix",
-            "spillway-route",
-            "spillway-health",
-            "spillway-protocol",
-            "spillway-geo",
-            "spillway-resolver",
-            "spillway-replicas",
-            "spillway-link",
-            "spillway-cluster-state",
-            "spillway-quota",
-            "spillway-usage",
-            "spillway-admin",
-            "spillway-upstream",
-            "spillway-front",
-            "spillway-request",
-        ],
-    ),
-    (
-        "spillway-knowledge",
-        &[
-            "spillway-types",
-            "spillway-prefix",
-            "spillway-route",
-            "spillway-codec",
-            "spillway-pulse",
-            "spillway-tasks",
-            "spillway-link",
-            "spillway-cluster-state",
-            "spillway-raft",
-            "spillway-control-plane",
-            "spillway-replicas",
-            "spillway-upstream",
-            "spillway-request",
-            "spillway-proxy",
-            "spillway-config",
-        ],
-    ),
-    (
-        "spillway-quota-division",
-        &[
-            "spillway-types",
-            "spillway-codec",
-            "spillway-cluster-state",
-            "spillway-quota",
-            "spillway-raft",
-            "spillway-control-plane",
-            "spillway-admin",
-            "spillway-request",
-            "spillway-telemetry",
-        ],
-    ),
-    (
-        "spillway-dns",
-        &[
-            "spillway-types",
-            "spillway-geo",
-            "spillway-upstream",
-            "spillway-config",
-            "spillway-telemetry",
-        ],
-    ),
-    ("spillway-traces", &["spillway-types", "spillway-config", "spillway-resolver"]),
-    (
-        "spillway-node",
-        &[
-            "spillway-types",
-            "spillway-prefix",
-            "spillway-route",
-            "spillway-protocol",
-            "spillway-health",
-            "spillway-tasks",
-            "spillway-resolver",
-            "spillway-sockets",
-            "spillway-replicas",
-            "spillway-pulse",
-            "spillway-geo",
-            "spillway-usage",
-            "spillway-link",
-            "spillway-cluster-state",
-            "spillway-raft",
-            "spillway-usage-store",
-            "spillway-control-plane",
-            "spillway-admin",
-            "spillway-config",
-            "spillway-upstream",
-            "spillway-front",
-            "spillway-request",
-            "spillway-proxy",
-            "spillway-telemetry",
-            "spillway-knowledge",
-            "spillway-quota-division",
-            "spillway-dns",
-            "spillway-traces",
-        ],
-    ),
-    (
-        "spillway",
-        &[
-            "spillway-types",
-            "spillway-protocol",
-            "spillway-health",
-            "spillway-emulator",
-            "spillway-harness",
-            "spillway-geo",
-            "spillway-link",
-            "spillway-quota",
-            "spillway-cluster-state",
-            "spillway-raft",
-            "spillway-control-plane",
-            "spillway-config",
-            "spillway-node",
-            "spillway-telemetry",
-            "spillway-docs",
-        ],
-    ),
-    ("spillway-bench", &["spillway-harness"]),
-    ("spillway-chaos", &["spillway-harness"]),
-    // Its library is helpers of its own tests.
-    (
-        "spillway-tests",
-        &[
-            "spillway-testkit",
-            "spillway-harness",
-            "spillway-emulator",
-            "spillway-link",
-            "spillway-config",
-            "spillway-node",
-            "spillway-telemetry",
-        ],
-    ),
-    ("xtask", &[]),
+/// Wings of the workspace, folders below `crates/`, each with the other wings that its crates may
+/// ship with. So data path and cluster do not know each other.
+const WINGS: [(&str, &[&str]); 6] = [
+    (PURE, &[]),
+    ("io", &[PURE]),
+    ("data-path", &[PURE, "io"]),
+    ("cluster", &[PURE, "io"]),
+    ("node", &[PURE, "io", "data-path", "cluster"]),
+    (LAB, &[PURE, "io", "data-path", "cluster", "node"]),
 ];
 
-/// Pure crates, which decide and never wait: they ship without runtime and network.
-const PURE: [&str; 14] = [
-    "spillway-types",
-    "spillway-prefix",
-    "spillway-route",
-    "spillway-journey",
-    "spillway-health",
-    "spillway-protocol",
-    "spillway-codec",
-    "spillway-quota",
-    "spillway-usage",
-    "spillway-cluster-state",
-    "spillway-pulse",
-    "spillway-geo",
-    "spillway-engine",
-    "spillway-sim",
-];
+/// Wing of the crates that decide and never wait: they ship without runtime and network.
+const PURE: &str = "pure";
+
+/// Wing of emulator, simulator, benchmarks and helpers of tests.
+const LAB: &str = "lab";
+
+/// Crates of the laboratory that keep the rules of pure crates.
+const PURE_IN_LAB: [&str; 2] = ["spillway-engine", "spillway-sim"];
+
+/// The program, and what of the laboratory it ships with: `emulate` and `demo`.
+const PROGRAM: (&str, [&str; 2]) = ("spillway", ["spillway-emulator", "spillway-harness"]);
 
 /// Packages that make a crate impure.
 const IMPURE: [&str; 6] = ["tokio", "mio", "quinn", "hyper", "h2", "openraft"];
 
-/// Page with the same table for people.
+/// Page with a row for each crate.
 const ARCHITECTURE: &str = "docs/architecture.md";
 
-/// Page that names the pure crates.
-const CONTRIBUTING: &str = "CONTRIBUTING.md";
-
-/// Checks every crate of the workspace, and the documents about the crates.
+/// Checks every crate of the workspace, and the table of crates in the documents.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let of_packages = tree.metadata.members().flat_map(|package| {
         let mut findings = arrows(tree, package);
@@ -327,75 +41,71 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
         findings.extend(module_docs(tree, package));
         findings
     });
-    let documented = tree.file(ARCHITECTURE).into_iter().flat_map(documented_arrows);
-    let pure = tree.file(CONTRIBUTING).into_iter().flat_map(documented_purity);
-    of_packages.chain(documented).chain(pure).collect()
+    let undocumented = tree.file(ARCHITECTURE).into_iter().flat_map(|page| rows(tree, page));
+    of_packages.chain(undocumented).collect()
 }
 
-/// Compares the rows `| crate | .. | may use |` with [`LAYERS`]; `–` means none.
-fn documented_arrows(page: &TextFile) -> Vec<Finding> {
-    let rows = page.numbered().filter_map(|(number, line)| {
-        let name = line.strip_prefix("| `")?.split_once("` |")?.0;
-        let uses = line.strip_suffix(" |")?.rsplit(" | ").next()?;
-        let layer = LAYERS.iter().find(|(layer, _)| short(layer) == name)?;
-        Some((number, layer, uses))
-    });
-    let differs = |shipped: &[&str], uses: &str| {
-        let written: BTreeSet<&str> = uses.split(", ").filter(|word| *word != NO_CRATE).collect();
-        let shipped: BTreeSet<&str> = shipped.iter().map(|name| short(name)).collect();
-        !uses.starts_with("for ") && written != shipped
-    };
-    rows.filter(|(_, (_, shipped), uses)| differs(shipped, uses))
-        .map(|(number, (name, shipped), _)| {
-            let uses: Vec<&str> = shipped.iter().map(|name| short(name)).collect();
-            let message = format!("{name} may use: {}", uses.join(", "));
-            Finding::violation("documented-arrows", &page.path, message).at(number)
+/// Finds crates without a row `| crate | .. |` on the page.
+fn rows(tree: &Tree, page: &TextFile) -> Vec<Finding> {
+    let folders = tree.metadata.members().map(|package| folder(tree, package));
+    let names = folders.filter_map(|path| path.strip_prefix("crates/").map(str::to_owned));
+    names
+        .filter_map(|path| {
+            let name = path.rsplit('/').next()?.to_owned();
+            let row = format!("| `{name}` |");
+            let message = format!("no row for crates/{path}");
+            (!page.text.contains(&row))
+                .then(|| Finding::violation("documented-crates", &page.path, message))
         })
         .collect()
 }
 
-fn documented_purity(page: &TextFile) -> Vec<Finding> {
-    PURE.iter()
-        .filter(|name| !page.text.contains(&format!("`{}`", short(name))))
-        .map(|name| {
-            let message = format!("{name} is a pure crate and not named as one");
-            Finding::violation("documented-purity", &page.path, message)
-        })
-        .collect()
+/// Returns the folder of a package, such as `crates/pure/types`.
+fn folder(tree: &Tree, package: &Package) -> String {
+    let manifest = tree.metadata.relative(&package.manifest_path);
+    manifest.trim_end_matches("/Cargo.toml").to_owned()
 }
 
-/// Means no crate in the table of the documents.
-const NO_CRATE: &str = "–";
-
-/// Returns the name of a crate's folder.
-fn short(name: &str) -> &str {
-    name.strip_prefix("spillway-").unwrap_or(name)
+/// Returns the wing of a package; `None` for one that stands beside the wings.
+fn wing(tree: &Tree, package: &Package) -> Option<String> {
+    let folder = folder(tree, package);
+    let (wing, _) = folder.strip_prefix("crates/")?.split_once('/')?;
+    Some(wing.to_owned())
 }
 
 fn arrows(tree: &Tree, package: &Package) -> Vec<Finding> {
     let manifest = tree.metadata.relative(&package.manifest_path);
-    let Some(layer) = LAYERS.iter().position(|(name, _)| *name == package.name) else {
-        let message = format!("{} has no place in the table of layers", package.name);
+    let own = wing(tree, package);
+    let Some(below) = own.as_deref().map_or(Some(&[][..]), |own| {
+        WINGS.iter().find(|(wing, _)| *wing == own).map(|(_, below)| *below)
+    }) else {
+        let message = format!("{} is in no known wing", package.name);
         return vec![Finding::violation("arrows", &manifest, message)];
     };
-    let (_, shipped) = LAYERS[layer];
     package
         .dependencies
         .iter()
-        .filter(|dependency| tree.metadata.members().any(|member| member.name == dependency.name))
-        .filter(|dependency| match dependency.kind.as_deref() {
-            Some("dev") => !LAYERS[..layer].iter().any(|(name, _)| *name == dependency.name),
-            _ => !shipped.contains(&dependency.name.as_str()),
+        .filter_map(|dependency| Some((dependency, tree.metadata.member(&dependency.name)?)))
+        .filter(|(dependency, used)| {
+            let is_test = dependency.kind.as_deref() == Some("dev");
+            !match wing(tree, used).as_deref() {
+                // Tests of all crates use its helpers.
+                Some(LAB) if is_test => true,
+                Some(LAB) if package.name == PROGRAM.0 => PROGRAM.1.contains(&used.name.as_str()),
+                wing if own.is_none() || wing == own.as_deref() => true,
+                wing => wing.is_some_and(|wing| below.contains(&wing)),
+            }
         })
-        .map(|dependency| {
-            let message = format!("{} may not use {}", package.name, dependency.name);
+        .map(|(_, used)| {
+            let message = format!("{} may not use {}", package.name, used.name);
             Finding::violation("arrows", &manifest, message)
         })
         .collect()
 }
 
 fn purity(tree: &Tree, package: &Package) -> Vec<Finding> {
-    if !PURE.contains(&package.name.as_str()) {
+    let is_pure = wing(tree, package).as_deref() == Some(PURE);
+    if !is_pure && !PURE_IN_LAB.contains(&package.name.as_str()) {
         return Vec::new();
     }
     let manifest = tree.metadata.relative(&package.manifest_path);
@@ -435,78 +145,78 @@ mod tests {
     use super::super::tree::testing::{tree, tree_with};
     use super::*;
 
-    #[test]
-    fn documents_that_differ_from_the_tables_are_found() {
-        let rows = "| `types` | ids | – |\n| `route` | policies | types |\n";
-        let files = [(ARCHITECTURE, rows), (CONTRIBUTING, "`types` and `route`")];
-        let found = check(&tree(&files));
-        let message = "spillway-route may use: types, prefix";
-        assert_eq!(found[0].message, message);
-        assert_eq!(found[0].line, Some(2));
-        assert_eq!(found.len(), 1 + PURE.len() - 2, "{found:?}");
-    }
-
     const DOCUMENTED: &str = "//! What it is.\n";
 
     /// Edge of the graph: the crate that depends, the one it needs, and the kind of dependency.
     type Edge<'a> = (&'a str, &'a str, Option<&'a str>);
 
-    /// Returns the findings for a workspace of `members` with these dependencies.
+    /// Returns the findings for a workspace of `members`, named by their folders, with these
+    /// dependencies between the last parts of the names.
     fn check_edges(members: &[&str], others: &[&str], edges: &[Edge<'_>]) -> Vec<String> {
-        let packages: Vec<&str> = members.iter().chain(others).copied().collect();
+        let paths: Vec<String> = members.iter().map(|path| format!("{path}/lib.rs")).collect();
+        let files: Vec<(&str, &str)> =
+            paths.iter().map(|path| (path.as_str(), DOCUMENTED)).collect();
+        check_files(members, others, edges, &files)
+    }
+
+    fn check_files(
+        members: &[&str],
+        others: &[&str],
+        edges: &[Edge<'_>],
+        files: &[(&str, &str)],
+    ) -> Vec<String> {
+        let name_of = |path: &str| match path.rsplit('/').next().unwrap() {
+            "spillway" => "spillway".to_owned(),
+            name => format!("spillway-{name}"),
+        };
+        let own: Vec<(String, &str)> = members.iter().map(|path| (name_of(path), *path)).collect();
         let of = |name: &str| edges.iter().filter(move |edge| edge.0 == name).collect::<Vec<_>>();
-        let package = |name: &&str| {
+        let package = |(name, path): (&str, &str)| {
             json!({
-                "id": name, "name": name, "version": "0.1.0", "manifest_path": format!("/tree/{name}/Cargo.toml"),
-                "targets": [{ "kind": ["lib"], "src_path": format!("/tree/{name}/lib.rs") }],
+                "id": name, "name": name, "version": "0.1.0", "manifest_path": format!("/tree/{path}/Cargo.toml"),
+                "targets": [{ "kind": ["lib"], "src_path": format!("/tree/{path}/lib.rs") }],
                 "dependencies": of(name).iter()
                     .map(|(_, to, kind)| json!({ "name": to, "kind": kind })).collect::<Vec<_>>(),
             })
         };
-        let node = |name: &&str| {
+        let node = |name: &str| {
             json!({ "id": name, "deps": of(name).iter()
                 .map(|(_, to, kind)| json!({ "pkg": to, "dep_kinds": [{ "kind": kind }] }))
                 .collect::<Vec<_>>() })
         };
+        let all = own.iter().map(|(name, path)| (name.as_str(), *path));
+        let all: Vec<(&str, &str)> = all.chain(others.iter().map(|name| (*name, *name))).collect();
+        let names: Vec<&str> = own.iter().map(|(name, _)| name.as_str()).collect();
         let metadata = json!({
-            "packages": packages.iter().map(package).collect::<Vec<Value>>(),
-            "workspace_members": members, "target_directory": "/t", "workspace_root": "/tree",
-            "resolve": { "nodes": packages.iter().map(node).collect::<Vec<Value>>() },
+            "packages": all.iter().copied().map(package).collect::<Vec<Value>>(),
+            "workspace_members": names, "target_directory": "/t", "workspace_root": "/tree",
+            "resolve": { "nodes": all.iter().map(|(name, _)| node(name)).collect::<Vec<Value>>() },
         });
-        let paths: Vec<String> = members.iter().map(|name| format!("{name}/lib.rs")).collect();
-        let files: Vec<(&str, &str)> =
-            paths.iter().map(|path| (path.as_str(), DOCUMENTED)).collect();
-        check(&tree_with(&files, metadata)).iter().map(ToString::to_string).collect()
+        check(&tree_with(files, metadata)).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn an_arrow_upwards_is_found() {
-        let found = check_edges(
-            &["spillway-types", "spillway-route"],
-            &[],
-            &[("spillway-types", "spillway-route", None)],
-        );
-        assert_eq!(
-            found,
-            ["error[arrows]: spillway-types/Cargo.toml: spillway-types may not use spillway-route"]
-        );
+    fn an_arrow_out_of_a_wing_is_found_unless_it_leads_down() {
+        let members =
+            ["crates/pure/types", "crates/data-path/proxy", "crates/cluster/link", "crates/node/n"];
+        let check = |from, to| check_edges(&members, &[], &[(from, to, None)]);
+        for (from, to) in [("proxy", "types"), ("link", "types"), ("n", "proxy"), ("n", "link")] {
+            let (from, to) = (format!("spillway-{from}"), format!("spillway-{to}"));
+            assert_eq!(check(&from, &to), [""; 0], "{from} {to}");
+        }
+        for (from, to) in [("types", "proxy"), ("proxy", "link"), ("link", "proxy"), ("link", "n")]
+        {
+            let (from, to) = (format!("spillway-{from}"), format!("spillway-{to}"));
+            let found = check(&from, &to);
+            assert_eq!(found.len(), 1, "{from} {to}");
+            assert!(found[0].ends_with(&format!("{from} may not use {to}")), "{found:?}");
+        }
     }
 
     #[test]
-    fn tests_may_use_any_lower_crate_but_no_higher_one() {
-        let members = ["spillway-proxy", "spillway-emulator", "spillway-node"];
-        let down = [("spillway-proxy", "spillway-emulator", Some("dev"))];
-        assert_eq!(check_edges(&members, &[], &down), [""; 0]);
-        let shipped = [("spillway-proxy", "spillway-emulator", None)];
-        assert_eq!(check_edges(&members, &[], &shipped).len(), 1);
-        let up = [("spillway-proxy", "spillway-node", Some("dev"))];
-        assert_eq!(check_edges(&members, &[], &up).len(), 1);
-    }
-
-    #[test]
-    fn helpers_of_tests_ship_with_nothing_and_every_crate_may_test_with_them() {
-        let members = ["spillway-types", "spillway-link", "spillway-testkit", "spillway-node"];
-        for user in ["spillway-types", "spillway-link", "spillway-node"] {
+    fn the_laboratory_ships_with_nothing_and_every_crate_may_test_with_it() {
+        let members = ["crates/pure/types", "crates/node/node", "crates/lab/testkit"];
+        for user in ["spillway-types", "spillway-node"] {
             let tests = [(user, "spillway-testkit", Some("dev"))];
             assert_eq!(check_edges(&members, &[], &tests), [""; 0]);
             let shipped = [(user, "spillway-testkit", None)];
@@ -515,27 +225,52 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_layer_is_found() {
-        let found = check_edges(&["spillway-new"], &[], &[]);
-        assert!(
-            found[0].ends_with("spillway-new has no place in the table of layers"),
-            "{found:?}"
-        );
+    fn the_program_ships_with_the_emulator_and_with_nothing_else_of_the_laboratory() {
+        let members = ["crates/spillway", "crates/lab/emulator", "crates/lab/sim", "chaos"];
+        let check = |from, to| check_edges(&members, &[], &[(from, to, None)]).len();
+        assert_eq!(check("spillway", "spillway-emulator"), 0);
+        assert_eq!(check("spillway", "spillway-sim"), 1);
+        assert_eq!(check("spillway-chaos", "spillway-sim"), 0);
+    }
+
+    #[test]
+    fn a_crate_in_an_unknown_wing_is_found() {
+        let found = check_edges(&["crates/attic/new"], &[], &[]);
+        assert!(found[0].ends_with("spillway-new is in no known wing"), "{found:?}");
+        assert_eq!(check_edges(&["chaos"], &[], &[]), [""; 0], "it stands beside them");
+    }
+
+    #[test]
+    fn a_crate_that_the_architecture_does_not_name_is_found() {
+        let members = ["crates/pure/types", "crates/pure/route", "chaos"];
+        let page = (ARCHITECTURE, "| `types` | ids |\n");
+        let mut files =
+            members.map(|path| (format!("{path}/lib.rs"), DOCUMENTED.to_owned())).to_vec();
+        files.push((page.0.to_owned(), page.1.to_owned()));
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let found = check_files(&members, &[], &[], &files);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].ends_with("no row for crates/pure/route"), "{found:?}");
     }
 
     #[test]
     fn a_runtime_behind_a_dependency_of_a_pure_crate_is_found_with_the_way_to_it() {
-        let edges = [("spillway-protocol", "helper", None), ("helper", "tokio", None)];
-        let found = check_edges(&["spillway-protocol"], &["helper", "tokio"], &edges);
-        assert_eq!(found.len(), 1);
-        assert!(found[0].ends_with("spillway-protocol -> helper -> tokio"), "{found:?}");
+        let edges = |from| [(from, "helper", None), ("helper", "tokio", None)] as [Edge<'_>; 2];
+        for (path, name) in
+            [("crates/pure/protocol", "spillway-protocol"), ("crates/lab/sim", "spillway-sim")]
+        {
+            let found = check_edges(&[path], &["helper", "tokio"], &edges(name));
+            assert_eq!(found.len(), 1);
+            assert!(found[0].ends_with(&format!("{name} -> helper -> tokio")), "{found:?}");
+        }
     }
 
     #[test]
     fn tests_of_a_pure_crate_and_impure_crates_may_have_a_runtime() {
         let edges =
             [("spillway-route", "tokio", Some("dev")), ("spillway-telemetry", "tokio", None)];
-        let members = ["spillway-route", "spillway-telemetry"];
+        let members = ["crates/pure/route", "crates/node/telemetry"];
         assert_eq!(check_edges(&members, &["tokio"], &edges), [""; 0]);
     }
 

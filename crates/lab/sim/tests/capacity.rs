@@ -4,7 +4,7 @@
 
 use std::process::{Command, Output};
 
-const PAGE: &str = include_str!("../../../docs/guides/capacity.md");
+const PAGE: &str = include_str!("../../../../docs/guides/capacity.md");
 
 fn capacity(more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_spillway-sim"))

@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_in_the_table_of_incidents() {
-        let page = include_str!("../../../../docs/guides/incidents.md");
+        let page = include_str!("../../../../../docs/guides/incidents.md");
         for kind in ProblemKind::ALL {
             let cell = format!("`{}`", kind.name());
             assert!(

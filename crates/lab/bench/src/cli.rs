@@ -122,7 +122,7 @@ pub(crate) struct CompareArguments {
     /// Proxies and gateways of others to measure in the same rounds, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',')]
     peers: Vec<Peer>,
-    /// Folder that crates/bench/peers.sh has installed the peers in.
+    /// Folder that crates/lab/bench/peers.sh has installed the peers in.
     #[arg(long, value_name = "FOLDER", default_value = "target/peers")]
     peers_folder: PathBuf,
     /// The nginx binary.

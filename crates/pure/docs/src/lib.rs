@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn every_page_exists_with_its_anchor() {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs");
         for page in Page::ALL {
             let text = fs::read_to_string(docs.join(format!("{}.md", page.path)));
             let text = text.unwrap_or_else(|error| panic!("{page}: {error}"));

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Script that installs all peers into the folder it is given.
-const SCRIPT: &str = "crates/bench/peers.sh";
+const SCRIPT: &str = "crates/lab/bench/peers.sh";
 
 /// Policy of both routers, by their name for it.
 const ROUND_ROBIN: &str = "round_robin";
@@ -176,7 +176,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = Peer::VllmRouter.check_installed(folder.path()).unwrap_err().to_string();
         assert!(error.contains("no vllm-router in"), "{error}");
-        assert!(error.contains("crates/bench/peers.sh"), "{error}");
+        assert!(error.contains("crates/lab/bench/peers.sh"), "{error}");
         fs::create_dir(folder.path().join("bin")).unwrap();
         fs::write(folder.path().join("bin/vllm-router"), "").unwrap();
         Peer::VllmRouter.check_installed(folder.path()).unwrap();

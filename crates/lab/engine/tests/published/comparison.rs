@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::cpu;
 use crate::points::{FITTED, Figure, HELD_OUT, Setting};
 
-const PAGE: &str = include_str!("../../../../docs/measured/engine.md");
+const PAGE: &str = include_str!("../../../../../docs/measured/engine.md");
 
 /// Published figure with the model's.
 #[derive(Clone, Copy, Debug)]

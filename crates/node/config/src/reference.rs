@@ -270,7 +270,8 @@ mod tests {
 
     #[test]
     fn the_page_says_what_the_schema_says() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/settings.md");
+        let path =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/settings.md");
         let written = std::fs::read_to_string(&path).unwrap_or_default();
         let remedy = "run: cargo run -- config reference > docs/reference/settings.md";
         assert!(written == reference(), "docs/reference/settings.md has drifted; {remedy}");

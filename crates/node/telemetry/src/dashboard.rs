@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn the_file_is_what_the_code_says() {
         let file =
-            concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/observability/dashboard.json");
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../../deploy/observability/dashboard.json");
         let written = std::fs::read_to_string(file).unwrap_or_default();
         let remedy = "run: cargo run -- reference dashboard > deploy/observability/dashboard.json";
         assert!(serde_json::from_str::<Value>(&written).ok() == Some(dashboard()), "{remedy}");

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-const PAGE: &str = include_str!("../../../docs/measured/simulation.md");
+const PAGE: &str = include_str!("../../../../docs/measured/simulation.md");
 
 /// Returns the cells of the lines of a table that is written for a terminal or as Markdown.
 fn lines(text: &str) -> Vec<Vec<&str>> {
