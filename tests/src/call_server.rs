@@ -8,12 +8,11 @@ use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, header};
+use spillway_testkit::{spawn, within};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-
-use spillway_testkit::{spawn, within};
 
 /// Calls that wait for the test.
 const CALLS_MAX: usize = 64;

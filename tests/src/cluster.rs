@@ -12,10 +12,10 @@ use spillway_link::certs::{
 use spillway_link::delayed::{Path, Paths};
 use spillway_link::{CertificateFiles, Link, PeerConfig};
 use spillway_node::{Node, StartError};
+use spillway_testkit::{CLUSTER, RefuseAll, eventually, identity};
 use tempfile::TempDir;
 
 use crate::setup::Setup;
-use spillway_testkit::{CLUSTER, RefuseAll, eventually, identity};
 
 const PORT: u16 = 7_946;
 const DAYS: u32 = 2;

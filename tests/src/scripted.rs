@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use spillway_testkit::{spawn, within};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::wire::{Message, Wire};
-use spillway_testkit::{spawn, within};
 
 /// A listening socket; the test answers the accepted connections.
 #[derive(Debug)]

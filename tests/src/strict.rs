@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use spillway_testkit::spawn;
 use tokio::task::JoinHandle;
 
 use crate::scripted::Scripted;
 use crate::wire::Wire;
-use spillway_testkit::spawn;
 
 /// A server that answers with a short stream, or refuses a request. Ends when dropped.
 #[derive(Debug)]

@@ -4,11 +4,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use spillway_testkit::within;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-
-use spillway_testkit::within;
 
 /// Room for one read.
 const READ_BYTES: usize = 64 << 10;

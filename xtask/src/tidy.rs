@@ -7,6 +7,7 @@ mod circles;
 mod crates;
 mod documents;
 mod finding;
+mod imports;
 mod lines;
 mod manifests;
 mod procedures;
@@ -16,10 +17,10 @@ mod tree;
 use std::path::Path;
 
 use anyhow::Result;
-
-use crate::report::CheckOutcome;
 use finding::{Finding, Severity};
 use tree::Tree;
+
+use crate::report::CheckOutcome;
 
 /// Prints the findings, as JSON if asked for. Returns true if there is no violation.
 pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
@@ -47,6 +48,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(lines::check(tree));
     findings.extend(text::check(tree));
     findings.extend(circles::check(tree));
+    findings.extend(imports::check(tree));
     findings.extend(crates::check(tree));
     findings.extend(manifests::check(tree));
     findings.extend(procedures::check(tree));

@@ -8,7 +8,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use super::namespace::Namespace;

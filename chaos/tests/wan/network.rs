@@ -6,9 +6,10 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::support::{SOON, address, ask, is_root, start, stats, wait_until};
 use spillway_chaos::wan::probe::{ProbeEcho, flood, open, round_trips};
 use spillway_chaos::wan::{WanNetwork, config};
+
+use super::support::{SOON, address, ask, is_root, start, stats, wait_until};
 
 const THREE: &str = "wans/three.toml";
 const REGIONS: [(&str, &str); 3] =

@@ -6,9 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use super::support::{is_root, wait_until};
 use spillway_chaos::wan::{ControlAnswer, PlaceReport};
 use tempfile::TempDir;
+
+use super::support::{is_root, wait_until};
 
 const CONFIG: &str = r#"
     every_link = { rtt_ms = 1 }

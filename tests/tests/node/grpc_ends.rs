@@ -1,5 +1,7 @@
 //! Ends of calls over gRPC: deadlines, clients that leave, replicas that fail.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use h2::Reason;
 use spillway_emulator::kserve::StreamInferResponse;
@@ -7,7 +9,6 @@ use spillway_emulator::{Close, Fault};
 use spillway_tests::{
     CallServer, Page, Reply, Setup, eventually, full, slow_emulator, spawn, within,
 };
-use std::time::Duration;
 use tokio::net::TcpStream;
 
 use crate::grpc_calls::{

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use spillway_cluster_state::{Actor, Command, Form, NodeSpec, Outcome, State, WIRE, admits};
 use spillway_raft::{FormError, Role, Status};
-
 use spillway_types::NodeName;
 
 use crate::control_plane::ControlPlane;

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use spillway_cluster_state::{Command, CommandError, Entry, Outcome, RefusalCode, State};
 use spillway_raft::{Machine, MachineError};
-
 use spillway_types::{NodeName, RegionName};
 
 use crate::changes::History;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use spillway_upstream::memory::Pressure;
+
 use crate::client::BodyHolder;
 use crate::front_door::FrontDoor;
-use spillway_upstream::memory::Pressure;
 
 /// Longest body, in bytes, that may use the reserved part of the memory. Most bodies are this
 /// short.

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderValue};
 use spillway_prefix::{PrefixConfig, PrefixHasher};
+use spillway_upstream::session::{SessionChange, SessionPlace, SessionSpec, Sessions};
 
 use crate::request::fuzz::retry_after_header;
-use spillway_upstream::session::{SessionChange, SessionPlace, SessionSpec, Sessions};
 
 /// A fuzz target: the name of its folder of inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));

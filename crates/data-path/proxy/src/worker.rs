@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use spillway_types::{Outcome, Sign, SignFault, SignKind};
-
-use spillway_upstream::connection::WorkerPools;
-
 use spillway_request::gateway::Gateway;
+use spillway_types::{Outcome, Sign, SignFault, SignKind};
+use spillway_upstream::connection::WorkerPools;
 use spillway_upstream::learning::Learning;
 use spillway_upstream::replica::Replica;
 

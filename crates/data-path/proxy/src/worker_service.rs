@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
+use spillway_front::client::{ConnectionFacts, Entrance, Serve};
 
 use crate::relay::{Pump, ReplyBody};
 use crate::request::{note_large_head, serve};
 use crate::worker::Worker;
-use spillway_front::client::{ConnectionFacts, Entrance, Serve};
 
 /// Answer of one worker to the requests of clients.
 #[derive(Clone, Debug)]

@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
+use spillway_front::access::Grant;
 use spillway_journey::{ServedModel, StandIns};
 use spillway_protocol::grpc::rewrite_model;
 use spillway_protocol::{
     BodyDraft, Changes, Endpoint, GatewayError, KeySources, change, read_facts,
 };
 use spillway_types::ModelName;
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::versions::Pin;
+use spillway_upstream::view::{Route, View};
 
 use crate::affinity::affinity;
 use crate::gateway::Gateway;
@@ -17,10 +21,6 @@ use crate::path::{Renamed, replica_path};
 use crate::prepared::Prepared;
 use crate::prompt::{PromptScope, engine_salt, hash_prompt};
 use crate::reply_hasher::ReplyHasher;
-use spillway_front::access::Grant;
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::versions::Pin;
-use spillway_upstream::view::{Route, View};
 
 /// Models that may still serve a request, and the way to write their names into it.
 #[derive(Debug)]

@@ -6,17 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
+use spillway_front::access::{Authenticator, KeyTable};
+use spillway_front::front_door::FrontDoor;
 use spillway_prefix::PrefixHasher;
 use spillway_quota::Quotas;
 use spillway_route::{RetryBudget, RetryBudgetConfig};
 use spillway_types::{AwayReason, Country, ModelName, RegionName, Residency, Steering};
-use tokio_util::task::TaskTracker;
-
-use crate::cors::Cors;
-use crate::model_lookups::ModelLookups;
-use crate::readiness_polls::ReadinessPolls;
-use spillway_front::access::{Authenticator, KeyTable};
-use spillway_front::front_door::FrontDoor;
 use spillway_upstream::affinity_moves::AffinityMoves;
 use spillway_upstream::continuations::Continuations;
 use spillway_upstream::control_age::ControlAge;
@@ -33,6 +28,11 @@ use spillway_upstream::stored_responses::StoredResponses;
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::WaitQueues;
 use spillway_usage::BudgetGate;
+use tokio_util::task::TaskTracker;
+
+use crate::cors::Cors;
+use crate::model_lookups::ModelLookups;
+use crate::readiness_polls::ReadinessPolls;
 
 /// Share of traces that is all of them.
 const TRACES_ALL: u64 = 1_000_000;

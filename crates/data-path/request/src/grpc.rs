@@ -14,6 +14,10 @@ use spillway_protocol::grpc::{
 };
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError, Segments};
 use spillway_types::ModelName;
+use spillway_upstream::connection::{MessageBody, RequestBody, Traffic};
+use spillway_upstream::upload_pace::UploadPace;
+use spillway_upstream::view::{Route, View};
+use spillway_upstream::wire_body::WireBody;
 use tokio::time::timeout;
 
 use crate::asked_timeout::asked_timeout;
@@ -25,10 +29,6 @@ use crate::path::replica_path;
 use crate::prepared::Prepared;
 use crate::surroundings::{Contents, Surroundings};
 use crate::target::{NamePlace, ResolvedTarget, Target, Wanted};
-use spillway_upstream::connection::{MessageBody, RequestBody, Traffic};
-use spillway_upstream::upload_pace::UploadPace;
-use spillway_upstream::view::{Route, View};
-use spillway_upstream::wire_body::WireBody;
 
 /// Most bytes of a message that the gateway answers itself: the longest contains a service name.
 const LOCAL_BYTES_MAX: usize = 4 << 10;

@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
+use spillway_front::access::{CLIENT_KEYS, TENANT_CLAIM, is_claim, is_key_of_ours, is_own};
+use spillway_front::client::ConnectionFacts;
 use spillway_protocol::grpc::{GRPC_TIMEOUT, format_timeout, speaks_grpc};
 use spillway_protocol::{
     EngineFields, REQUEST_ID, TRACEPARENT, TraceContext, has_media_type, new_request_id,
     valid_request_id,
 };
 use spillway_types::TraceIds;
-
-use spillway_front::access::{CLIENT_KEYS, TENANT_CLAIM, is_claim, is_key_of_ours, is_own};
-use spillway_front::client::ConnectionFacts;
 use spillway_upstream::connection::{LineKind, Traffic, UpstreamLine};
 use spillway_upstream::remote::GuestTerms;
 use spillway_upstream::replica::Replica;

@@ -7,17 +7,16 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt;
-use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::ShedReason;
-use tokio::time::{Instant as Moment, timeout, timeout_at};
-
 use spillway_front::body_budget::{BodyReservation, NoRoom};
 use spillway_front::client::BodyHolder;
 use spillway_front::front_door::FrontDoor;
+use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_route::ShedReason;
 use spillway_upstream::body_limits::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize};
 use spillway_upstream::upload_pace::UploadPace;
 use spillway_upstream::wake;
 use spillway_upstream::wire_body::{WireBody, WireError};
+use tokio::time::{Instant as Moment, timeout, timeout_at};
 
 /// Most bytes allocated at once for a body, whatever length its sender announces.
 const FIRST_ROOM_MAX: usize = 256 << 10;

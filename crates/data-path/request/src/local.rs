@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
+use spillway_front::access::Grant;
 use spillway_protocol::{
     Echo, Endpoint, ErrorKind, GatewayError, RETRY_DELAY, decode_name, model_card, model_list,
 };
 use spillway_route::ShedReason;
+use spillway_upstream::view::View;
 
 use crate::gateway::Gateway;
 use crate::methods::check_method;
-use spillway_front::access::Grant;
-use spillway_upstream::view::View;
 
 /// Answer of a local endpoint, and true for `is_health` if it is a health check.
 #[derive(Debug)]

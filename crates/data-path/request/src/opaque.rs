@@ -7,8 +7,12 @@ use http::header::CONTENT_ENCODING;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use http_body::Body;
+use spillway_front::body_budget::BodyReservation;
 use spillway_protocol::{GatewayError, Segments, V2Coding, V2Look, V2Watch, read_v2};
 use spillway_types::ModelName;
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::view::Route;
+use spillway_upstream::wire_body::WireBody;
 
 use crate::cost::Cost;
 use crate::fallback::Renaming;
@@ -18,10 +22,6 @@ use crate::path::replica_path;
 use crate::prepared::Prepared;
 use crate::surroundings::{Contents, Surroundings, refuse_encoding};
 use crate::target::{NamePlace, ResolvedTarget, Target, Wanted};
-use spillway_front::body_budget::BodyReservation;
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::view::Route;
-use spillway_upstream::wire_body::WireBody;
 
 /// Most bytes of JSON that a compressed body may expand to, or a few bytes could demand any amount
 /// of work. Tensors behind the JSON are not expanded.

@@ -13,6 +13,10 @@ use spillway_protocol::{
     read_form,
 };
 use spillway_types::ModelName;
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::usage_reports::WantedUsage;
+use spillway_upstream::view::Route;
+use spillway_upstream::wire_body::WireBody;
 
 use crate::continuation_terms::ContinuationTerms;
 use crate::cost::{Cost, counts_tokens};
@@ -28,10 +32,6 @@ use crate::reply_hasher::ReplyHasher;
 use crate::stored::Stored;
 use crate::surroundings::{Contents, Surroundings, no_such_path, refuse_encoding};
 use crate::target::{NamePlace, ResolvedTarget, Wanted};
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::usage_reports::WantedUsage;
-use spillway_upstream::view::Route;
-use spillway_upstream::wire_body::WireBody;
 
 /// Reads a request's body and finds its route and model. A body that was not begun stays in `body`. Call
 /// [`Surroundings::check_regions`] next, before the request is served.

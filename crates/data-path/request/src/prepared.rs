@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use http::uri::PathAndQuery;
+use spillway_front::access::Authenticator;
+use spillway_front::body_budget::BodyReservation;
 use spillway_protocol::{BodyDraft, Changes, Segments, UsageWish, change, read_facts};
 use spillway_types::{Inquiry, ModelName, ReplicaSlot};
+use spillway_upstream::connection::{OutboundBody, RequestBody};
+use spillway_upstream::place::Place;
+use spillway_upstream::replica::Replica;
+use spillway_upstream::usage_reports::WantedUsage;
+use spillway_upstream::view::Route;
 
 use crate::continuation_terms::ContinuationTerms;
 use crate::cost::Cost;
 use crate::flavour::Flavour;
 use crate::reply_hasher::ReplyHasher;
 use crate::target::Target;
-use spillway_front::access::Authenticator;
-use spillway_front::body_budget::BodyReservation;
-use spillway_upstream::connection::{OutboundBody, RequestBody};
-use spillway_upstream::place::Place;
-use spillway_upstream::replica::Replica;
-use spillway_upstream::usage_reports::WantedUsage;
-use spillway_upstream::view::Route;
 
 /// A request that is ready to be sent.
 #[derive(Debug)]

@@ -6,6 +6,12 @@ use std::time::Duration;
 
 use spillway_protocol::{Echo, ErrorKind, GatewayError, Segments};
 use spillway_types::{ModelName, RegionName, ReplicaSlot};
+use spillway_upstream::connection::RequestBody;
+use spillway_upstream::remote::Destination;
+use spillway_upstream::stored_responses::{Home, StoredResponse};
+use spillway_upstream::view::Route;
+use spillway_upstream::wake;
+use spillway_upstream::wire_body::WireBody;
 
 use crate::cost::Cost;
 use crate::flavour::Flavour;
@@ -13,12 +19,6 @@ use crate::path::replica_path;
 use crate::prepared::Prepared;
 use crate::surroundings::{Contents, Surroundings, no_such_path};
 use crate::target::Target;
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::remote::Destination;
-use spillway_upstream::stored_responses::{Home, StoredResponse};
-use spillway_upstream::view::Route;
-use spillway_upstream::wake;
-use spillway_upstream::wire_body::WireBody;
 
 /// Time after which a client should retry while this node still receives what the other nodes know.
 const LEARNING_RETRY: Duration = Duration::from_secs(1);

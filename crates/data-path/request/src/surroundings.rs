@@ -6,20 +6,20 @@ use std::time::Instant;
 
 use http::HeaderMap;
 use http::request::Parts;
+use spillway_front::access::Grant;
 use spillway_protocol::{
     Echo, ErrorKind, GatewayError, KeySources, MissingRoute, is_encoded, nearest_path,
 };
 use spillway_types::{Deadline, Inquiry, ModelName};
+use spillway_upstream::remote::GuestTerms;
+use spillway_upstream::view::{Route, View};
+use spillway_upstream::wire_body::WireBody;
 
 use crate::affinity::affinity;
 use crate::asked_timeout::asked_timeout;
 use crate::gateway::Gateway;
 use crate::intake::{Buffered, buffer, refuse_announced};
 use crate::prompt::Prompt;
-use spillway_front::access::Grant;
-use spillway_upstream::remote::GuestTerms;
-use spillway_upstream::view::{Route, View};
-use spillway_upstream::wire_body::WireBody;
 
 /// Parts of a body that routing uses; empty if the body is not read.
 #[derive(Debug, Default)]

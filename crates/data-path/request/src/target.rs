@@ -4,10 +4,6 @@ use std::sync::Arc;
 
 use spillway_protocol::{Echo, ErrorKind, GatewayError};
 use spillway_types::{ModelName, ModelVersion, RegionName, ReplicaSlot, Residency};
-
-use crate::fallback::{Fallback, Renaming};
-use crate::local::unknown_model;
-use crate::surroundings::Surroundings;
 use spillway_upstream::names::{AskedName, Unresolved};
 use spillway_upstream::pending_guests::PendingGuest;
 use spillway_upstream::remote::{Destination, GuestTerms};
@@ -15,6 +11,10 @@ use spillway_upstream::session_homes::SessionKey;
 use spillway_upstream::split::{ArmSources, ChosenArm};
 use spillway_upstream::versions::{NoVersion, Pin, VersionTelling};
 use spillway_upstream::view::{Route, View};
+
+use crate::fallback::{Fallback, Renaming};
+use crate::local::unknown_model;
+use crate::surroundings::Surroundings;
 
 /// Choices for a request besides its route and model.
 #[derive(Debug, Default)]

@@ -1,5 +1,6 @@
-use spillway_resolver::Resolver;
 use std::collections::BTreeMap;
+
+use spillway_resolver::Resolver;
 
 use super::*;
 use crate::replica_spec::ReplicaProtocol;

@@ -4,9 +4,10 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::wake;
 use arc_swap::ArcSwap;
 use spillway_route::{RefusalScope, Refusals};
+
+use crate::wake;
 
 /// Rest of a tenant at a replica that named no time.
 const REST: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Metrics with vLLM's names and the true values of this engine.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
@@ -12,7 +12,6 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use spillway_engine::{EngineConfig, Stats};
-use std::sync::Arc;
 
 /// Buckets of vLLM's histogram of the time to first token, in seconds.
 const FIRST_TOKEN_BUCKETS: [f64; 19] = [

@@ -5,7 +5,6 @@ mod cli;
 use std::process::ExitCode;
 
 use clap::Parser;
-
 use cli::{Arguments, run};
 
 fn main() -> ExitCode {

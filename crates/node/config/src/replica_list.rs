@@ -1,8 +1,8 @@
 //! Lists of replicas, in the config or in a file of their own.
 
-use spillway_resolver::Resolver;
 use std::collections::BTreeMap;
 
+use spillway_resolver::Resolver;
 use spillway_upstream::replica::Replica;
 
 use crate::care_section::CareDefaults;

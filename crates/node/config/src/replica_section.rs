@@ -1,5 +1,9 @@
 //! `[[replica]]`: one model server.
 
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
 use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,9 +15,6 @@ use spillway_upstream::replica_spec::{
     ClientIdentity, GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec,
 };
 use spillway_upstream::usage_reports::UsageReports;
-use std::io;
-use std::sync::Arc;
-use std::time::Duration;
 use toml::Spanned;
 
 use crate::access_section::check_name;

@@ -9,7 +9,6 @@ use spillway_types::{BlockHashes, Holder, ReplicaName};
 use spillway_upstream::learning::Replied;
 
 use super::address_book::{AddressBook, KnownAddress};
-
 use super::published::KvFigures;
 
 /// Largest number of engine blocks that are mirrored for all replicas together: about 150 MB. The

@@ -1,4 +1,3 @@
-use spillway_resolver::Resolver;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -7,6 +6,7 @@ use spillway_config::Config;
 use spillway_prefix::{FineIndex, HeatConfig, IndexConfig, IndexReader, Matches};
 use spillway_pulse::{Sharing, SharingConfig, To};
 use spillway_replicas::{CacheReport, Mapping, ServerKind};
+use spillway_resolver::Resolver;
 use spillway_route::Candidate;
 use spillway_types::{BlockHashes, End, Prediction, Speed};
 use spillway_upstream::learning::{BegunStream, Replied};

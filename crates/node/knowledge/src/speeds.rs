@@ -1,12 +1,12 @@
 //! Speeds of replicas, learned from their replies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use spillway_route::{Beside, LatencyModel, ObservedLatency};
 use spillway_types::{End, ModelName, ReplicaName, Speed};
 use spillway_upstream::learning::{BegunStream, Replied};
 use spillway_upstream::replica::Replica;
-use std::sync::Arc;
 
 use super::published::Published;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use spillway_config::WorkerLayout;
 use spillway_front::client::{HandOut, Listener, accept_loop, serve_handed};
+use spillway_front::port_holder::narrower_or_wider;
 use spillway_proxy::Worker;
 use spillway_request::gateway::Gateway;
 use spillway_sockets::{UNACKNOWLEDGED_MAX, keep_alive};
@@ -19,7 +20,6 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::liveness::Beats;
-use spillway_front::port_holder::narrower_or_wider;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::register::Change;
 use super::world::{World, until};
 use crate::{Consistency, NodeId, ProposeError, ReadError, Role, Urgency};
-
-use super::register::Change;
 
 const NEAR: Duration = Duration::from_millis(4);
 

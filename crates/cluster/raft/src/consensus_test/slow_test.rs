@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::register::Change;
 use super::world::{LIMIT, World, until};
 use crate::disk::disk_test::slow;
 use crate::{ProposeError, Urgency};
-
-use super::register::Change;
 
 const NEAR: Duration = Duration::from_millis(4);
 const SLOW: Duration = Duration::from_millis(500);

@@ -13,6 +13,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use spillway_cluster_state::KeyText;
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_types::{Country, TenantName};
+use spillway_upstream::remote::GuestTerms;
 use tokio::time::Instant;
 
 use super::claims::claimed;
@@ -21,7 +22,6 @@ use super::grant::Grant;
 use super::key_news::{KEY_WAIT_MAX, KeyNews};
 use super::presented::Presented;
 use super::table::{EntryState, KeyEntry, KeyTable};
-use spillway_upstream::remote::GuestTerms;
 
 /// Size of the cache of verified keys: more than one node sees within seconds, in about 2 MB. Wrong
 /// keys are not cached, so that a client that tries many of them cannot push the valid ones out.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use spillway_cluster_state::KeyId;
 use spillway_protocol::{Echo, ErrorKind, GatewayError};
 use spillway_types::{Allowed, Country, ModelName, Residency, TenantName};
-
-use super::counts::{AccessCounts, AccessResult};
 use spillway_upstream::locations::ClientBound;
 use spillway_upstream::names::Names;
 use spillway_upstream::route_spec::RouteSpec;
+
+use super::counts::{AccessCounts, AccessResult};
 
 /// Permissions of a credential.
 #[derive(Clone, Debug, Default)]

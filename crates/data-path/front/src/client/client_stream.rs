@@ -8,15 +8,15 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use spillway_upstream::frame_budget::{FrameBudget, FrameSender};
+use spillway_upstream::memory::Pressure;
+use spillway_upstream::stream::Stream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::client::greet::Version;
 use crate::client::meter::ConnectionMeter;
 use crate::front_door::FrontDoor;
-use spillway_upstream::frame_budget::{FrameBudget, FrameSender};
-use spillway_upstream::memory::Pressure;
-use spillway_upstream::stream::Stream;
 
 /// A GOAWAY frame with ENHANCE_YOUR_CALM. It names the highest stream, since any may have been
 /// served.

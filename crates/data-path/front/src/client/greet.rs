@@ -4,12 +4,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
+use spillway_upstream::stream::Stream;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 
 use crate::client::listener::Listener;
 use crate::client::proxy_header::{Named, read_proxy_header};
-use spillway_upstream::stream::Stream;
 
 /// First bytes of an HTTP/2 client with prior knowledge.
 const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use spillway_upstream::wake;
+
 use crate::client::serve::ReplyPump;
 use crate::front_door::FrontDoor;
-use spillway_upstream::wake;
 
 /// Executor of the tasks that hyper spawns for one connection.
 #[derive(Debug)]

@@ -3,9 +3,10 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use spillway_upstream::settings::Limits;
+
 use crate::client::greet::Version;
 use crate::client::meter::MeterReading;
-use spillway_upstream::settings::Limits;
 
 /// Time for a slow head or an unread reply while memory is full: the connection holds memory that
 /// others need.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use http_body::Frame;
-
 use spillway_upstream::ahead_room::{AheadHold, AheadRoom};
 
 /// Size of one block, in bytes. Small, since a client over HTTP/2 is judged by taking blocks: it

@@ -5,11 +5,11 @@ use spillway_journey::{
     BreakCause, ReplyEvent, ReplyFault, StreamBreak, StreamEnd, StreamRest, StreamStep,
 };
 use spillway_protocol::{FailureCause, Next};
+use spillway_upstream::continuations::Continuation;
 
 use crate::relay::ends::error_of;
 use crate::relay::relay_body::{Relay, Upstream};
 use crate::request::{ContinuationFound, ContinuationPosition, is_known_engine};
-use spillway_upstream::continuations::Continuation;
 
 impl Relay {
     /// Begins the search for a place that continues the stream, whose own has failed.

@@ -7,15 +7,15 @@ use spillway_journey::{FailureForm, ReplyAction, ReplyEnd, ReplyFault};
 use spillway_protocol::grpc::{GrpcStatus, status_in, trailers_of};
 use spillway_protocol::{ErrorKind, FailureCause, GatewayError};
 use spillway_types::End;
-
-use crate::relay::content::{Content, counts};
-use crate::relay::relay_body::{Broken, Relay, RelayError};
-use crate::request::{code_in, engines_died};
 use spillway_upstream::connection::ClientHalf;
 use spillway_upstream::home_news::HomeNews;
 use spillway_upstream::learning::Learning;
 use spillway_upstream::stored_responses::{NotKept, StoredResponse};
 use spillway_upstream::wake;
+
+use crate::relay::content::{Content, counts};
+use crate::relay::relay_body::{Broken, Relay, RelayError};
+use crate::request::{code_in, engines_died};
 
 impl Relay {
     /// Carries out an action of the state machine.

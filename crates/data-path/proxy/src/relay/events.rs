@@ -11,13 +11,13 @@ use spillway_protocol::{
     EventFault, EventFlavour, EventOptions, EventRelay, GatewayError, JudgedStream, Next,
     ReplyFacts, Terms, Thread, Unfit,
 };
+use spillway_request::flavour::Flavour;
 use spillway_types::{GapHistogram, TokenCounts};
 use spillway_usage::ReplyTokens;
 
 use crate::relay::content::{counts, engine_state, part_end};
 use crate::relay::relay_plan::RelayPlan;
 use crate::request::{ContinuationPosition, has_events};
-use spillway_request::flavour::Flavour;
 
 /// Most bytes of an incomplete event that are held back, so that an error event never lands in the
 /// middle of an event. No event of a language model comes near this size.

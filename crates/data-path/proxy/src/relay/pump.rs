@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-
 use spillway_front::client::ReplyPump;
 
 use crate::relay::relay_body::{Relay, RelayError};

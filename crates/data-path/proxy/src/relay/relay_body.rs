@@ -9,24 +9,24 @@ use bytes::Bytes;
 use http::header;
 use http::response::Parts;
 use http_body::{Body, Frame, SizeHint};
+use spillway_front::client::PieceOut;
 use spillway_journey::{
     FailureForm, PartEnd, PieceKind, Reply, ReplyAction, ReplyEvent, ReplyRules, SourceSight,
     SourceState,
 };
 use spillway_protocol::CODE_HEADER;
+use spillway_request::headers::clean_trailers;
 use spillway_types::DownCause;
+use spillway_upstream::connection::ClientHalf;
+use spillway_upstream::place::Place;
+use spillway_upstream::upstream_body::UpstreamBody;
+use spillway_upstream::wake;
 use tokio::time::{Sleep, sleep_until};
 
 use crate::relay::behind::Behind;
 use crate::relay::content::Content;
 use crate::relay::relay_plan::RelayPlan;
 use crate::request::{AttemptObserver, PendingContinuation, RequestRecord};
-use spillway_front::client::PieceOut;
-use spillway_request::headers::clean_trailers;
-use spillway_upstream::connection::ClientHalf;
-use spillway_upstream::place::Place;
-use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::wake;
 
 /// Replica's end of a reply.
 #[derive(Debug)]

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use spillway_journey::{Journey, ReplicaSight, RequestSight, Room};
 use spillway_protocol::UsageWish;
 use spillway_route::{Attempt, Loads, Work};
+use spillway_upstream::live_loads::TrafficPlaces;
+use spillway_upstream::replica::{Lease, Replica};
 
 use crate::request::attempt_observer::AttemptObserver;
 use crate::request::cache_feedback::CacheFeedback;
 use crate::request::dispatch::Dispatch;
 use crate::request::queue::tokens;
-use spillway_upstream::live_loads::TrafficPlaces;
-use spillway_upstream::replica::{Lease, Replica};
 
 /// A replica that the request is sent to.
 #[derive(Debug)]

@@ -7,17 +7,17 @@ use http::{HeaderMap, Response, StatusCode, header};
 use spillway_journey::RetrySafety;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{Usage, parse_orca};
+use spillway_request::headers::is_event_stream;
 use spillway_route::{RefusalScope, Work};
 use spillway_types::{
     BlockHashes, End, LoadReport, ModelName, ReplyForm, Sign, SignFault, SignKind, TokenCounts,
 };
-
-use crate::request::cache_feedback::CacheFeedback;
-use crate::worker::Worker;
-use spillway_request::headers::is_event_stream;
 use spillway_upstream::connection::{AttemptError, FailedAttempt};
 use spillway_upstream::replica::Replica;
 use spillway_upstream::wake;
+
+use crate::request::cache_feedback::CacheFeedback;
+use crate::worker::Worker;
 
 /// Longest rest that a replica may ask for; longer values are cut.
 pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);

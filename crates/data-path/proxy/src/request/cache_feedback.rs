@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 
 use http::{Response, StatusCode};
 use spillway_protocol::{Usage, is_encoded};
+use spillway_request::prepared::Prepared;
 use spillway_route::{Attempt, Candidate};
 use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
-use spillway_usage::TOKEN_BYTES;
-
-use crate::worker::Worker;
-use spillway_request::prepared::Prepared;
 use spillway_upstream::learning::{BegunStream, ForwardReplied, Learning, Replied};
 use spillway_upstream::place::Place;
 use spillway_upstream::replica::{HeldContext, PromptReading, Replica};
 use spillway_upstream::wake;
+use spillway_usage::TOKEN_BYTES;
+
+use crate::worker::Worker;
 
 /// Expected time to first token without a prediction, in milliseconds.
 const USUAL_MS: f32 = 100.0;

@@ -1,19 +1,18 @@
-use spillway_resolver::Resolver;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use spillway_prefix::{PrefixConfig, PrefixHasher};
+use spillway_request::gateway::{Gateway, GatewayConfig};
+use spillway_resolver::Resolver;
 use spillway_route::Reason;
 use spillway_types::{Deadline, ReplicaSlot, Residency};
-
-use super::*;
-use spillway_request::gateway::{Gateway, GatewayConfig};
 use spillway_upstream::queue_spec::WaitTotals;
 use spillway_upstream::replica_spec::{ReplicaProtocol, ReplicaSpec};
 use spillway_upstream::settings::{Limits, Retry};
 use spillway_upstream::usage_reports::UsageReports;
 use spillway_upstream::view::View;
 
+use super::*;
 use crate::worker::LEARNINGS_MAX;
 
 fn worker() -> Arc<Worker> {

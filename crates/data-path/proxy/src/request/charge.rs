@@ -2,16 +2,16 @@
 
 use std::time::{Duration, SystemTime};
 
+use spillway_front::access::Grant;
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold, Quotas};
+use spillway_request::cost::Cost;
 use spillway_route::ShedReason;
 use spillway_types::{End, Inquiry, Outcome, RouteName, TenantName, unix_ms};
+use spillway_upstream::wake;
 use spillway_usage::{Bill, BudgetGate};
 
 use crate::request::errors::shed_error;
-use spillway_front::access::Grant;
-use spillway_request::cost::Cost;
-use spillway_upstream::wake;
 
 /// Charge of a request, held until the request ends.
 #[derive(Debug)]

@@ -15,23 +15,23 @@ use spillway_journey::{
     StreamEvent, StreamReplica, StreamRetry, StreamSight, StreamStep, Unasked,
 };
 use spillway_protocol::{CompletionApi, Segments, Terms, Thread, Unfit, UsageWish, is_encoded};
-use spillway_types::{Deadline, RegionName, ReplicaSlot};
-use tokio::time::{sleep, timeout_at};
-
-use crate::request::dispatch::{Dispatch, Dispatched, Interim};
-use crate::request::record::RequestRecord;
-use crate::request::tenant::tenant_key;
-use crate::worker::Worker;
 use spillway_request::continuation_terms::ContinuationTerms;
 use spillway_request::gateway::Gateway;
 use spillway_request::headers::is_event_stream;
 use spillway_request::prepared::Prepared;
+use spillway_types::{Deadline, RegionName, ReplicaSlot};
 use spillway_upstream::connection::RequestBody;
 use spillway_upstream::continuations::ContinuationSpec;
 use spillway_upstream::place::Place;
 use spillway_upstream::regions::Regions;
 use spillway_upstream::view::View;
 use spillway_upstream::wake;
+use tokio::time::{sleep, timeout_at};
+
+use crate::request::dispatch::{Dispatch, Dispatched, Interim};
+use crate::request::record::RequestRecord;
+use crate::request::tenant::tenant_key;
+use crate::worker::Worker;
 
 /// State of a request that is kept while its reply streams, so that it can be sent again.
 #[derive(Debug)]

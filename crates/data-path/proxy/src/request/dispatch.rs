@@ -14,22 +14,13 @@ use spillway_journey::{
     StatusClass, Step, TenantKey,
 };
 use spillway_protocol::{FailureCause, GatewayError, ReplyApi, UsageWish, WholeReader};
-use spillway_route::{Attempt, Candidate, SpillReason};
-use spillway_types::{Compared, Inquiry, TriedPlace};
-use tokio::task::yield_now;
-use tokio::time::sleep;
-
-use crate::request::asked::Asked;
-use crate::request::attempt_observer::AttemptObserver;
-use crate::request::errors::internal;
-use crate::request::record::RequestRecord;
-use crate::request::whole_reply::{Judging, judge};
-use crate::worker::Worker;
 use spillway_request::flavour::Flavour;
 use spillway_request::headers::{
     address_to, keep_for_hosted_api, remove_client_keys, tell_time_left,
 };
 use spillway_request::prepared::Prepared;
+use spillway_route::{Attempt, Candidate, SpillReason};
+use spillway_types::{Compared, Inquiry, TriedPlace};
 use spillway_upstream::connection::{
     AttemptBounds, AttemptError, FailedAttempt, LineKind, OutboundBody, RequestBody, Sending,
     UpstreamLine, attempt,
@@ -45,6 +36,15 @@ use spillway_upstream::usage_reports::UsageReports;
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::QueuedRequest;
 use spillway_upstream::wake;
+use tokio::task::yield_now;
+use tokio::time::sleep;
+
+use crate::request::asked::Asked;
+use crate::request::attempt_observer::AttemptObserver;
+use crate::request::errors::internal;
+use crate::request::record::RequestRecord;
+use crate::request::whole_reply::{Judging, judge};
+use crate::worker::Worker;
 
 /// A reply that began, and the place that goes with it.
 #[derive(Debug)]

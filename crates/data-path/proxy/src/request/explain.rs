@@ -10,21 +10,21 @@ use http_body_util::{BodyExt, Full};
 use serde::Serialize;
 use spillway_journey::{Decision as Judgement, Journey, OverflowSight, ReplicaSight, Way};
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError};
+use spillway_request::grpc;
+use spillway_request::prepare::prepare;
+use spillway_request::surroundings::Surroundings;
 use spillway_route::{
     Attempt, Cost, Fit, Judged, Moment, Objection, Obstacle, PlanError, Reason, SpillCost, Weighed,
     plan_explained,
 };
 use spillway_types::{BlockHashes, Prediction, TenantName};
+use spillway_upstream::regions::Regions;
+use spillway_upstream::wire_body::{BoxError, WireBody};
 
 use crate::request::dispatch::{Dispatch, Interim};
 use crate::request::response_cookies::begin_session;
 use crate::request::tenant::tenant_key;
 use crate::worker::Worker;
-use spillway_request::grpc;
-use spillway_request::prepare::prepare;
-use spillway_request::surroundings::Surroundings;
-use spillway_upstream::regions::Regions;
-use spillway_upstream::wire_body::{BoxError, WireBody};
 
 /// Most replicas that an explanation shows, the cheapest first; the others are counted. Enough for
 /// a person, and cheap enough for a busy node.

@@ -6,13 +6,9 @@ use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use spillway_journey::{Event, Journey, RegionFailure, SOURCE_LOOK};
 use spillway_protocol::{CODE_HEADER, ErrorKind, FailureCause, SHED_REASON};
+use spillway_request::gateway::Gateway;
 use spillway_route::SpillReason;
 use spillway_types::{Inquiry, ModelName, RegionName, TriedPlace};
-use tokio::time::{sleep, timeout};
-
-use crate::request::dispatch::{Choice, Dispatch, Dispatched};
-use crate::request::record::RequestRecord;
-use spillway_request::gateway::Gateway;
 use spillway_upstream::affinity_moves::AffinityMove;
 use spillway_upstream::connection::LentBody;
 use spillway_upstream::home_news::HomeNews;
@@ -26,6 +22,10 @@ use spillway_upstream::shared_region_circuit_breaker::SharedRegionCircuitBreaker
 use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::wake;
 use spillway_upstream::wire_body::{BoxError, LinkBody};
+use tokio::time::{sleep, timeout};
+
+use crate::request::dispatch::{Choice, Dispatch, Dispatched};
+use crate::request::record::RequestRecord;
 
 /// Looks in a row that find a region out of reach before the requests that wait for it are given up.
 const LOST_LOOKS: u32 = 2;

@@ -5,14 +5,14 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use spillway_protocol::grpc::{GrpcMethod, GrpcStatus, status_in, trailers_of};
 use spillway_protocol::{CODE_HEADER, Endpoint, FailureCause, GatewayError, known_code};
-
-use crate::relay::ReplyBody;
-use crate::request::record::RequestRecord;
 use spillway_request::gateway::Gateway;
 use spillway_request::grpc::local_message;
 use spillway_request::methods::check_method;
 use spillway_upstream::view::View;
 use spillway_upstream::wire_body::WireBody;
+
+use crate::relay::ReplyBody;
+use crate::request::record::RequestRecord;
 
 static GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
 

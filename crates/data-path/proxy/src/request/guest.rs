@@ -9,17 +9,14 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use spillway_journey::Room;
-use spillway_protocol::{ErrorKind, TrustedProxies};
-use spillway_route::{Asker, Guest, OwnRegion, admit_guest, shed_state};
-use spillway_types::{ModelName, Residency, RouteName, ShedState};
-
-use crate::request::serve::Exchange;
-use crate::worker::Worker;
 use spillway_front::access::{AccessMode, AccessSwitch};
 use spillway_front::client::ConnectionFacts;
+use spillway_journey::Room;
+use spillway_protocol::{ErrorKind, TrustedProxies};
 use spillway_request::gateway::Gateway;
 use spillway_request::headers::RequestIdentity;
+use spillway_route::{Asker, Guest, OwnRegion, admit_guest, shed_state};
+use spillway_types::{ModelName, Residency, RouteName, ShedState};
 use spillway_upstream::connection::Traffic;
 use spillway_upstream::knowledge::Cached;
 use spillway_upstream::pending_guests::PendingGuest;
@@ -28,6 +25,9 @@ use spillway_upstream::remote::GuestTerms;
 use spillway_upstream::view::{Route, View};
 use spillway_upstream::wait_queues::{Asking, WaitKey};
 use spillway_upstream::wire_body::{BoxError, LinkBody, WireBody};
+
+use crate::request::serve::Exchange;
+use crate::worker::Worker;
 
 /// Name of the route for requests without one.
 static NO_ROUTE: LazyLock<RouteName> = LazyLock::new(|| RouteName::from(""));

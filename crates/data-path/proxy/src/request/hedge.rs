@@ -10,6 +10,11 @@ use http::{Request, Response};
 use http_body::Body;
 use spillway_journey::{Connection, Event, HedgeResult, Journey, Step, judge_hedge};
 use spillway_types::Hedge;
+use spillway_upstream::connection::{AttemptBounds, FailedAttempt, OutboundBody, Sending, attempt};
+use spillway_upstream::group_memory::GroupMemory;
+use spillway_upstream::hedging::Hedges;
+use spillway_upstream::upstream_body::UpstreamBody;
+use spillway_upstream::wake;
 use tokio::select;
 use tokio::time::{sleep_until, timeout};
 
@@ -18,11 +23,6 @@ use crate::request::attempt_observer::AttemptObserver;
 use crate::request::dispatch::Dispatch;
 use crate::request::record::RequestRecord;
 use crate::worker::Worker;
-use spillway_upstream::connection::{AttemptBounds, FailedAttempt, OutboundBody, Sending, attempt};
-use spillway_upstream::group_memory::GroupMemory;
-use spillway_upstream::hedging::Hedges;
-use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::wake;
 
 /// Time and budget of a request's second attempt.
 #[derive(Debug)]

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use spillway_journey::{Claim, Event, Journey, WaitTerms};
 use spillway_route::Asker;
 use spillway_types::{Inquiry, ModelName};
-use tokio::time::timeout;
-
-use crate::request::dispatch::Dispatch;
 use spillway_upstream::connection::RequestBody;
 use spillway_upstream::wait_queues::{Asking, Patience, QueuedEnd, WaitKey};
 use spillway_upstream::wake;
 use spillway_usage::ReplyKind;
+use tokio::time::timeout;
+
+use crate::request::dispatch::Dispatch;
 
 /// Bytes of a body by which a repeated request is recognized: more would cost time that is short
 /// then.

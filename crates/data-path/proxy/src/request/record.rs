@@ -5,24 +5,24 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
+use spillway_front::access::Grant;
+use spillway_front::client::{ConnectionFacts, PieceOut};
 use spillway_journey::RetrySafety;
 use spillway_protocol::{ErrorKind, FailureCause, GatewayError, ReplyError};
+use spillway_request::headers::RequestIdentity;
+use spillway_request::prepared::Prepared;
 use spillway_route::{Attempt, ShedReason};
 use spillway_types::{
     BlockHashes, Compared, End, EstimateReason, FailedTry, GapHistogram, Hedge, LeftOutRegion,
     ModelName, Outcome, RegionName, ReplicaName, RouteName, Shed, SplitArm, TokenCounts,
     TriedPlace,
 };
+use spillway_upstream::connection::UploadProgress;
+use spillway_upstream::wake;
 use spillway_usage::{Ending, ReplyTokens, RequestTokens, TOKEN_BYTES, bill};
 
 use crate::request::charge::Charge;
 use crate::worker::Worker;
-use spillway_front::access::Grant;
-use spillway_front::client::{ConnectionFacts, PieceOut};
-use spillway_request::headers::RequestIdentity;
-use spillway_request::prepared::Prepared;
-use spillway_upstream::connection::UploadProgress;
-use spillway_upstream::wake;
 
 /// Longest detail of a failure that is kept, in bytes.
 const DETAIL_BYTES_MAX: usize = 512;

@@ -8,12 +8,12 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Response, StatusCode};
 use spillway_protocol::{ErrorKind, GatewayError, own_target};
-use spillway_types::BasePath;
-
-use crate::request::dispatch::{Dispatched, path_at};
 use spillway_request::headers::X_FORWARDED_HOST;
 use spillway_request::path::Prefixes;
 use spillway_request::prepared::Prepared;
+use spillway_types::BasePath;
+
+use crate::request::dispatch::{Dispatched, path_at};
 
 static REFRESH: HeaderName = HeaderName::from_static("refresh");
 

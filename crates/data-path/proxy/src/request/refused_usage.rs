@@ -10,15 +10,15 @@ use http::{Response, StatusCode};
 use http_body::{Body, Frame};
 use spillway_journey::Connection;
 use spillway_protocol::UsageWish;
+use spillway_upstream::connection::FailedAttempt;
+use spillway_upstream::upstream_body::{UpstreamBody, UpstreamBodyError};
+use spillway_upstream::usage_reports::UsageReports;
+use spillway_upstream::wake;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout_at;
 
 use crate::request::asked::Asked;
 use crate::request::dispatch::Dispatch;
-use spillway_upstream::connection::FailedAttempt;
-use spillway_upstream::upstream_body::{UpstreamBody, UpstreamBodyError};
-use spillway_upstream::usage_reports::UsageReports;
-use spillway_upstream::wake;
 
 /// Most bytes of a refusal that are read for the names of options. Servers that check schemas repeat
 /// the faulty part of a request, and name the option before it.

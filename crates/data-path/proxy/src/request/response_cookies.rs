@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use spillway_route::Candidate;
-
 use spillway_request::gateway::Gateway;
 use spillway_request::prepared::Prepared;
+use spillway_route::Candidate;
 use spillway_upstream::affinity_moves::AffinityMove;
 use spillway_upstream::home_news::HomeNews;
 use spillway_upstream::place::Place;

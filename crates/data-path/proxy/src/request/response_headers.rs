@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_protocol::CODE_HEADER;
-
-use crate::request::dispatch::Choice;
 use spillway_request::gateway::Gateway;
 use spillway_upstream::control_age::ControlState;
 use spillway_upstream::place::Place;
 use spillway_upstream::wake;
+
+use crate::request::dispatch::Choice;
 
 static REGION: HeaderName = HeaderName::from_static("x-spillway-region");
 static REPLICA: HeaderName = HeaderName::from_static("x-spillway-replica");

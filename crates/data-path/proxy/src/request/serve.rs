@@ -12,33 +12,16 @@ use http::{
 };
 use http_body::Body;
 use hyper::body::Incoming;
+use spillway_front::access::{AccessMode, Grant};
+use spillway_front::client::{ConnectionFacts, add_date};
 use spillway_protocol::grpc::{GrpcMethod, reply_fault};
 use spillway_protocol::{
     CODE_HEADER, Endpoint, ErrorKind, FailureCause, GatewayError, Protocol, REQUEST_ID,
     RETRY_DELAY, ReplyApi, SHED_REASON, is_messages,
 };
 use spillway_quota::Rates;
-use spillway_route::{Policy, ShedReason};
-use spillway_types::Inquiry;
-
-use crate::relay::{Pump, Relay, RelayPlan, ReplyBody, Upstream};
-use crate::request::cache_feedback::{forward_report, is_readable};
-use crate::request::charge::{Charge, check_budget};
-use crate::request::continuation::{StreamContinuation, is_stream};
-use crate::request::dispatch::{Dispatch, Dispatched, Interim};
-use crate::request::errors::shed_error;
-use crate::request::grpc_reply;
-use crate::request::record::RequestRecord;
-use crate::request::redirect::confine_reply;
-use crate::request::response_cookies::{ResponseCookies, begin_session};
-use crate::request::response_headers;
-use crate::request::tenant::tenant_key;
-use crate::worker::Worker;
-use spillway_front::access::{AccessMode, Grant};
-use spillway_front::client::{ConnectionFacts, add_date};
 use spillway_request::cors::SEC_FETCH_SITE;
 use spillway_request::flavour::Flavour;
-use spillway_request::grpc;
 use spillway_request::head::{METHODS, check_guest_head, check_head, headers_too_large};
 use spillway_request::headers::{
     RequestIdentity, clean_reply, is_event_stream, prepare_forwarding, prepare_guest,
@@ -49,14 +32,29 @@ use spillway_request::local::{LocalAnswer, is_listed, local_answer};
 use spillway_request::methods::allowed_methods;
 use spillway_request::prepare::prepare;
 use spillway_request::prepared::Prepared;
-use spillway_request::rates;
 use spillway_request::surroundings::Surroundings;
+use spillway_request::{grpc, rates};
+use spillway_route::{Policy, ShedReason};
+use spillway_types::Inquiry;
 use spillway_upstream::pending_guests::PendingGuest;
 use spillway_upstream::place::Place;
 use spillway_upstream::remote::GuestTerms;
 use spillway_upstream::usage_reports::UsageReports;
 use spillway_upstream::view::View;
 use spillway_upstream::wire_body::WireBody;
+
+use crate::relay::{Pump, Relay, RelayPlan, ReplyBody, Upstream};
+use crate::request::cache_feedback::{forward_report, is_readable};
+use crate::request::charge::{Charge, check_budget};
+use crate::request::continuation::{StreamContinuation, is_stream};
+use crate::request::dispatch::{Dispatch, Dispatched, Interim};
+use crate::request::errors::shed_error;
+use crate::request::record::RequestRecord;
+use crate::request::redirect::confine_reply;
+use crate::request::response_cookies::{ResponseCookies, begin_session};
+use crate::request::tenant::tenant_key;
+use crate::request::{grpc_reply, response_headers};
+use crate::worker::Worker;
 
 /// Most seconds of random delay added to a Retry-After without a better prediction.
 const SPREAD_S_MAX: u64 = 2;

@@ -8,15 +8,15 @@ use spillway_journey::{
     Claim, Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight,
     ResidencyDenial, Room, RouteRules,
 };
-use spillway_route::{Access, ByRegion, HoldTime, OwnRegion, RegionCandidate, SpillTerms, Waiting};
-use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
-
-use crate::request::dispatch::Dispatch;
 use spillway_request::flavour::Flavour;
 use spillway_request::headers::client_patience;
+use spillway_route::{Access, ByRegion, HoldTime, OwnRegion, RegionCandidate, SpillTerms, Waiting};
+use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
 use spillway_upstream::connection::RequestBody;
 use spillway_upstream::knowledge::Cached;
 use spillway_upstream::live_loads::LiveLoads;
+
+use crate::request::dispatch::Dispatch;
 
 /// A client's promise that the request may be sent again.
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
+use spillway_front::access::{AccessMode, AccessSwitch};
+use spillway_front::client::ConnectionFacts;
 use spillway_protocol::TrustedProxies;
 
 use super::*;
-use spillway_front::access::{AccessMode, AccessSwitch};
-use spillway_front::client::ConnectionFacts;
 
 fn client(trusted: &[&str]) -> ConnectionFacts {
     client_by(trusted, AccessMode::Keys)

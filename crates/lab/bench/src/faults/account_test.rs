@@ -1,7 +1,8 @@
 //! Account of hand-made ledgers.
 
-use super::{super::ledger::testing::ledger, *};
 use LedgerOutcome::{Aborted, Finished, InFlight, Rejected};
+
+use super::{super::ledger::testing::ledger, *};
 
 fn at(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)

@@ -7,12 +7,11 @@ use http::{Response, StatusCode};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::{ApiCall, ApiError, Reply, json};
 use crate::body::ReplyBody;
 use crate::fault::{Fault, FaultError};
 use crate::options::ReplyOptions;
 use crate::replica::EmulatedReplica;
-
-use super::{ApiCall, ApiError, Reply, json};
 
 /// Delay before a crash, so that the replica can answer the request that orders it.
 const CRASH_DELAY: Duration = Duration::from_millis(20);

@@ -3,14 +3,13 @@
 use std::future::poll_fn;
 use std::sync::Arc;
 
-use crate::driver::{DriverProgress, Generation};
-use crate::event_stream::{EventStream, Track};
-use crate::replica::EmulatedReplica;
-
 use super::draft::Draft;
 use super::response_store::StoredResponse;
 use super::responses_stream::ResponseEvents;
 use super::{ApiCall, ApiError};
+use crate::driver::{DriverProgress, Generation};
+use crate::event_stream::{EventStream, Track};
+use crate::replica::EmulatedReplica;
 
 /// Stores a response and generates it until it is complete or cancelled, or the replica stops.
 pub(crate) fn begin(replica: &Arc<EmulatedReplica>, draft: &Arc<Draft>, generation: Generation) {

@@ -9,13 +9,12 @@ use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::error::ApiError;
 use crate::ledger::Ticket;
 use crate::options::StreamOptionsSchema;
 use crate::replica::EmulatedReplica;
 use crate::socket::SocketSwitch;
 use crate::usage::TokenUsage;
-
-use super::error::ApiError;
 
 /// Word that makes a request deadly for a replica whose fault is `Die` with `only_poisoned`.
 const POISON: &str = "POISON";

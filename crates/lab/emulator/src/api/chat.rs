@@ -5,10 +5,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use spillway_engine::RequestId;
 
-use crate::answer::Answer;
-use crate::clock::unix_seconds;
-use crate::text::{Conversation, TextContent, opaque_id, token_count};
-
 use super::chat_stream::ChatEvents;
 use super::chunks::Chunks;
 use super::content::{parts_of, text_of};
@@ -17,6 +13,9 @@ use super::sampling::{Sampling, chat_logprobs};
 use super::shape::{Shape, call_text};
 use super::tools::Tools;
 use super::{ApiCall, ApiError, Reply, event_stream, fields_of, generate, json, logprobs};
+use crate::answer::Answer;
+use crate::clock::unix_seconds;
+use crate::text::{Conversation, TextContent, opaque_id, token_count};
 
 /// Fields of a chat request that are read by name. The others are read from the body itself.
 #[derive(Debug, Deserialize)]

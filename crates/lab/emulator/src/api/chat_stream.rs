@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, AnswerPart};
-use crate::event_stream::EventFormat;
-
 use super::chunks::Chunks;
 use super::logprobs::Scored;
 use super::sse::{self, TextEvent};
+use crate::answer::{Answer, AnswerPart};
+use crate::event_stream::EventFormat;
 
 /// Writer of the events of one chat completion.
 pub(crate) struct ChatEvents {

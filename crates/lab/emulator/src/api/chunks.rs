@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::usage::TokenUsage;
-
 use super::error::ApiError;
 use super::generate::Started;
 use super::sampling::Sampling;
 use super::sse::{self, TextEvent};
+use crate::usage::TokenUsage;
 
 /// Placeholder in an event for the usage so far.
 const USAGE_MARK: &str = "<the usage so far goes here>";

@@ -6,13 +6,12 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, AnswerPart};
-use crate::event_stream::EventFormat;
-
 use super::chunks::Chunks;
 use super::completions::PromptEcho;
 use super::logprobs::Lists;
 use super::sse::{self, TextEvent};
+use crate::answer::{Answer, AnswerPart};
+use crate::event_stream::EventFormat;
 
 /// Writer of the events of one text completion.
 pub(crate) struct CompletionEvents {

@@ -4,16 +4,15 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answer::Answer;
-use crate::clock::unix_seconds;
-use crate::text::{Conversation, detokenize, tokens_of};
-
 use super::chunks::Chunks;
 use super::completion_stream::CompletionEvents;
 use super::logprobs::Lists;
 use super::sampling::{Sampling, alternatives};
 use super::shape::Shape;
 use super::{ApiCall, ApiError, Reply, event_stream, fields_of, generate, json};
+use crate::answer::Answer;
+use crate::clock::unix_seconds;
+use crate::text::{Conversation, detokenize, tokens_of};
 
 #[derive(Debug, Deserialize)]
 struct CompletionRequest {

@@ -4,9 +4,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
 use serde_json::Value;
 
-use crate::text::{TextContent, hash_tokens, tokens_of};
-
 use super::ApiError;
+use crate::text::{TextContent, hash_tokens, tokens_of};
 
 /// Tokens of an image of unknown size, because it is not fetched or has an unknown format: those of
 /// 672 × 672 pixels.

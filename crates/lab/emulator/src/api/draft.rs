@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 use spillway_engine::RequestId;
 
+use super::response_items::{OutputIds, status};
 use crate::answer::{Answer, Finish};
 use crate::clock::unix_seconds;
 use crate::text::token_count;
-
-use super::response_items::{OutputIds, status};
 
 /// Response whose whole content is computed before its first token is due.
 #[derive(Debug)]

@@ -6,11 +6,10 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::text::{hash_tokens, token_count};
-
 use super::completions::TextOrTokens;
 use super::generate::prefill;
 use super::{ApiCall, ApiError, Reply, json};
+use crate::text::{hash_tokens, token_count};
 
 /// Numbers in a vector if the client does not choose.
 const DIMENSIONS: usize = 256;

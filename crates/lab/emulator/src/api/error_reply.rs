@@ -3,11 +3,10 @@
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::json;
 
-use crate::body::ReplyBody;
-
 use super::error::ApiError;
 use super::grpc;
 use super::reply::{json, with_type};
+use crate::body::ReplyBody;
 
 impl ApiError {
     /// Returns the response in the form of `/v1` endpoints.

@@ -7,12 +7,11 @@ use http::Response;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use crate::body::{DEATH_PAUSE, ReplyBody};
-use crate::fault::{DeathSign, Fault};
-
 use super::call::ApiCall;
 use super::error::ApiError;
 use super::reply::Reply;
+use crate::body::{DEATH_PAUSE, ReplyBody};
+use crate::fault::{DeathSign, Fault};
 
 /// Time for which the body of a request that was refused early is still read.
 const LINGER: Duration = Duration::from_secs(1);

@@ -3,6 +3,9 @@
 use serde_json::{Value, json};
 use spillway_engine::RequestId;
 
+use super::sampling::Sampling;
+use super::shape::Shape;
+use super::{ApiCall, ApiError, logprobs};
 use crate::answer::{Answer, Finish, Length};
 use crate::driver::{DriverJob, DriverProgress, Lost};
 use crate::event_stream::{EventFormat, EventStream, Track};
@@ -10,10 +13,6 @@ use crate::fault::Fault;
 use crate::replica::EmulatedReplica;
 use crate::text::{opaque_id, token_count};
 use crate::usage::TokenUsage;
-
-use super::sampling::Sampling;
-use super::shape::Shape;
-use super::{ApiCall, ApiError, logprobs};
 
 /// Largest number of prompts of one request that are in the engine at the same time.
 const PREFILLS_AT_ONCE: usize = 64;

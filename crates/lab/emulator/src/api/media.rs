@@ -8,15 +8,14 @@ use http_body_util::{BodyExt, Full};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answer::Answer;
-use crate::body::ReplyBody;
-use crate::clock::unix_seconds;
-use crate::text::{hash_tokens, tokenize};
-
 use super::content::BYTES_PER_TOKEN;
 use super::generate::{self, prefill};
 use super::sampling::Sampling;
 use super::{ApiCall, ApiError, Reply, json, png, with_type};
+use crate::answer::Answer;
+use crate::body::ReplyBody;
+use crate::clock::unix_seconds;
+use crate::text::{hash_tokens, tokenize};
 
 /// Sample rate of the returned speech.
 const SAMPLE_RATE_HZ: u32 = 24_000;

@@ -3,13 +3,12 @@
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Finish};
-use crate::usage::TokenUsage;
-
 use super::chat::{self, StartedChat};
 use super::messages_body::chat_of;
 use super::messages_stream::MessageEvents;
 use super::{ApiCall, ApiError, Reply, event_stream, json};
+use crate::answer::{Answer, Finish};
+use crate::usage::TokenUsage;
 
 /// Path of the endpoint.
 pub(crate) const PATH: &str = "/v1/messages";

@@ -6,13 +6,12 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, AnswerPart};
-use crate::event_stream::EventFormat;
-use crate::usage::TokenUsage;
-
 use super::error::ApiError;
 use super::messages::{stop_of, usage_json};
 use super::sse;
+use crate::answer::{Answer, AnswerPart};
+use crate::event_stream::EventFormat;
+use crate::usage::TokenUsage;
 
 /// Writer of the events of one message.
 pub(super) struct MessageEvents {

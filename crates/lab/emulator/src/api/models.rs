@@ -3,9 +3,8 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::text::{hash_tokens, tokens_of};
-
 use super::{ApiCall, Reply, json};
+use crate::text::{hash_tokens, tokens_of};
 
 pub(crate) fn list(call: &ApiCall) -> Reply {
     let models: Vec<Value> = call.replica.models.iter().map(|model| card(call, model)).collect();

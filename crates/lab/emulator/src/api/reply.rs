@@ -3,10 +3,9 @@
 use http::{HeaderValue, Response, StatusCode, header};
 use serde::Serialize;
 
+use super::error::ApiError;
 use crate::body::ReplyBody;
 use crate::event_stream::EventStream;
-
-use super::error::ApiError;
 
 /// Result of an endpoint.
 pub(crate) type Reply = Result<Response<ReplyBody>, ApiError>;

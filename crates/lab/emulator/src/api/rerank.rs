@@ -4,10 +4,9 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::text::{hash_tokens, token_count, tokenize};
-
 use super::generate::prefill;
 use super::{ApiCall, ApiError, Reply, json};
+use crate::text::{hash_tokens, token_count, tokenize};
 
 /// Largest number of documents in one request.
 const DOCUMENTS_MAX: usize = 1000;

@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, EarlyEnd, Finish};
-use crate::text::Conversation;
-
 use super::content::{parts_of, text_of};
 use super::shape::call_text;
 use super::{ApiError, logprobs};
+use crate::answer::{Answer, EarlyEnd, Finish};
+use crate::text::Conversation;
 
 /// Returns the input as a list of items. An item without an id gets `prefix` and its position.
 ///

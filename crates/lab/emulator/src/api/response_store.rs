@@ -7,9 +7,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
-use crate::driver::DriverProgress;
-
 use super::draft::Draft;
+use crate::driver::DriverProgress;
 
 /// Largest number of bytes of all stored responses together.
 const BYTES_MAX: usize = 64 << 20;

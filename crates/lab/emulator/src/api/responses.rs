@@ -6,10 +6,6 @@ use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::body::ReplyBody;
-use crate::text::{Conversation, opaque_id, token_count};
-
-use super::background;
 use super::chat::call_ids;
 use super::draft::{Draft, fields_from};
 use super::generate::{self, Started};
@@ -19,7 +15,9 @@ use super::responses_stream::ResponseEvents;
 use super::sampling::{Sampling, alternatives};
 use super::shape::Shape;
 use super::tools::Tools;
-use super::{ApiCall, ApiError, Reply, event_stream, fields_of, json, with_type};
+use super::{ApiCall, ApiError, Reply, background, event_stream, fields_of, json, with_type};
+use crate::body::ReplyBody;
+use crate::text::{Conversation, opaque_id, token_count};
 
 /// Path prefix of single responses.
 pub(crate) const BY_ID: &str = "/v1/responses/";

@@ -6,16 +6,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, AnswerPart};
-use crate::event_stream::EventFormat;
-use crate::replica::EmulatedReplica;
-
-use super::ApiError;
 use super::draft::Draft;
 use super::logprobs::Scored;
 use super::response_items::{empty_part, status, text_part};
 use super::response_store::{StoreState, StoredResponse};
-use super::sse;
+use super::{ApiError, sse};
+use crate::answer::{Answer, AnswerPart};
+use crate::event_stream::EventFormat;
+use crate::replica::EmulatedReplica;
 
 /// Writer of the events of one response.
 pub(crate) struct ResponseEvents {

@@ -3,10 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::ApiError;
 use crate::answer::Length;
 use crate::text::{hash_tokens, tokens_of};
-
-use super::ApiError;
 
 /// Largest number of answers to one prompt.
 const ANSWERS_MAX: i64 = 128;

@@ -3,11 +3,10 @@
 
 use serde_json::{Value, json};
 
+use super::ApiError;
 use crate::answer::{Answer, AnswerPart, Calls, Length};
 use crate::text::{TOKEN_BYTES, after_last_mark, detokenize, hash_tokens, mixed};
 use crate::{pattern, schema};
-
-use super::ApiError;
 
 /// Prescribed form of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,10 +3,9 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::text::{detokenize, tokens_of};
-
 use super::chat::conversation_of;
 use super::{ApiCall, ApiError, Reply, json};
+use crate::text::{detokenize, tokens_of};
 
 /// Returns the tokens of a text, or of a conversation as a chat completion would read it.
 pub(crate) fn tokenize(call: &ApiCall) -> Reply {

@@ -6,12 +6,11 @@ use http::{HeaderValue, Response, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::body::ReplyBody;
-use crate::text::TOKEN_BYTES;
-
 use super::generate::prefill;
 use super::tensor::{self, Datatype};
 use super::{ApiCall, ApiError, Reply, json, with_type};
+use crate::body::ReplyBody;
+use crate::text::TOKEN_BYTES;
 
 /// Header with the length of a body's JSON part, if binary tensors follow it.
 const HEADER_LENGTH: &str = "inference-header-content-length";

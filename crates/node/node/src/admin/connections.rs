@@ -13,6 +13,7 @@ use http_body::{Frame, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use socket2::SockRef;
+use spillway_admin::connection_permits::{Busy, ConnectionPermit, ConnectionPermits};
 use spillway_admin::{Body, connection_builder};
 use spillway_front::client::{ServerTls, add_date};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Admin;
-use spillway_admin::connection_permits::{Busy, ConnectionPermit, ConnectionPermits};
 
 /// Time after which a client that takes nothing sent to it loses its connection: a watcher that
 /// never reads would keep its place for ever.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use spillway_config::{AdminListener, DnsConfig, ListenerConfig};
 use spillway_dns::NameServer;
 use spillway_front::client::{Listener, ServerTls};
+use spillway_front::port_holder::{PortTransport, holder_of};
 use spillway_link::LinkStartError;
 use tokio::net::TcpListener;
 
@@ -14,7 +15,6 @@ use super::StartError;
 use crate::admin::AdminSocket;
 use crate::cluster::ClusterError;
 use crate::workers::{Bound, open_socket};
-use spillway_front::port_holder::{PortTransport, holder_of};
 
 /// Opens all listeners that clients connect to. The gateway itself ends connections of clients that
 /// take nothing for `stall`.

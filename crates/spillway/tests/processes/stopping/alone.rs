@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use tempfile::TempDir;
-
 use spillway_testkit::PATIENCE;
+use tempfile::TempDir;
 
 /// Node without a cluster, as a process.
 pub(crate) struct Alone {

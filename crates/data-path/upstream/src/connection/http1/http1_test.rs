@@ -16,14 +16,13 @@ use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 use spillway_protocol::Segments;
+use spillway_resolver::Resolver;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::body_decoder::Read;
 use super::reply_head::{plain_length, take_head};
 use super::{HEAD_BYTES_MAX, Http1Connection, Http1Error, NotUsable};
-use spillway_resolver::Resolver;
-
 use crate::connection::body::OutboundBody;
 use crate::connection::error::AttemptError;
 use crate::connection::streamed_body::StreamedBody;

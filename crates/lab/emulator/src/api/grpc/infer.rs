@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use prost::Message;
 
+use super::{VERSION, check_model};
 use crate::api::generate::prefill;
 use crate::api::tensor::{self, Datatype};
 use crate::api::{ApiCall, ApiError, v2};
 use crate::kserve::{InferRequest, InferResponse, Tensor};
-
-use super::{VERSION, check_model};
 
 /// Answers one request, which may be one of a stream.
 pub(super) async fn infer(

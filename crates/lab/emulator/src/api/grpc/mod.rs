@@ -13,16 +13,15 @@ use hyper::body::Incoming;
 use prost::Message;
 use tokio::time::Instant;
 
+use super::ApiError;
+use super::call::{ApiCall, read};
+use super::reply::Reply;
 use crate::body::ReplyBody;
 use crate::kserve::{
     FlagResponse, HealthRequest, HealthResponse, InferRequest, ModelConfig, ModelConfigResponse,
     ModelMetadata, ModelRequest, ModelStatistics, ModelStatisticsResponse, ServerMetadata,
     TensorMetadata,
 };
-
-use super::ApiError;
-use super::call::{ApiCall, read};
-use super::reply::Reply;
 
 pub(crate) use frame::{CONTENT_TYPE, error_trailers};
 

@@ -10,18 +10,16 @@ use hyper::body::Incoming;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::api::generate;
+use super::infer::{check_inputs, infer};
+use super::{Messages, VERSION, check_model, decode, frame};
 use crate::api::sampling::Sampling;
-use crate::api::{ApiCall, ApiError, v2};
+use crate::api::{ApiCall, ApiError, generate, v2};
 use crate::body::ReplyBody;
 use crate::driver::DriverProgress;
 use crate::kserve::{
     InferRequest, InferResponse, Parameter, ParameterValue, StreamInferResponse, Tensor,
 };
 use crate::pieces::{Pieces, StreamPiece};
-
-use super::infer::{check_inputs, infer};
-use super::{Messages, VERSION, check_model, decode, frame};
 
 /// Number of replies that wait for the connection; when it is reached, the stream waits too.
 const REPLIES_MAX: usize = 16;

@@ -15,12 +15,11 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 
-use crate::node_tasks::NodeTasks;
-
 use super::backlog::Backlog;
 use super::bounded::BoundedHomes;
 use super::wire::Homes;
 use super::{ALL_BYTES_MAX, ALL_PATH, KnownHomes, NEWS_BYTES_MAX, NEWS_PATH, encode, kept};
+use crate::node_tasks::NodeTasks;
 
 /// Shortest time between two rounds of messages: the first news are sent at once, and news that
 /// arrive within this time are sent together.

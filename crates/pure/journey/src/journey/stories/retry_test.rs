@@ -1,9 +1,10 @@
 //! Retries of attempts.
 
+use spillway_types::ReplicaSlot;
+
 use super::super::test_sight::{START, Story, TestSight, check, check_each, ms, short};
 use super::{BROKEN, ERROR, LACKS_MODEL, NO_ROOM, OK, RESET, UNSENT, tell};
 use crate::{Event, RetrySafety, StatusClass};
-use spillway_types::ReplicaSlot;
 
 const ALLOWED: Option<Event> = Some(Event::Retry { is_allowed: true });
 const REFUSED: Option<Event> = Some(Event::Retry { is_allowed: false });
