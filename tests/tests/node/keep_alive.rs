@@ -8,20 +8,15 @@ const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 const EVENT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
 const LAST: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// Reads a stream until the client has enough of it, and returns what has arrived.
-pub(crate) async fn read_until(body: &mut Incoming, is_enough: impl Fn(&str) -> bool) -> String {
+/// Reads until the client has a keep-alive of this form, and returns all that came before its end.
+async fn until(body: &mut Incoming, mark: &str) -> String {
     let mut text = String::new();
-    while !is_enough(&text) {
+    while !text.ends_with(mark) {
         let frame = within("the next piece", body.frame()).await;
         let frame = frame.expect("the stream goes on").expect("a piece");
         text += &String::from_utf8_lossy(&frame.into_data().expect("data"));
     }
     text
-}
-
-/// Reads until the client has a keep-alive of this form, and returns all that came before its end.
-async fn until(body: &mut Incoming, mark: &str) -> String {
-    read_until(body, |text| text.ends_with(mark)).await
 }
 
 #[tokio::test]

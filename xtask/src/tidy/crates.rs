@@ -142,7 +142,7 @@ fn module_docs(tree: &Tree, package: &Package) -> Vec<Finding> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::tree::testing::{tree, tree_with};
+    use super::super::tree::testing::tree_with;
     use super::*;
 
     const DOCUMENTED: &str = "//! What it is.\n";
@@ -199,7 +199,7 @@ mod tests {
     fn an_arrow_out_of_a_wing_is_found_unless_it_leads_down() {
         let members =
             ["crates/pure/types", "crates/data-path/proxy", "crates/cluster/link", "crates/node/n"];
-        let check = |from, to| check_edges(&members, &[], &[(from, to, None)]);
+        let check = |from: &str, to: &str| check_edges(&members, &[], &[(from, to, None)]);
         for (from, to) in [("proxy", "types"), ("link", "types"), ("n", "proxy"), ("n", "link")] {
             let (from, to) = (format!("spillway-{from}"), format!("spillway-{to}"));
             assert_eq!(check(&from, &to), [""; 0], "{from} {to}");
@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn the_program_ships_with_the_emulator_and_with_nothing_else_of_the_laboratory() {
         let members = ["crates/spillway", "crates/lab/emulator", "crates/lab/sim", "chaos"];
-        let check = |from, to| check_edges(&members, &[], &[(from, to, None)]).len();
+        let check = |from: &str, to: &str| check_edges(&members, &[], &[(from, to, None)]).len();
         assert_eq!(check("spillway", "spillway-emulator"), 0);
         assert_eq!(check("spillway", "spillway-sim"), 1);
         assert_eq!(check("spillway-chaos", "spillway-sim"), 0);
