@@ -94,6 +94,7 @@ const LAYERS: [(&str, &[&str]); 44] = [
         &[
             "spillway-types",
             "spillway-route",
+            "spillway-protocol",
             "spillway-geo",
             "spillway-cluster-state",
             "spillway-quota",
