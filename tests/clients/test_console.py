@@ -313,6 +313,33 @@ def row_of(page, request_id: str):
     return page.locator(f'tr:has([title="{request_id}"])')
 
 
+def reason_of(node: Node, request_id: str) -> str:
+    """The meaning that the node's API gives the reason for a request's replica, as it follows a colon."""
+    name = node.get(f"v1/requests?id={request_id}", READER)["requests"][0]["reason"]
+    kinds = {it["kind"]: it["reasons"] for it in node.get("v1/reasons", READER)["kinds"]}
+    text = next(it["text"] for it in kinds["replica"] if it["name"] == name)
+    return text[0].lower() + text[1:]
+
+
+def test_reasons_are_worded_as_the_node_words_them(tab, site: Site) -> None:
+    own = tab(site.one)
+
+    def reworded(route) -> None:
+        answer = route.fetch()
+        document = answer.json()
+        # Before the sign-in the answer is an error.
+        for kind in document.get("kinds", []):
+            for it in kind["reasons"]:
+                it["text"] = f"Other words for {it['name']}"
+        route.fulfill(response=answer, json=document)
+
+    own.page.route("**/v1/reasons", reworded)
+    page = own.open(READER)
+    own.show("explain")
+    page.get_by_role("button", name="Explain").click()
+    page.get_by_text("The request would go to replica one-tiny of this region (other words for ").wait_for()
+
+
 def test_a_request_appears_as_it_ends_and_a_drawer_says_where_it_went(tab, site: Site) -> None:
     own = tab(site.one)
     page = own.open(READER)
@@ -321,7 +348,7 @@ def test_a_request_appears_as_it_ends_and_a_drawer_says_where_it_went(tab, site:
     opener = row_of(page, "asked-while-looking").get_by_role("button")
     opener.click()
     drawer = page.get_by_role("dialog", name="200 from one-tiny")
-    drawer.get_by_text("It went to eu-central-1/one-tiny: ").wait_for()
+    drawer.get_by_text(f"It went to eu-central-1/one-tiny: {reason_of(site.one, 'asked-while-looking')}.").wait_for()
     assert violations(page) == []
     # Its address leads back to it, in another tab too.
     link = page.url

@@ -14,6 +14,7 @@ mod config_file;
 mod demo;
 mod diagnostics;
 mod emulate;
+mod errors_page;
 mod exit_code;
 mod full_screen;
 mod geo;

@@ -94,7 +94,7 @@ async fn what_is_told_names_the_rest_and_no_limit() {
     let reply = reply.expect("a reply");
     let seconds = check_shed(&reply, (503, "overloaded"), "replica_busy");
     assert!((10..=21).contains(&seconds), "{seconds}");
-    assert!(reply.text().contains("left alone"), "{}", reply.text());
+    assert!(reply.text().contains("replicas are overloaded"), "{}", reply.text());
     assert_eq!(replica.requests.count(), 1);
 }
 

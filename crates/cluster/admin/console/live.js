@@ -1,6 +1,7 @@
 // Follows /v1/live. Read by fetch, since an EventSource can send no token.
 
 import { ApiError, send } from "./api.js";
+import { readReasons } from "./words.js";
 
 /** Waits between attempts, in seconds; the last one goes on. */
 const WAITS_S = [1, 2, 4, 8, 15];
@@ -75,6 +76,7 @@ export class Live {
     let problem = null;
     try {
       this.abort = new AbortController();
+      await readReasons(this.abort.signal);
       const response = await send("GET", "v1/live", { signal: this.abort.signal });
       await this.read(response.body.getReader(), run);
     } catch (error) {

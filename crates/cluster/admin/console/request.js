@@ -3,7 +3,7 @@
 import { badge, h } from "./dom.js";
 import { list } from "./drawer.js";
 import { clock, count, ms, tenth, time } from "./format.js";
-import { worded } from "./words.js";
+import { docsOf, worded } from "./words.js";
 
 const isWell = (it) => it.status < 400 && (it.end === "complete" || it.end === "answered");
 const level = (it) => (it.status >= 500 || (it.status < 400 && !isWell(it)) ? "bad" : it.status >= 400 ? "warn" : "ok");
@@ -36,8 +36,8 @@ export function told(it, page) {
     ["Id", h("code", {}, it.id ?? "–")], ["Trace", it.trace_id ? h("code", {}, it.trace_id) : null],
   ]);
   const tries = it.tries?.length > 0 ? [h("h3", {}, "Tried before"), h("ul", {}, it.tries.map((one) => h("li", {}, tried(one))))] : [];
-  const others = it.left_out?.length > 0 ? [h("h3", {}, "Regions that were left out"), h("ul", {}, it.left_out.map((one) => h("li", {}, `${one.region}: ${worded(one.reason)}`)))] : [];
-  const docs = it.code && page ? h("p", {}, h("a", { href: "../docs/reference/errors.html", target: "_blank", rel: "noreferrer" }, "What the codes mean")) : null;
+  const others = it.left_out?.length > 0 ? [h("h3", {}, "Regions that were left out"), h("ul", {}, it.left_out.map((one) => h("li", {}, `${one.region}: ${worded(one.reason, "left_out")}`)))] : [];
+  const docs = it.code && page ? h("p", {}, h("a", { href: docsOf(it.code), target: "_blank", rel: "noreferrer" }, "What the codes mean")) : null;
   return h("div", {}, sentences(it).map((line) => h("p", { class: level(it) }, line)), tries, others, docs, facts);
 }
 
@@ -56,9 +56,9 @@ function tried({ region, replica, code, status, after_ms: after }) {
 function sentences(it) {
   const lines = [];
   const where = it.region && it.replica ? `${it.region}/${it.replica}` : it.region;
-  if (it.shed) lines.push(`It was refused: ${worded(it.shed)}.`);
-  else if (it.replica) lines.push(`It went to ${where}: ${worded(it.reason) ?? "no reason is known"}.`);
-  else if (it.region) lines.push(`It was forwarded to ${it.region}: ${worded(it.compared?.reason) ?? "no other way was left"}.`);
+  if (it.shed) lines.push(`It was refused: ${worded(it.shed, "shed")}.`);
+  else if (it.replica) lines.push(`It went to ${where}: ${worded(it.reason, "replica") ?? "no reason is known"}.`);
+  else if (it.region) lines.push(`It was forwarded to ${it.region}: ${worded(it.compared?.reason, "region") ?? "no other way was left"}.`);
   else if (it.tries?.length > 0) lines.push(`No place that it asked could serve it: node ${it.node} answered.`);
   else lines.push(`No replica was asked: node ${it.node} answered it itself.`);
   if (it.is_guest) lines.push("Another region forwarded it here.");
@@ -75,7 +75,7 @@ function sentences(it) {
   const retries = it.retries > 0 ? `, with ${count(it.retries)} ${it.retries === 1 ? "retry" : "retries"}` : "";
   const code = it.code ? ` (${it.code}${it.detail && it.detail.length < 80 ? `: ${it.detail}` : ""})` : "";
   const end = isWell(it) ? `It was served whole at ${clock(it.ended_ms)}${retries}.`
-    : it.status >= 400 ? `Its client got ${it.status}${code}${retries}.` : `The reply did not end well: ${worded(it.end)}${code}${retries}.`;
+    : it.status >= 400 ? `Its client got ${it.status}${code}${retries}.` : `The reply did not end well: ${worded(it.end, "end")}${code}${retries}.`;
   // What went wrong comes first.
   return isWell(it) ? [...lines, end] : [end, ...lines];
 }

@@ -21,6 +21,7 @@ use crate::openapi::openapi;
 use crate::orders::{Orders, Recorded};
 use crate::overview::Overview;
 use crate::own_limits::OwnLimits;
+use crate::reasons::ReasonsAnswer;
 use crate::reply::{Reply, json};
 use crate::requests::Requests;
 use crate::resource::Resource;
@@ -325,6 +326,7 @@ impl Admin {
             Operation::Requests => {
                 Some(answer::requests(self.requests.as_deref(), all, call).await)
             }
+            Operation::Reasons => Some(Ok(json(StatusCode::OK, &ReasonsAnswer::all()))),
             // A node outside any cluster can still show the limits of its config file.
             operation if self.control_plane.is_none() => {
                 let own = self.own_limits.as_deref()?;

@@ -54,6 +54,7 @@ pub(crate) enum Operation {
     Routes,
     Usage,
     Requests,
+    Reasons,
     Trie,
     RotatePrefixKey,
     OpenApi,
@@ -248,6 +249,8 @@ fn of_node() -> Vec<Endpoint> {
             .about("Shows requests, tokens and cost by tenant, key and model, of all nodes."),
         read("/v1/requests", Operation::Requests, REQUESTS)
             .about("Shows the requests that ended last on this node or on all, newest first."),
+        read("/v1/reasons", Operation::Reasons, &[])
+            .about("Shows what the reasons in records, metrics and explanations mean."),
         explain.about("Says where a request would go from this node, and why. Sends it nowhere."),
         backup.about("Streams the state, for `spillway restore`."),
         read("/v1/openapi.json", Operation::OpenApi, &[]).about("Shows this document."),

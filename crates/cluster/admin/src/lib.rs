@@ -30,6 +30,7 @@ mod overview;
 mod own_limits;
 mod patterns;
 mod query;
+mod reasons;
 mod record_fields;
 mod records;
 mod reply;
@@ -60,6 +61,7 @@ pub use overview::{
     Summing, TroubleCause,
 };
 pub use own_limits::OwnLimits;
+pub use reasons::{ReasonKind, ReasonText};
 pub use record_fields::{RecordField, record_fields};
 pub use reply::{Body, Reply};
 pub use requests::{

@@ -24,6 +24,7 @@ use crate::live::{LiveBegin, LiveEnd, LiveSnapshot};
 use crate::overview::RequestHistoryOverview;
 use crate::patterns::of_parameter;
 use crate::query::PAGE_MAX;
+use crate::reasons::ReasonsAnswer;
 use crate::resource::Resource;
 use crate::usage::ClusterUsage;
 
@@ -237,6 +238,7 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::Routes => generator.subschema_for::<RoutesAnswer>(),
         Operation::Usage => generator.subschema_for::<ClusterUsage>(),
         Operation::Requests => generator.subschema_for::<RequestsAnswer>(),
+        Operation::Reasons => generator.subschema_for::<ReasonsAnswer>(),
         Operation::Trie => generator.subschema_for::<TrieAnswer>(),
         Operation::OpenApi => Schema::from(Map::from_iter([("type".to_owned(), "object".into())])),
         Operation::Watch => {

@@ -3,9 +3,8 @@
 use schemars::{JsonSchema, schema_for};
 use serde::Serialize;
 use serde_json::Value;
-use spillway_route::{Reason, ShedReason, SpillReason};
-use spillway_types::{End, Hedge, LeftOutReason};
 
+use crate::reasons::{ReasonKind, ReasonText};
 use crate::requests::{ComparedRegions, Expected, LeftOutEntry, RequestEntry, TryEntry};
 
 /// Field of a record.
@@ -16,7 +15,7 @@ pub struct RecordField {
     /// Meaning of the field.
     pub meaning: String,
     /// Values of the field, if there are few; empty else.
-    pub values: Vec<&'static str>,
+    pub values: Vec<ReasonText>,
 }
 
 /// Returns the fields of the record of a request, in the order in which lines have them.
@@ -60,16 +59,17 @@ fn meaning(property: &Value) -> String {
 }
 
 /// Returns the values of a field that has few.
-fn values(name: &str) -> Vec<&'static str> {
-    match name {
-        "reason" => Reason::ALL.map(Reason::name).to_vec(),
-        "shed" => ShedReason::ALL.map(ShedReason::name).to_vec(),
-        "end" => End::ALL.map(End::as_str).to_vec(),
-        "hedge" => Hedge::ALL.map(Hedge::as_str).to_vec(),
-        "left_out[].reason" => LeftOutReason::ALL.map(LeftOutReason::as_str).to_vec(),
-        "compared.reason" => SpillReason::ALL.map(SpillReason::name).to_vec(),
-        _ => Vec::new(),
-    }
+fn values(name: &str) -> Vec<ReasonText> {
+    let kind = match name {
+        "reason" => ReasonKind::Replica,
+        "shed" => ReasonKind::Shed,
+        "end" => ReasonKind::End,
+        "hedge" => ReasonKind::Hedge,
+        "left_out[].reason" => ReasonKind::LeftOut,
+        "compared.reason" => ReasonKind::Region,
+        _ => return Vec::new(),
+    };
+    kind.reasons()
 }
 
 #[cfg(test)]
@@ -84,6 +84,7 @@ mod tests {
         assert_eq!(names[..3], ["number", "ended_ms", "id"]);
         let place = |name: &str| names.iter().position(|known| *known == name);
         assert!(place("tries") < place("tries[].code") && place("tries[].code") < place("end"));
-        assert!(fields.iter().any(|field| field.name == "end" && field.values.contains(&"cut")));
+        let has = |field: &RecordField, name: &str| field.values.iter().any(|it| it.name == name);
+        assert!(fields.iter().any(|field| field.name == "end" && has(field, "cut")));
     }
 }

@@ -152,7 +152,7 @@ pub struct RequestEntry<'a> {
     pub overhead_ms: f64,
     /// Number of retries.
     pub retries: u32,
-    /// Result of a second attempt beside the first: `won`, `lost`, `failed`.
+    /// Result of a second attempt beside the first, e.g. `won`.
     pub hedge: Option<Cow<'a, str>>,
     /// Prompt tokens.
     pub prompt_tokens: u64,
@@ -189,7 +189,7 @@ pub struct TryEntry<'a> {
 pub struct LeftOutEntry<'a> {
     /// Name of the region.
     pub region: Cow<'a, str>,
-    /// Reason: `outside_residency`, `unreachable`, `no_model`, `circuit_open` or `drained`.
+    /// Reason for leaving it out, e.g. `no_model`.
     pub reason: Cow<'a, str>,
 }
 

@@ -153,13 +153,13 @@ impl RequestLog {
             grpc_status: outcome.grpc_status,
             code: outcome.code.map(Into::into),
             detail: outcome.detail.as_deref().map(Into::into),
-            end: outcome.end.as_str().into(),
+            end: outcome.end.name().into(),
             duration_ms: ms(outcome.duration.as_secs_f64()),
             first_token_ms: outcome.first_token().map(|time| ms(time.as_secs_f64())),
             is_stream: outcome.is_stream,
             overhead_ms: ms(outcome.overhead.as_secs_f64()),
             retries: u32::from(outcome.retries_unsent) + u32::from(outcome.retries_reset),
-            hedge: outcome.hedge.map(|hedge| hedge.as_str().into()),
+            hedge: outcome.hedge.map(|hedge| hedge.name().into()),
             prompt_tokens: outcome.tokens.prompt,
             cached_tokens: outcome.tokens.cached,
             completion_tokens: outcome.tokens.completion,
@@ -227,7 +227,7 @@ fn try_entry<'a>(tried: &'a FailedTry, own: &'a str) -> TryEntry<'a> {
 }
 
 fn left_out_entry(left_out: &LeftOutRegion) -> LeftOutEntry<'_> {
-    LeftOutEntry { region: left_out.region.as_str().into(), reason: left_out.why.as_str().into() }
+    LeftOutEntry { region: left_out.region.as_str().into(), reason: left_out.why.name().into() }
 }
 
 /// Returns the moment at which a request ended: outcomes wait up to a tenth of a second to be read.

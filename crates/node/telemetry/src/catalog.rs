@@ -41,7 +41,7 @@ pub fn reference() -> String {
         for metric in group.metrics {
             let (name, kind, labels) =
                 (metric.name, metric.kind.as_str(), metric.labels.join(", "));
-            let meaning = metric.meaning.trim().trim_end_matches('.');
+            let meaning = metric.described();
             let query = metric.query().replace('|', "\\|");
             let _: std::fmt::Result =
                 writeln!(page, "| `{name}` | {kind} | {labels} | {meaning} | `{query}` |");

@@ -171,8 +171,7 @@ impl RouteModelMetrics {
     }
 
     fn counter_of(&self, status: u16, end: End, families: &PlaceFamilies) -> Counter {
-        let labels =
-            self.labels([("status", status.to_string()), ("end", end.as_str().to_owned())]);
+        let labels = self.labels([("status", status.to_string()), ("end", end.name().to_owned())]);
         families.requests.get_or_create_owned(&labels)
     }
 

@@ -41,7 +41,7 @@ impl ShedMetrics {
             self.sheds.get_or_create(&labels).inc();
         }
         if let Some(hedge) = outcome.hedge {
-            let labels = vec![("route", route()), ("result", hedge.as_str().to_owned())];
+            let labels = vec![("route", route()), ("result", hedge.name().to_owned())];
             self.hedges.get_or_create(&labels).inc();
         }
     }

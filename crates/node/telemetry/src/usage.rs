@@ -51,7 +51,7 @@ impl UsageMetrics {
     /// Counts an estimate of a request's tokens, if there is one. A guest is billed at its own node.
     pub(crate) fn record(&self, outcome: &Outcome) {
         if let Some(estimate) = outcome.estimate.filter(|_| !outcome.is_guest) {
-            let labels = vec![("reason", estimate.reason.as_str().to_owned())];
+            let labels = vec![("reason", estimate.reason.name().to_owned())];
             self.estimates.get_or_create(&labels).inc();
         }
     }

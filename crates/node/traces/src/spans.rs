@@ -150,7 +150,7 @@ fn attributes(outcome: &Outcome, origin: &Origin) -> Vec<KeyValue> {
     told.put_known("spillway.split.arm", arm);
     let instead = outcome.fallback_for.as_ref().map(ToString::to_string);
     told.put_known("spillway.fallback_for", instead);
-    told.put("spillway.end", outcome.end.as_str());
+    told.put("spillway.end", outcome.end.name());
     told.put("http.response.status_code", i64::from(outcome.status));
     told.put_known("rpc.grpc.status_code", outcome.grpc_status.map(i64::from));
     told.put_known("error.type", error_type(outcome));
@@ -169,7 +169,7 @@ fn attributes(outcome: &Outcome, origin: &Origin) -> Vec<KeyValue> {
     told.put_known("spillway.first_token_ms", outcome.first_token().map(ms));
     let retries = i64::from(outcome.retries_unsent) + i64::from(outcome.retries_reset);
     told.put_known("spillway.retries", (retries > 0).then_some(retries));
-    told.put_known("spillway.hedge", outcome.hedge.map(spillway_types::Hedge::as_str));
+    told.put_known("spillway.hedge", outcome.hedge.map(spillway_types::Hedge::name));
     told.put_known("spillway.shed.reason", outcome.shed.map(|shed| shed.reason));
     told.put_known("spillway.shed.priority", outcome.shed.map(|shed| i64::from(shed.priority)));
     if let Some(compared) = outcome.compared.as_deref() {

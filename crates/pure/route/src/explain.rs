@@ -1,7 +1,7 @@
 //! Explained decisions: a plan with the weight of each candidate.
 
 use serde::Serialize;
-use spillway_types::{Inquiry, ReplicaSlot};
+use spillway_types::{Inquiry, ReplicaSlot, reasons};
 
 use crate::field::Field;
 use crate::predict::{Cost, Fit, Weigher};
@@ -70,33 +70,24 @@ pub struct Weighed {
     pub obstacle: Option<Obstacle>,
 }
 
-/// Reason why a request does not go to a candidate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Obstacle {
-    /// The candidate was tried before.
-    Tried,
-    /// The candidate has as many requests as it may have.
-    Busy,
-    /// The KV cache or the queue of the candidate is predicted to have no room.
-    Full,
-    /// The request is larger than the candidate's KV cache.
-    TooLarge,
-    /// The policy preferred another candidate.
-    NotChosen,
-}
-
-impl Obstacle {
-    /// Returns the name used in logs and explanations, e.g. `too_large`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tried => "tried",
-            Self::Busy => "busy",
-            Self::Full => "full",
-            Self::TooLarge => "too_large",
-            Self::NotChosen => "not_chosen",
-        }
+reasons! {
+    /// Reason why a request does not go to a candidate.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Obstacle {
+        /// The replica was tried before.
+        Tried = "tried";
+        /// The replica is at its limit of concurrent requests.
+        Busy = "busy";
+        /// The replica's KV cache or queue is predicted to have no room.
+        Full = "full";
+        /// The request is larger than the replica's KV cache.
+        TooLarge = "too_large";
+        // Such a replica is no candidate, so [`plan_explained`] never returns this.
+        /// The replica is overloaded and asked for a pause.
+        Resting = "resting";
+        /// Another candidate was preferred.
+        NotChosen = "not_chosen";
     }
 }
 

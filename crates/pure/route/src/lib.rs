@@ -41,6 +41,7 @@ mod smooth_schedule;
 mod spill;
 mod split;
 mod tenant_share;
+mod terms;
 mod tuning;
 mod work;
 

@@ -1,7 +1,10 @@
 //! Decision about one attempt of a request.
 
+use std::error::Error;
+use std::fmt;
+
 use serde::Serialize;
-use spillway_types::{Inquiry, ReplicaSlot};
+use spillway_types::{Inquiry, ReplicaSlot, continued, reasons};
 
 use crate::{Attempt, Group, Moment};
 
@@ -51,41 +54,33 @@ pub enum Plan {
     Refuse(PlanError),
 }
 
-/// Reason why no replica was chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-pub enum PlanError {
-    /// The group is empty.
-    #[error("no replica serves this request")]
-    NoReplica,
-    /// Every replica not tried before is at its limit; one may be free a moment later.
-    #[error("every replica is at its limit of requests in flight")]
-    AllBusy,
-    /// Every replica asked to be left alone for a while. [`plan`] never returns this, since it does
-    /// not know those replicas.
-    #[error("every replica has asked to be left alone for now")]
-    AllResting,
-    /// Every replica was tried before.
-    #[error("every replica was tried")]
-    AllTried,
-    /// The deadline of the request has passed.
-    #[error("the deadline has passed")]
-    DeadlinePassed,
-}
-
-impl PlanError {
-    /// Returns the name used in logs and metric labels, e.g. `all_busy`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NoReplica => "no_replica",
-            Self::AllBusy => "all_busy",
-            Self::AllResting => "all_resting",
-            Self::AllTried => "all_tried",
-            Self::DeadlinePassed => "deadline_passed",
-        }
+reasons! {
+    /// Reason why no replica was chosen, for the client, logs and metrics.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum PlanError {
+        /// No replica serves this request.
+        NoReplica = "no_replica";
+        // One may be free a moment later.
+        /// All replicas are at their limit of concurrent requests.
+        AllBusy = "all_busy";
+        // [`plan`] never returns this, since it does not know those replicas.
+        /// All replicas are overloaded and asked for a pause.
+        AllResting = "all_resting";
+        /// All replicas were tried.
+        AllTried = "all_tried";
+        /// The deadline has passed.
+        DeadlinePassed = "deadline_passed";
     }
 }
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&continued(self.text()))
+    }
+}
+
+impl Error for PlanError {}
 
 fn why_nobody(group: &Group, tried: &[ReplicaSlot]) -> PlanError {
     if group.candidates().is_empty() {

@@ -1,89 +1,60 @@
 //! Reasons why a request is refused that might have been served at another time.
 
 use serde::Serialize;
+use spillway_types::reasons;
 
-/// Reason why a request is shed, for the client, logs and metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ShedReason {
-    /// The queue is full, and no other region shows room.
-    QueueFull,
-    /// A more urgent request took the place of this one in a full queue.
-    PushedOut,
-    /// The request waited as long as the queue allows.
-    Waited,
-    /// No replica is in reach, here or in another region.
-    NobodyInReach,
-    /// The first token would come later than the route's objective in every region.
-    Slo,
-    /// The deadline would pass, or has passed, before the request's turn.
-    Late,
-    /// There is no room for a request from another region, which can look further.
-    GuestWithoutRoom,
-    /// All replicas asked to be left alone for a while.
-    ReplicaBusy,
-    /// Too few replicas are healthy, and more urgent requests need them.
-    Degraded,
-    /// A rate limit on requests per second.
-    RequestRate,
-    /// A rate limit on tokens per minute.
-    TokenRate,
-    /// A limit on requests at the same time.
-    Concurrency,
-    /// A budget of money for a day or a month.
-    Budget,
-    /// Too many connections are open.
-    Connections,
-    /// Too much memory is in use.
-    Memory,
-    /// The node is about to stop.
-    Draining,
+reasons! {
+    /// Reason why a request is shed, for the client, logs and metrics.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ShedReason {
+        /// The queue is full, and no other region shows room.
+        QueueFull = "queue_full",
+            "overloaded" "all replicas are busy and the queue is full";
+        /// The queue was full, and a more urgent request, or one of a tenant with less in the queue,
+        /// took the place.
+        PushedOut = "pushed_out",
+            "overloaded" "the queue is full, and another request took this one's place";
+        /// The request waited as long as it may, or was certain to wait longer.
+        Waited = "waited",
+            "overloaded" "no replica has a free slot within the time that the request may wait";
+        /// No replica is left to ask, here or in a reachable region.
+        NobodyInReach = "nobody_in_reach",
+            "no_replica" "no replica that could serve the request is reachable";
+        /// The first token would come later than the route's objective in every region.
+        Slo = "slo",
+            "overloaded" "the first token would come later than this route allows";
+        /// The deadline has passed, or would pass before the request is served.
+        Late = "late",
+            "deadline_exceeded" "the deadline would pass before a replica has a free slot";
+        /// This region has no room for a request that another region forwarded.
+        GuestWithoutRoom = "guest_without_room",
+            "overloaded" "this region has no room for requests from other regions";
+        /// All replicas are overloaded, at their limit or in a pause that they asked for.
+        ReplicaBusy = "replica_busy",
+            "overloaded" "all replicas are overloaded";
+        /// Too few replicas are healthy, and more urgent requests need them.
+        Degraded = "degraded",
+            "overloaded" "too few replicas are healthy to serve requests of this class";
+        /// A rate limit on requests is used up.
+        RequestRate = "request_rate",
+            "rate_limited" "the rate limit on requests is used up";
+        /// A rate limit on tokens is used up.
+        TokenRate = "token_rate",
+            "rate_limited" "the rate limit on tokens is used up";
+        /// A limit on concurrent requests is used up.
+        Concurrency = "concurrency",
+            "rate_limited" "the limit on concurrent requests is used up";
+        /// The budget of the tenant is spent.
+        Budget = "budget",
+            "budget_spent" "the budget is spent";
+        /// The node's memory for requests, or the client's share of it, is used up.
+        Memory = "memory",
+            "overloaded" "this node has no memory left for requests";
+    }
 }
 
 impl ShedReason {
-    /// All reasons, e.g. for the labels of a metric.
-    pub const ALL: [Self; 16] = [
-        Self::QueueFull,
-        Self::PushedOut,
-        Self::Waited,
-        Self::NobodyInReach,
-        Self::Slo,
-        Self::Late,
-        Self::GuestWithoutRoom,
-        Self::ReplicaBusy,
-        Self::Degraded,
-        Self::RequestRate,
-        Self::TokenRate,
-        Self::Concurrency,
-        Self::Budget,
-        Self::Connections,
-        Self::Memory,
-        Self::Draining,
-    ];
-
-    /// Returns the name used in headers, logs and metric labels, e.g. `queue_full`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::QueueFull => "queue_full",
-            Self::PushedOut => "pushed_out",
-            Self::Waited => "waited",
-            Self::NobodyInReach => "nobody_in_reach",
-            Self::Slo => "slo",
-            Self::Late => "late",
-            Self::GuestWithoutRoom => "guest_without_room",
-            Self::ReplicaBusy => "replica_busy",
-            Self::Degraded => "degraded",
-            Self::RequestRate => "request_rate",
-            Self::TokenRate => "token_rate",
-            Self::Concurrency => "concurrency",
-            Self::Budget => "budget",
-            Self::Connections => "connections",
-            Self::Memory => "memory",
-            Self::Draining => "draining",
-        }
-    }
-
     /// Returns true if the reason of that name is a lack of room, which other regions may have.
     /// False for a limit of the client, a deadline of its own choice, or a replica that is down.
     #[must_use]

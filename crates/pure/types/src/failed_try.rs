@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{RegionName, ReplicaName};
+use crate::{RegionName, ReplicaName, reasons};
 
 /// Most tries that a request keeps: more than a journey with its retries and regions makes.
 const TRIES_MAX: usize = 16;
@@ -38,19 +38,21 @@ pub struct LeftOutRegion {
     pub why: LeftOutReason,
 }
 
-/// Reason for which a decision does not consider a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LeftOutReason {
-    /// The residency rules of the request do not allow the region.
-    OutsideResidency,
-    /// The region is silent, does not receive this region's reports, or no connection leads there.
-    Unreachable,
-    /// The region reports no replica of the model.
-    NoModel,
-    /// Too many requests failed there, so that its circuit breaker lets none pass.
-    CircuitOpen,
-    /// The weight of the region is 0, or its ramp has not begun.
-    Drained,
+reasons! {
+    /// Reason for which a decision does not consider a region.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum LeftOutReason {
+        /// The residency rules of the request do not allow the region.
+        OutsideResidency = "outside_residency";
+        /// The region is silent, does not receive this region's reports, or can't be connected to.
+        Unreachable = "unreachable";
+        /// The region reports no replica of the model.
+        NoModel = "no_model";
+        /// The region's circuit breaker is open, because too many requests failed there.
+        CircuitOpen = "circuit_open";
+        /// The region's weight is 0, or its ramp has not begun.
+        Drained = "drained";
+    }
 }
 
 impl FailedTry {
@@ -58,29 +60,6 @@ impl FailedTry {
     pub fn add_to(self, tries: &mut Vec<Self>) {
         if tries.len() < TRIES_MAX {
             tries.push(self);
-        }
-    }
-}
-
-impl LeftOutReason {
-    /// All reasons.
-    pub const ALL: [Self; 5] = [
-        Self::OutsideResidency,
-        Self::Unreachable,
-        Self::NoModel,
-        Self::CircuitOpen,
-        Self::Drained,
-    ];
-
-    /// Returns the name in records.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::OutsideResidency => "outside_residency",
-            Self::Unreachable => "unreachable",
-            Self::NoModel => "no_model",
-            Self::CircuitOpen => "circuit_open",
-            Self::Drained => "drained",
         }
     }
 }

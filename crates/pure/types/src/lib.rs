@@ -25,6 +25,7 @@ mod nearest;
 mod outcome;
 mod percent;
 mod prediction;
+mod reasons;
 mod record_name;
 mod residency;
 mod sign;
@@ -63,6 +64,7 @@ pub use outcome::{
 };
 pub use percent::{NoPercent, Percent};
 pub use prediction::Prediction;
+pub use reasons::{continued, sentence};
 pub use record_name::{RECORD_NAME_BYTES_MAX, is_record_name, to_record_name};
 pub use residency::Residency;
 pub use sign::{ReplyForm, Sign, SignFault, SignKind, Worked, WorkedPart};

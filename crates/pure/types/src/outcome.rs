@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     ArmName, BlockHashes, Compared, FailedTry, GapHistogram, LeftOutRegion, ModelName, Prediction,
-    RegionName, ReplicaName, Residency, RouteName, TenantName,
+    RegionName, ReplicaName, Residency, RouteName, TenantName, reasons,
 };
 
 /// A finished request, successful or not. Metrics and latency models read it.
@@ -183,7 +183,7 @@ impl Outcome {
     pub fn failure(&self) -> Option<&'static str> {
         match self.end {
             _ if self.shed.is_some() => None,
-            End::Cut | End::Stalled | End::DeadlinePassed => Some(self.end.as_str()),
+            End::Cut | End::Stalled | End::DeadlinePassed => Some(self.end.name()),
             _ => self.is_of_server().then_some("status"),
         }
     }
@@ -244,15 +244,17 @@ pub struct Shed {
     pub priority: u8,
 }
 
-/// Result of a hedge, the second attempt that was made beside the first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Hedge {
-    /// The hedge began to reply first.
-    Won,
-    /// The first attempt began to reply first.
-    Lost,
-    /// The hedge failed, or no replica would take it at once.
-    Failed,
+reasons! {
+    /// Result of a hedge, the second attempt that was made beside the first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Hedge {
+        /// The second attempt began to reply first.
+        Won = "won";
+        /// The first attempt began to reply first.
+        Lost = "lost";
+        /// The second attempt failed, or no replica had room for it at once.
+        Failed = "failed";
+    }
 }
 
 /// An arm of a traffic split, by name.
@@ -284,87 +286,37 @@ pub struct TokenEstimate {
     pub reason: EstimateReason,
 }
 
-/// Reason for an estimate of tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EstimateReason {
-    /// The reply is complete, and reports no usage.
-    Unreported,
-    /// The request ended before its reply could report its usage.
-    EarlyEnd,
-    /// The reported usage can't be true.
-    Implausible,
-}
-
-/// Manner in which a request ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum End {
-    /// The reply was passed on to its last byte, whatever its status.
-    Complete,
-    /// The gateway itself answered: an error of its own or a local endpoint.
-    Answered,
-    /// The client left before the reply's head was sent.
-    CancelledBeforeReply,
-    /// The client left while the reply was streaming.
-    CancelledInReply,
-    /// The replica broke off in the middle of the reply.
-    Cut,
-    /// The replica sent nothing for longer than the route allows.
-    Stalled,
-    /// The deadline or total time-out passed in the middle of the reply.
-    DeadlinePassed,
-}
-
-impl End {
-    /// All ends.
-    pub const ALL: [Self; 7] = [
-        Self::Complete,
-        Self::Answered,
-        Self::CancelledBeforeReply,
-        Self::CancelledInReply,
-        Self::Cut,
-        Self::Stalled,
-        Self::DeadlinePassed,
-    ];
-
-    /// Returns the name in metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Complete => "complete",
-            Self::Answered => "answered",
-            Self::CancelledBeforeReply => "cancelled_before_reply",
-            Self::CancelledInReply => "cancelled_in_reply",
-            Self::Cut => "cut",
-            Self::Stalled => "stalled",
-            Self::DeadlinePassed => "deadline_passed",
-        }
+reasons! {
+    /// Reason for an estimate of tokens.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum EstimateReason {
+        /// The reply is complete, but reports no usage.
+        Unreported = "unreported";
+        /// The request ended before its reply could report its usage.
+        EarlyEnd = "early_end";
+        /// The replica reported an impossible usage.
+        Implausible = "implausible";
     }
 }
 
-impl EstimateReason {
-    /// Returns the name in metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unreported => "unreported",
-            Self::EarlyEnd => "early_end",
-            Self::Implausible => "implausible",
-        }
-    }
-}
-
-impl Hedge {
-    /// All results.
-    pub const ALL: [Self; 3] = [Self::Won, Self::Lost, Self::Failed];
-
-    /// Returns the name in metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Won => "won",
-            Self::Lost => "lost",
-            Self::Failed => "failed",
-        }
+reasons! {
+    /// Manner in which a request ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum End {
+        /// The whole reply was forwarded.
+        Complete = "complete";
+        /// The gateway itself answered.
+        Answered = "answered";
+        /// The client disconnected before the reply began.
+        CancelledBeforeReply = "cancelled_before_reply";
+        /// The client disconnected during the reply.
+        CancelledInReply = "cancelled_in_reply";
+        /// The reply broke off before its end.
+        Cut = "cut";
+        /// The reply stopped for longer than the route allows.
+        Stalled = "stalled";
+        /// The deadline or the total time-out passed during the reply.
+        DeadlinePassed = "deadline_passed";
     }
 }
 

@@ -1,5 +1,7 @@
 //! Steering of new clients towards a node or a region, or away from it.
 
+use crate::reasons;
+
 /// Advice to whatever steers clients (DNS answers, routes, load balancers) about sending new ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Steering {
@@ -12,21 +14,23 @@ pub enum Steering {
     Away(AwayReason),
 }
 
-/// Reason to send no clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AwayReason {
-    /// The node is about to end.
-    Draining,
-    /// An operator has drained or evacuated the region, or set its weight to 0.
-    Ordered,
-    /// The node has not been ready since it started.
-    Starting,
-    /// No replica can be used, neither here nor in a region that can be reached.
-    NoUsableReplica,
-    /// Too many requests are rejected for lack of room.
-    Shedding,
-    /// A node of a newer version has a reason that this one does not know.
-    Other,
+reasons! {
+    /// Reason to send no clients.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum AwayReason {
+        /// The node is about to stop.
+        Draining = "draining";
+        /// An operator drained or evacuated the region, or set its weight to 0.
+        Ordered = "ordered";
+        /// The node has not been ready since it started.
+        Starting = "starting";
+        /// No replica can be used, neither here nor in a reachable region.
+        NoUsableReplica = "no_usable_replica";
+        /// The node sheds too many requests for lack of room.
+        Shedding = "shedding";
+        /// A node of a newer version has a reason that this version does not know.
+        Other = "other";
+    }
 }
 
 impl Steering {
@@ -72,29 +76,6 @@ impl Steering {
 }
 
 impl AwayReason {
-    /// All reasons, e.g. for the labels of a metric.
-    pub const ALL: [Self; 6] = [
-        Self::Draining,
-        Self::Ordered,
-        Self::Starting,
-        Self::NoUsableReplica,
-        Self::Shedding,
-        Self::Other,
-    ];
-
-    /// Returns the name in answers and metrics.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Draining => "draining",
-            Self::Ordered => "ordered",
-            Self::Starting => "starting",
-            Self::NoUsableReplica => "no_usable_replica",
-            Self::Shedding => "shedding",
-            Self::Other => "other",
-        }
-    }
-
     fn code(self) -> u8 {
         match self {
             Self::Draining => 2,
@@ -122,13 +103,5 @@ mod tests {
         let taking: Vec<u8> =
             (0..=u8::MAX).filter(|code| Steering::of_code(*code).takes_clients()).collect();
         assert_eq!(taking, [0, 1]);
-    }
-
-    #[test]
-    fn names_are_distinct() {
-        let mut names = AwayReason::ALL.map(AwayReason::name).to_vec();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), AwayReason::ALL.len());
     }
 }

@@ -1,6 +1,7 @@
 //! An answer of `/v1/explain` for people: a sentence, tables of the compared places, and a legend.
 
 use serde_json::{Map, Value, json};
+use spillway_node::ReasonKind;
 
 use super::text::aligned;
 use super::words;
@@ -10,13 +11,14 @@ use super::words;
 pub(super) fn picture(answer: &Value) -> String {
     let mut lines = vec![sentence(answer)];
     lines.extend(facts(answer));
-    let tables = [("replica", replicas(answer)), ("region", regions(answer))];
+    let tables = [(REPLICAS, replicas(answer)), (REGIONS, regions(answer))];
     let mut legend = Legend::default();
-    for (kind, places) in &tables {
+    for (table, places) in &tables {
         if !places.is_empty() {
-            lines.extend([String::new(), aligned(&rows(kind, places, &mut legend))]);
+            lines.extend([String::new(), aligned(&rows(table, places, &mut legend))]);
         }
-        if let (&"replica", Some(more @ 1..)) = (kind, answer["candidates_left_out"].as_u64()) {
+        if let ("replica", Some(more @ 1..)) = (table.title, answer["candidates_left_out"].as_u64())
+        {
             lines.push(format!("and {more} more"));
         }
     }
@@ -24,11 +26,33 @@ pub(super) fn picture(answer: &Value) -> String {
     lines.join("\n")
 }
 
+/// Table of the places of one kind.
+struct PlaceTable {
+    title: &'static str,
+    /// Kind of the terms of a cost.
+    terms: ReasonKind,
+    /// Kinds of the reasons against a place.
+    obstacles: &'static [ReasonKind],
+}
+
+const REPLICAS: PlaceTable = PlaceTable {
+    title: "replica",
+    terms: ReasonKind::ReplicaCost,
+    obstacles: &[ReasonKind::ReplicaObstacle],
+};
+
+const REGIONS: PlaceTable = PlaceTable {
+    title: "region",
+    terms: ReasonKind::RegionCost,
+    // A region that could take the request, and was not chosen, is worded like such a replica.
+    obstacles: &[ReasonKind::RegionObstacle, ReasonKind::ReplicaObstacle],
+};
+
 /// Describes what would happen, and why.
 fn sentence(answer: &Value) -> String {
     let (chosen, region) = (plain(&answer["chosen"]), plain(&answer["region"]));
     let reason = plain(&answer["reason"]);
-    let why = words::of_reason(&reason).map_or(reason, str::to_owned);
+    let why = words::meaning(reason_kinds(answer), &reason).unwrap_or(reason);
     match answer["decision"].as_str() {
         Some("replica") => {
             let time = answer["predicted"].as_object().map(predicted).unwrap_or_default();
@@ -46,8 +70,19 @@ fn sentence(answer: &Value) -> String {
             format!("It would be forwarded to {chosen}: {why}{cost}.")
         }
         Some("wait") => format!("It would wait in {region} for a slot: {why}."),
-        Some("shed") => format!("It would be turned away for now: {why}."),
+        Some("shed") => format!("It would be rejected for now: {why}."),
         _ => format!("It can't be served: {why}."),
+    }
+}
+
+/// Returns the kinds that the reason of the decision can be of.
+fn reason_kinds(answer: &Value) -> &'static [ReasonKind] {
+    match answer["decision"].as_str() {
+        Some("replica") => &[ReasonKind::Replica],
+        // A session's region is chosen like its replica; all replicas may have asked for a pause.
+        Some("region" | "wait") => &[ReasonKind::Region, ReasonKind::Refusal],
+        Some("shed") => &[ReasonKind::Shed, ReasonKind::Region, ReasonKind::Refusal],
+        _ => &[ReasonKind::Refusal],
     }
 }
 
@@ -89,7 +124,7 @@ fn facts(answer: &Value) -> Vec<String> {
     }
     if let Some(rests_ms) = answer["rests_ms"].as_u64() {
         let s = rests_ms as f64 / 1e3;
-        lines.push(format!("all replicas asked to be left alone: the first for another {s:.1} s"));
+        lines.push(format!("all replicas asked for a pause: the first for another {s:.1} s"));
     }
     lines
 }
@@ -118,33 +153,40 @@ fn own(answer: &Value) -> Option<Value> {
     let stays = matches!(answer["decision"].as_str(), Some("replica" | "wait"));
     let name = format!("{} (here)", plain(&answer["region"]));
     let why = if stays { Value::Null } else { answer["reason"].clone() };
-    Some(json!({ "name": name, "chosen": stays, "cost_ms": cost, "terms": terms, "why": why }))
+    let text = why.as_str().and_then(|why| words::meaning(reason_kinds(answer), why));
+    Some(json!({
+        "name": name, "chosen": stays, "cost_ms": cost, "terms": terms, "why": why, "text": text,
+    }))
 }
 
-/// Names in the tables that need words.
+/// Names in the tables, each with its meaning.
 #[derive(Debug, Default)]
 struct Legend {
-    terms: Vec<String>,
-    reasons: Vec<String>,
+    terms: Vec<[String; 2]>,
+    reasons: Vec<[String; 2]>,
 }
 
 impl Legend {
     fn lines(self) -> Vec<String> {
-        let known = |names: Vec<String>, words: fn(&str) -> Option<&'static str>| {
-            let line = |name: String| {
-                words(&name).map(|words| vec![format!("  {name}"), words.to_owned()])
-            };
-            names.into_iter().filter_map(line).collect::<Vec<_>>()
-        };
-        let rows = [known(self.terms, words::of_term), known(self.reasons, words::of_reason)];
+        let row = |[name, text]: [String; 2]| vec![format!("  {name}"), text];
+        let rows = [self.terms, self.reasons].map(|known| known.into_iter().map(row).collect());
         let parts = rows.into_iter().zip(["cost, in milliseconds:", "why not:"]);
-        let parts = parts.filter(|(rows, _)| !rows.is_empty());
+        let parts = parts.filter(|(rows, _): &(Vec<Vec<String>>, _)| !rows.is_empty());
         parts.flat_map(|(rows, title)| [String::new(), title.to_owned(), aligned(&rows)]).collect()
     }
 }
 
+/// Adds a name to a legend, unless it is there with this meaning.
+fn explain(legend: &mut Vec<[String; 2]>, name: String, meaning: Option<String>) {
+    let Some(meaning) = meaning else { return };
+    let line = [name, meaning];
+    if !legend.contains(&line) {
+        legend.push(line);
+    }
+}
+
 /// Lays out places as rows below a heading. Terms that are 0 everywhere have no column.
-fn rows(kind: &str, places: &[Value], legend: &mut Legend) -> Vec<Vec<String>> {
+fn rows(table: &PlaceTable, places: &[Value], legend: &mut Legend) -> Vec<Vec<String>> {
     let counts = |value: &Value| value.as_f64().is_some_and(|number| number.abs() >= 0.05);
     let mut terms: Vec<&str> = Vec::new();
     for (name, value) in places.iter().filter_map(|it| it["terms"].as_object()).flatten() {
@@ -153,19 +195,18 @@ fn rows(kind: &str, places: &[Value], legend: &mut Legend) -> Vec<Vec<String>> {
         }
     }
     let short = |name: &str| name.trim_end_matches("_ms").to_owned();
-    terms.sort_by_key(|name| words::place_of_term(&short(name)));
-    let reasons = places.iter().filter_map(|place| place["why"].as_str()).map(str::to_owned);
-    for (known, new) in [
-        (&mut legend.terms, terms.iter().map(|name| short(name)).collect::<Vec<_>>()),
-        (&mut legend.reasons, reasons.collect()),
-    ] {
-        for name in new {
-            if !known.contains(&name) {
-                known.push(name);
-            }
-        }
+    let known = table.terms.reasons();
+    terms.sort_by_key(|name| known.iter().position(|it| it.name == *name).unwrap_or(known.len()));
+    for name in &terms {
+        explain(&mut legend.terms, short(name), words::meaning(&[table.terms], name));
     }
-    let fixed = ["", kind, "cost"].map(str::to_owned).into_iter();
+    for place in places {
+        let Some(why) = place["why"].as_str() else { continue };
+        let own = place["text"].as_str().map(str::to_owned);
+        let meaning = own.or_else(|| words::meaning(table.obstacles, why));
+        explain(&mut legend.reasons, why.to_owned(), meaning);
+    }
+    let fixed = ["", table.title, "cost"].map(str::to_owned).into_iter();
     let heading = fixed.chain(terms.iter().map(|name| short(name))).chain(["why not".to_owned()]);
     let row = |place: &Value| {
         let mark = if place["chosen"] == true { "*" } else { "" }.to_owned();
@@ -223,16 +264,22 @@ mod tests {
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(
             lines[0],
-            "It would go to gpu-b in eu: it is expected to answer first; first token in about 41 ms \
-             (1 ms of it waiting, 40 ms reading 768 of 1024 tokens)."
+            "It would go to gpu-b in eu: the replica had the lowest predicted cost, which is mostly \
+             the time to the first token; first token in about 41 ms (1 ms of it waiting, 40 ms \
+             reading 768 of 1024 tokens)."
         );
         assert_eq!(lines[1], "model m, route chat, policy predicted_latency");
         assert_eq!(cells(lines[4]), ["replica", "cost", "wait", "prefill", "why", "not"]);
         assert_eq!(cells(lines[5]), ["*", "gpu-b", "4.0", "-", "4.0", "-"]);
         assert_eq!(cells(lines[6]), ["gpu-a", "20.2", "18.0", "-", "busy"]);
         assert_eq!(lines[7], "and 3 more");
-        assert!(shown.contains("\n  wait     until its turn comes\n"), "{shown}");
-        assert!(shown.ends_with("why not:\n  busy  it has as many requests as it may have"));
+        assert!(
+            shown.contains("\n  wait     time until the request's turn comes there\n"),
+            "{shown}"
+        );
+        assert!(
+            shown.ends_with("why not:\n  busy  the replica is at its limit of concurrent requests")
+        );
     }
 
     #[test]
@@ -266,12 +313,40 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_worded_as_the_table_that_it_is_in_means_it() {
+        let (cost, none) = (json!(10.0), Value::Null);
+        let answer = json!({
+            "decision": "shed", "reason": "late", "region": "eu", "own": { "wait_ms": 9.0 },
+            "candidates": [place("gpu-a", false, cost.clone(), json!({ "context_ms": 3.0 }),
+                json!("full"))],
+            "regions": [
+                place("us", false, cost.clone(), json!({ "network_ms": 80.0 }), json!("full")),
+                place("ap", false, cost.clone(), json!({ "network_ms": 90.0 }), json!("late")),
+                place("sa", false, cost, json!({ "network_ms": 95.0 }), none),
+            ],
+        });
+        let shown = picture(&answer);
+        for line in [
+            "It would be rejected for now: the deadline has passed, or would pass before the request \
+             is served.",
+            "  full        the replica's KV cache or queue is predicted to have no room",
+            "  full        the region shows no room for requests from other regions",
+            "  late        the deadline has passed, or would pass before the request is served",
+            "  late        the reply would come after the deadline, or its first token",
+            "  not_chosen  another candidate was preferred",
+            "  context  delay of the request",
+        ] {
+            assert!(shown.contains(line), "{line}\n{shown}");
+        }
+    }
+
+    #[test]
     fn a_request_that_nobody_can_serve_has_no_tables() {
         let answer = json!({ "decision": "refuse", "reason": "no_replica", "candidates": [] });
         let shown = picture(&answer);
         assert_eq!(
             shown.lines().next(),
-            Some("It can't be served: no replica here serves the model.")
+            Some("It can't be served: no replica serves this request.")
         );
         assert_eq!(shown.lines().count(), 3, "{shown}");
     }
@@ -279,6 +354,6 @@ mod tests {
     #[test]
     fn a_reason_of_a_newer_node_is_shown_as_it_is() {
         let answer = json!({ "decision": "shed", "reason": "full_moon" });
-        assert!(picture(&answer).starts_with("It would be turned away for now: full_moon."));
+        assert!(picture(&answer).starts_with("It would be rejected for now: full_moon."));
     }
 }

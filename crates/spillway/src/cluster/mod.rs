@@ -52,7 +52,6 @@ pub(crate) use online::replicas;
 pub(crate) use tail::TailArgs;
 pub(crate) use text::aligned;
 pub(crate) use trie::TrieArgs;
-pub(crate) use words::of_value;
 
 /// Carries a command out.
 ///

@@ -1,8 +1,9 @@
 //! A request that ended, for people: as a line, and as a story.
 
 use serde_json::Value;
+use spillway_node::ReasonKind;
 
-use super::words;
+use super::words::{self, worded};
 
 /// Describes one request in sentences: the places that were tried without success, where it went
 /// and why, the expected and the actual outcome, and the regions that were not considered.
@@ -55,24 +56,24 @@ fn place(entry: &Value) -> String {
 /// named.
 fn went(entry: &Value) -> Option<String> {
     let text = |name: &str| entry[name].as_str();
-    let why = |reason: Option<&str>| {
-        reason
-            .map(|name| format!(": {}", words::of_reason(name).unwrap_or(name)))
-            .unwrap_or_default()
+    let why = |kind: ReasonKind, reason: Option<&str>| {
+        reason.map(|name| format!(": {}", worded(kind, name))).unwrap_or_default()
     };
     let is_answered = text("end") == Some("answered");
     let last = tries(entry).last().filter(|_| is_answered);
     let is_last_try =
         last.is_some_and(|last| ["region", "replica"].iter().all(|it| last[it] == entry[it]));
     match (text("shed"), text("replica"), text("region")) {
-        (Some(shed), ..) => Some(format!("It was refused{}.", why(Some(shed)))),
+        (Some(shed), ..) => Some(format!("It was refused{}.", why(ReasonKind::Shed, Some(shed)))),
         _ if is_last_try => None,
-        (None, Some(_), Some(_)) => {
-            Some(format!("It went to {}{}.", place(entry), why(text("reason"))))
-        }
+        (None, Some(_), Some(_)) => Some(format!(
+            "It went to {}{}.",
+            place(entry),
+            why(ReasonKind::Replica, text("reason"))
+        )),
         (None, None, Some(region)) => {
             let compared = entry["compared"]["reason"].as_str();
-            Some(format!("It was forwarded to {region}{}.", why(compared)))
+            Some(format!("It was forwarded to {region}{}.", why(ReasonKind::Region, compared)))
         }
         _ if tries(entry).is_empty() => {
             Some(format!("No replica was asked: {} answered it itself.", plain(&entry["node"])))
@@ -108,10 +109,10 @@ fn failed(entry: &Value) -> Option<String> {
 /// Returns the meaning of a code, worded to follow a colon; the code itself if it is one of a newer
 /// node.
 fn meaning(code: &str) -> String {
-    let Some(meaning) = spillway_protocol::code_meaning(code) else { return code.to_owned() };
-    let mut letters = meaning.chars();
-    let first = letters.next().map(|first| first.to_lowercase().to_string()).unwrap_or_default();
-    format!("{first}{} ({code})", letters.as_str())
+    match words::meaning(&[ReasonKind::Code], code) {
+        Some(meaning) => format!("{meaning} ({code})"),
+        None => code.to_owned(),
+    }
 }
 
 /// Describes where rules let a request be served.
@@ -124,8 +125,7 @@ fn residency(entry: &Value) -> Option<String> {
 fn left_out(entry: &Value) -> Option<String> {
     let regions = entry["left_out"].as_array().filter(|regions| !regions.is_empty())?;
     let named = |it: &Value| {
-        let reason = plain(&it["reason"]);
-        format!("{} ({})", plain(&it["region"]), words::of_left_out(reason).unwrap_or(reason))
+        format!("{} ({})", plain(&it["region"]), worded(ReasonKind::LeftOut, plain(&it["reason"])))
     };
     let named: Vec<String> = regions.iter().map(named).collect();
     Some(format!("Regions that were not considered: {}.", named.join(", ")))
@@ -175,11 +175,10 @@ fn came_of_it(entry: &Value) -> String {
     let number = |name: &str| entry[name].as_f64().unwrap_or_default();
     let is_by_client = entry["code"].as_str().is_none_or(|code| code == "client_closed");
     let end = match plain(&entry["end"]) {
-        "cancelled_before_reply" if !is_by_client => "it was broken off before a reply",
-        "cancelled_in_reply" if !is_by_client => "it was broken off in the reply",
-        end => words::of_value("end", end).unwrap_or(end),
+        "cancelled_before_reply" if !is_by_client => "It was broken off before a reply",
+        "cancelled_in_reply" if !is_by_client => "It was broken off in the reply",
+        end => ReasonKind::End.text_of(end).unwrap_or(end),
     };
-    let end = capitalised(end);
     // Each try has its own line.
     let retries = match number("retries") as u64 {
         0 => String::new(),
@@ -189,12 +188,6 @@ fn came_of_it(entry: &Value) -> String {
     };
     let ms = number("duration_ms");
     format!("{end}: status {}, {ms:.0} ms in all{}{retries}.", entry["status"], used(entry))
-}
-
-fn capitalised(words: &str) -> String {
-    let mut letters = words.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    first + letters.as_str()
 }
 
 /// Describes the tokens that a request used; empty if it used none.
@@ -325,7 +318,10 @@ mod tests {
     fn a_story_says_where_why_what_was_expected_and_what_came_of_it() {
         let told = story(&served());
         let lines: Vec<&str> = told.lines().collect();
-        assert_eq!(lines[0], "It went to gpu-b in eu: it has more of the prompt in its cache.");
+        assert_eq!(
+            lines[0],
+            "It went to gpu-b in eu: the replica has the longest part of the prompt in its cache."
+        );
         assert_eq!(
             lines[1],
             "The first token was expected after 41 ms (1 ms waiting, 40 ms reading 512 of 1024 tokens, \
@@ -333,7 +329,7 @@ mod tests {
         );
         assert_eq!(
             lines[2],
-            "The reply was passed on whole: status 200, 1234 ms in all, 1024 prompt tokens (512 cached), \
+            "The whole reply was forwarded: status 200, 1234 ms in all, 1024 prompt tokens (512 cached), \
              128 generated, after one retry."
         );
         assert!(lines[4].starts_with("ended 12:34:56.789 UTC, model llama, route chat"), "{told}");
@@ -422,7 +418,7 @@ mod tests {
             [
                 "Try 1, after 4.0 ms: gpu-a in eu: it answered with status 503 (replica_error)."
                     .to_owned(),
-                "It went to gpu-b in eu: it has more of the prompt in its cache.".to_owned(),
+                "It went to gpu-b in eu: the replica has the longest part of the prompt in its cache.".to_owned(),
                 "It failed with replica_error: gpu-b answered with an error of its own (status 500, \
                  InternalServerError)."
                     .to_owned(),
@@ -444,8 +440,8 @@ mod tests {
             lines(&entry)[3..],
             [
                 "Its residency rules let it be served only in the regions us.",
-                "Regions that were not considered: ap (its residency rules do not allow it), us (its \
-                 weight or its ramp is 0).",
+                "Regions that were not considered: ap (the residency rules of the request do not allow \
+                 the region), us (the region's weight is 0, or its ramp has not begun).",
             ]
         );
     }

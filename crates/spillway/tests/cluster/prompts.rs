@@ -37,7 +37,7 @@ fn a_request_is_explained_as_a_table() {
     let table = world.text(&["explain", "--model", "big", "--prompt", "four"]);
     let lines: Vec<Vec<&str>> =
         table.lines().map(|line| line.split_whitespace().collect()).collect();
-    let head = "It would go to gpu-b: it is expected to answer first.\nmodel big, route chat, policy predicted_latency\n\
+    let head = "It would go to gpu-b: the replica had the lowest predicted cost, which is mostly the time to the first token.\nmodel big, route chat, policy predicted_latency\n\
                 4 blocks of prompt, 1 of them cached here\n";
     assert!(table.starts_with(head), "{table}");
     assert_eq!(lines[4], ["replica", "cost", "wait", "prefill", "why", "not"]);

@@ -42,9 +42,9 @@ impl Explain for Teller {
                 "blocks": body["messages"][0]["content"].as_str().map_or(0, str::len),
                 "candidates": [
                     { "name": "gpu-a", "region": "eu", "chosen": false, "why": request.path,
-                      "cost_ms": 30.25, "terms": { "wait": 30.0, "prefill": 0.25 } },
+                      "cost_ms": 30.25, "terms": { "wait_ms": 30.0, "prefill_ms": 0.25 } },
                     { "name": "gpu-b", "region": "eu", "chosen": true, "why": session,
-                      "cost_ms": 2.5, "terms": { "wait": 0.0, "prefill": 2.5 } },
+                      "cost_ms": 2.5, "terms": { "wait_ms": 0.0, "prefill_ms": 2.5 } },
                 ],
                 "tenant": request.tenant.map(|it| it.to_string()),
             })),

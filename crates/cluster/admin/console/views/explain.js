@@ -4,7 +4,7 @@ import { send } from "../api.js";
 import { badge, facts, h, section, setText } from "../dom.js";
 import { count, tenth } from "../format.js";
 import { Table } from "../table.js";
-import { worded } from "../words.js";
+import { names, worded } from "../words.js";
 
 export function explainView(page) {
   const models = [...new Set(page.live.snapshot.regions.flatMap((it) => it.models))].sort();
@@ -55,19 +55,20 @@ function order({ model, prompt, tenant, client, path, headers }) {
 }
 
 function shown(answer) {
-  const table = candidates("Replicas here", answer.candidates ?? []);
-  const regions = candidates("Other regions", answer.regions ?? []);
+  const table = candidates("Replicas here", answer.candidates ?? [], "replica");
+  const regions = candidates("Other regions", answer.regions ?? [], "region");
   const known = facts(["Decision", "Reason", "Model", "Route", "Policy", "Prompt blocks", "Most in one cache", "Client's country", "May be served"]);
   known.set({
-    Decision: answer.decision ?? "–", Reason: worded(answer.reason) ?? "–", Model: answer.model ?? "–", Route: answer.route ?? "–", Policy: answer.policy ?? "–", "Prompt blocks": count(answer.blocks),
+    Decision: answer.decision ?? "–", Reason: because(answer) ?? "–", Model: answer.model ?? "–", Route: answer.route ?? "–", Policy: answer.policy ?? "–", "Prompt blocks": count(answer.blocks),
     "Most in one cache": count(answer.cached_blocks), "Client's country": answer.client_country ?? "unknown", "May be served": answer.may_be_served ?? "everywhere",
   });
   const level = { replica: "ok", region: "ok", wait: "warn", shed: "bad", refuse: "bad" }[answer.decision] ?? "ok";
   return [h("p", { class: `sentence ${level}` }, sentence(answer)), known.element, section("Replicas here", table), section("Other regions", regions)];
 }
 
-function sentence({ decision, chosen, reason, model }) {
-  const why = reason ? ` (${worded(reason)})` : "";
+function sentence(answer) {
+  const { decision, chosen, reason, model } = answer;
+  const why = reason ? ` (${because(answer)})` : "";
   const words = {
     replica: `The request would go to replica ${chosen} of this region${why}.`, region: `The request would go to region ${chosen}${why}.`,
     wait: `The request would wait here for a slot${why}.`, shed: `The request would be refused${why}.`, refuse: `The request would be refused${why}.`,
@@ -75,18 +76,15 @@ function sentence({ decision, chosen, reason, model }) {
   return words[decision] ?? (chosen ? `${model ?? "The request"} would be served by ${chosen}${why}.` : `The request would go nowhere${why}.`);
 }
 
-/** Terms of a cost in the order of their passing, with what they mean. */
-const TERMS = {
-  floor: "answering a request without a prompt", network: "the way there and back", wait: "until its turn comes", prefill: "reading the part of the prompt that is not cached there",
-  decode: "generating the reply", stall: "delay of the replies that run there while the prompt is read", crowding: "delay of others by one more request", doubt: "load or state that is not known for sure",
-  price: "what the operator set on the region", session: "value of staying at the session's replica, subtracted", tie: "decides between nearly equal ones",
-};
+/** Kinds that the reason of a decision can be of: a session's region is chosen like its replica, and all replicas may have asked for a pause. */
+const REASONS = { replica: ["replica"], region: ["region", "refusal"], wait: ["region", "refusal"], shed: ["shed", "region", "refusal"] };
+const because = ({ decision, reason }) => worded(reason, ...(REASONS[decision] ?? ["refusal"]));
 
-/** Candidates with each term of their cost in a column, without those that are zero everywhere. */
-function candidates(caption, rows) {
+/** Candidates of a kind with each term of their cost in a column, without those that are zero everywhere. */
+function candidates(caption, rows, kind) {
   const short = (name) => name.replace(/_ms$/, "");
-  const places = Object.keys(TERMS);
-  const place = (name) => (places.includes(short(name)) ? places.indexOf(short(name)) : places.length);
+  const places = names(`${kind}_cost`);
+  const place = (name) => (places.includes(name) ? places.indexOf(name) : places.length);
   const counts = (name) => rows.some((it) => Math.abs(it.terms?.[name] ?? 0) >= 0.05);
   const terms = [...new Set(rows.flatMap((it) => Object.keys(it.terms ?? {})))].filter(counts).sort((one, other) => place(one) - place(other));
   const table = new Table({
@@ -96,10 +94,11 @@ function candidates(caption, rows) {
       { name: "Chosen", of: (it) => (it.chosen ? "chosen" : ""), sort: (it) => (it.chosen ? 0 : 1), cell: (it) => (it.chosen ? badge("chosen", "ok") : "") },
       { name: "Cost", number: true, of: (it) => (it.cost_ms === null ? "–" : `${tenth(it.cost_ms)} ms`), sort: (it) => it.cost_ms },
       ...terms.map((name) => ({ name: short(name).replaceAll("_", " "), number: true, of: (it) => (it.terms?.[name] === null || it.terms?.[name] === undefined ? "–" : tenth(it.terms[name])), sort: (it) => it.terms?.[name] })),
-      { name: "Why not", of: (it) => worded(it.why) ?? "–", quiet: (it) => !it.why },
+      { name: "Why not", of: (it) => worded(it.why, `${kind}_obstacle`) ?? "–", quiet: (it) => !it.why },
     ],
   });
   table.update(rows);
-  const legend = terms.map(short).filter((name) => TERMS[name]).map((name) => h("div", {}, h("dt", {}, name), h("dd", {}, TERMS[name])));
+  const known = terms.filter((name) => places.includes(name));
+  const legend = known.map((name) => h("div", {}, h("dt", {}, short(name).replaceAll("_", " ")), h("dd", {}, worded(name, `${kind}_cost`))));
   return [table.element, legend.length > 0 ? h("dl", { class: "legend" }, legend) : null];
 }

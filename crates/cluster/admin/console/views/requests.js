@@ -142,11 +142,11 @@ export function place({ region, replica }) {
 /** The reason of a decision, or what the client of a failed request was told. */
 function why(it) {
   const told = it.code && !it.shed ? it.detail : null;
-  return told ?? worded(reason(it)) ?? "–";
+  return told ?? reason(it) ?? "–";
 }
 
 /** What was unusual comes before what was decided. */
 function reason({ end, shed, reason: chosen, replica, compared }) {
-  if (end !== "complete" && end !== "answered") return end;
-  return shed ?? chosen ?? (replica ? null : compared?.reason) ?? null;
+  if (end !== "complete" && end !== "answered") return worded(end, "end");
+  return worded(shed, "shed") ?? worded(chosen, "replica") ?? (replica ? null : worded(compared?.reason, "region"));
 }

@@ -231,6 +231,7 @@ async fn every_endpoint_answers_as_the_document_says() {
         "usage?by=day,tenant&since=2026-11-01&until=2026-11-27",
         "requests?status=5xx&failed",
         "requests?id=x&scope=cluster",
+        "reasons",
     ]) {
         tour.get(&format!("/v1/{path}")).await;
     }

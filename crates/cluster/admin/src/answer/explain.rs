@@ -53,7 +53,7 @@ pub(crate) struct Explanation {
     /// Reason of the decision.
     #[serde(default)]
     pub(crate) reason: Option<String>,
-    /// Milliseconds until a replica takes requests again, if all of them asked to be left alone.
+    /// Milliseconds until a replica takes requests again, if all of them asked for a pause.
     #[serde(default)]
     pub(crate) rests_ms: Option<u64>,
     /// Overflow replica that would be asked in place of a refusal, or after some time of a wait.

@@ -125,6 +125,7 @@ async fn carry_out(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, Api
         | Operation::Fleet
         | Operation::Routes
         | Operation::Usage
-        | Operation::Requests => Err(ApiError::internal("this is answered without a cluster")),
+        | Operation::Requests
+        | Operation::Reasons => Err(ApiError::internal("this is answered without a cluster")),
     }
 }

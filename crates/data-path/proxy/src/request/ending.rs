@@ -118,18 +118,14 @@ impl Dispatch<'_> {
 /// Returns the error for a request for which no replica could be asked.
 fn refused_error(refused: RefusedRequest) -> GatewayError {
     let RefusedRequest { refusal, was_tried, .. } = refused;
-    let (kind, reason) = match refusal {
+    let reason = match refusal {
         // All were chosen, and all had their last place taken by another request just then.
-        PlanError::AllTried if !was_tried => (ErrorKind::Overloaded, ShedReason::ReplicaBusy),
-        PlanError::NoReplica | PlanError::AllTried => {
-            (ErrorKind::NoReplica, ShedReason::NobodyInReach)
-        }
-        PlanError::AllBusy | PlanError::AllResting => {
-            (ErrorKind::Overloaded, ShedReason::ReplicaBusy)
-        }
-        PlanError::DeadlinePassed => (ErrorKind::DeadlineExceeded, ShedReason::Late),
+        PlanError::AllTried if !was_tried => ShedReason::ReplicaBusy,
+        PlanError::NoReplica | PlanError::AllTried => ShedReason::NobodyInReach,
+        PlanError::AllBusy | PlanError::AllResting => ShedReason::ReplicaBusy,
+        PlanError::DeadlinePassed => ShedReason::Late,
     };
-    GatewayError::new(kind, refusal.to_string()).with_shed(reason.name())
+    GatewayError { message: refusal.to_string(), ..shed_error(reason) }
 }
 
 /// Returns the error for a request whose first token is predicted to come too late from a replica
@@ -154,6 +150,7 @@ mod tests {
     #[test]
     fn each_reason_has_its_status() {
         for reason in ShedReason::ALL {
+            assert!(ErrorKind::of_code(reason.code()).is_some(), "{reason:?}");
             let error = shed_error(reason);
             let status = match reason {
                 ShedReason::Late => 504,

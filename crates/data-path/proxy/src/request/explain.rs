@@ -30,9 +30,6 @@ use crate::worker::Worker;
 /// a person, and cheap enough for a busy node.
 const CANDIDATES_MAX: usize = 64;
 
-/// Reason for which a replica is not chosen that asked to be left alone for a while.
-const RESTING: &str = "resting";
-
 /// A request to be explained.
 #[derive(Clone, Debug)]
 pub struct ExplainRequest {
@@ -80,7 +77,7 @@ pub struct Explanation {
     pub chosen: Option<String>,
     /// Reason for the decision, e.g. `soonest`, `better`, `all_busy`, `all_resting`.
     pub reason: &'static str,
-    /// Milliseconds until a replica takes requests again, if all of them asked to be left alone.
+    /// Milliseconds until a replica takes requests again, if all of them asked for a pause.
     pub rests_ms: Option<u64>,
     /// Overflow replica that would be asked in place of a refusal, or after some time of a wait.
     pub overflow: Option<String>,
@@ -306,7 +303,7 @@ impl Dispatch<'_> {
 }
 
 impl Dispatch<'_> {
-    /// Returns the replicas that asked to be left alone, of which nothing is predicted.
+    /// Returns the replicas that asked for a pause, of which nothing is predicted.
     fn resting(&self) -> Vec<ExplainedReplica> {
         let Self { view, worker, .. } = self;
         let slots = self.group().map(|group| &*group.resting).unwrap_or_default();
@@ -314,7 +311,7 @@ impl Dispatch<'_> {
             name: view.replica(slot).spec().name.to_string(),
             region: worker.gateway.config.region.clone(),
             chosen: false,
-            why: Some(RESTING),
+            why: Some(Obstacle::Resting.name()),
             cost_ms: f32::NAN,
             terms: Cost::default(),
             prompt_tokens: 0,
@@ -341,7 +338,7 @@ impl Explanation {
             self.reason = PlanError::AllResting.name();
         }
         for candidate in &mut self.candidates {
-            candidate.why = Some(RESTING);
+            candidate.why = Some(Obstacle::Resting.name());
         }
     }
 

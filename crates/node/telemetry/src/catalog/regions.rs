@@ -1,5 +1,7 @@
 //! Other regions and nodes: metrics.
 
+use spillway_types::AwayReason;
+
 use super::spec::catalog;
 
 catalog! {
@@ -9,9 +11,9 @@ catalog! {
     TAKES_CLIENTS = Gauge "spillway_takes_clients" []
         shown by "spillway_takes_clients == 0";
 
-    /// 1 for the reason why this node should get no new clients, 0 for all others: `draining`,
-    /// `ordered`, `starting`, `no_usable_replica`, `shedding`.
+    /// 1 for the reason why this node should get no new clients, 0 for all others.
     STEERED_AWAY = Gauge "spillway_clients_steered_away" [reason]
+        with reason of AwayReason
         shown by "max by (reason) (spillway_clients_steered_away) == 1";
 
     /// 1 if requests can be sent to the region.

@@ -1,5 +1,7 @@
 //! Replicas: metrics.
 
+use spillway_route::Reason;
+
 use super::spec::catalog;
 
 catalog! {
@@ -55,12 +57,9 @@ catalog! {
     /// `silent`, `server_error`, `engine_gone`, `cut`, `stalled`.
     REPLICA_FAULTS = Counter "spillway_replica_faults" [replica, fault];
 
-    /// Finished requests by last replica, reason of its choice and class of status. `reason`:
-    /// `only`, `drawn`, `turn`, `lighter_of_two`, `lightest`, `soonest`, `cached`, `adapter` (has
-    /// it in memory), `preferred` (by the key of a hash), `session`, `warming_up`, `substitute`
-    /// (the replicas considered first were busy or already tried), `overflow` (no other replica
-    /// could serve).
-    REPLICA_REQUESTS = Counter "spillway_replica_requests" [replica, reason, status];
+    /// Finished requests by last replica, reason of its choice and class of status.
+    REPLICA_REQUESTS = Counter "spillway_replica_requests" [replica, reason, status]
+        with reason of Reason in "access-log.md#values-of-reason";
 
     /// Checks of replicas by result: `active`, `deep` and `scrape`.
     REPLICA_CHECKS = Counter "spillway_replica_checks" [replica, check, result];

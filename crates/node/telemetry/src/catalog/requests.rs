@@ -1,14 +1,17 @@
 //! Requests: metrics.
 
+use spillway_route::ShedReason;
+use spillway_types::{End, EstimateReason, Hedge};
+
 use super::spec::catalog;
 
 catalog! {
     "Requests";
 
     /// Finished requests. `status` is the status sent to the client, 499 if the client disconnected
-    /// first. `end`: `complete`, `answered` (by the gateway itself), `cancelled_before_reply`,
-    /// `cancelled_in_reply`, `cut`, `stalled`, `deadline_passed`.
+    /// first.
     REQUESTS = Counter "spillway_requests" [route, model, status, end]
+        with end of End in "access-log.md#values-of-end"
         shown by r#"sum by (route, model) (rate(spillway_requests_total{status=~"5.."}[5m])) / sum by (route, model) (rate(spillway_requests_total[5m]))"#;
 
     /// Request head to the first token of a successful stream.
@@ -38,10 +41,9 @@ catalog! {
     TENANT_TOKENS = Counter "spillway_tenant_tokens" [tenant, kind]
         shown by "sum by (tenant, kind) (increase(spillway_tenant_tokens_total[1d]))";
 
-    /// Requests of this node's own clients with estimated tokens, by reason: `unreported` (a
-    /// complete reply without usage), `early_end` (the reply ended before its usage could be
-    /// reported), `implausible` (a replica reported impossibly high usage).
+    /// Requests of this node's own clients with estimated tokens.
     USAGE_ESTIMATES = Counter "spillway_usage_estimates" [reason]
+        with reason of EstimateReason
         shown by "sum by (reason) (rate(spillway_usage_estimates_total[5m]))";
 
     /// Finished requests of this node's own clients, by tenant: `ok`, or `error` for a status of 400
@@ -76,12 +78,14 @@ catalog! {
     /// Requests answered by another model (`served`) than the requested one (`model`).
     FALLBACKS = Counter "spillway_fallbacks" [model, served];
 
-    /// Requests that were rejected with 503, 429 or 504, by reason
-    /// ([admission.md](../explanation/admission.md#who-is-turned-away)) and priority class.
-    SHEDS = Counter "spillway_sheds" [route, model, reason, priority];
+    /// Requests that were rejected with 503, 429 or 504, by reason and priority class
+    /// ([admission.md](../explanation/admission.md#who-is-turned-away)).
+    SHEDS = Counter "spillway_sheds" [route, model, reason, priority]
+        with reason of ShedReason in "errors.md#reasons-for-shedding";
 
-    /// Second attempts on routes with `hedge`: `won` (began to reply first), `lost`, `failed`.
+    /// Second attempts on routes with `hedge`.
     HEDGES = Counter "spillway_hedges" [route, result]
+        with result of Hedge in "access-log.md#values-of-hedge"
         shown by r#"sum by (route) (rate(spillway_hedges_total{result="won"}[5m])) / sum by (route) (rate(spillway_hedges_total[5m]))"#;
 
     /// Retries. `unsent`: the replica never received the request, or refused it because of its load

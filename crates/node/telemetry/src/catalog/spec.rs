@@ -1,5 +1,7 @@
 //! A metric as it is declared.
 
+use spillway_types::continued;
+
 /// A metric as it is registered and documented.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricSpec {
@@ -11,8 +13,21 @@ pub struct MetricSpec {
     pub labels: &'static [&'static str],
     /// Meaning in Markdown, from its doc comment.
     pub(super) meaning: &'static str,
+    /// Names that a label has as values, where another declaration has them.
+    pub(super) values: Option<LabelValues>,
     /// PromQL that shows it; `None` for the usual one of its kind.
     pub(super) query: Option<&'static str>,
+}
+
+/// Values of one label, from the declaration of its reasons.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LabelValues {
+    /// Name of the label.
+    pub(super) label: &'static str,
+    /// Returns the name and the meaning of each value.
+    pub(super) reasons: fn() -> Vec<(&'static str, &'static str)>,
+    /// Section of docs/reference/ that has the meanings; `None` if the page of metrics has them.
+    pub(super) section: Option<&'static str>,
 }
 
 /// Kind of a metric.
@@ -37,12 +52,14 @@ pub struct MetricGroup {
     pub metrics: &'static [MetricSpec],
 }
 
-/// Declares the metrics of a group: doc comment, constant, kind, name, labels, and the query that
-/// shows it where the usual one of its kind would not.
+/// Declares the metrics of a group: doc comment, constant, kind, name, labels, the declaration and the
+/// section that have the values of a label, and the query that shows the metric where the usual one of
+/// its kind would not.
 macro_rules! catalog {
     ($title:literal; $(
         $(#[doc = $doc:literal])+
-        $metric:ident = $kind:ident $name:literal [$($label:ident),*] $(shown by $query:literal)?;
+        $metric:ident = $kind:ident $name:literal [$($label:ident),*]
+            $(with $valued:ident of $values:ident $(in $section:literal)?)? $(shown by $query:literal)?;
     )+) => {
         $(
             $(#[doc = $doc])+
@@ -51,6 +68,11 @@ macro_rules! catalog {
                 kind: super::spec::MetricKind::$kind,
                 labels: &[$(stringify!($label)),*],
                 meaning: concat!($($doc),+),
+                values: super::spec::first(&[$(super::spec::LabelValues {
+                    label: stringify!($valued),
+                    reasons: || $values::ALL.map(|it| (it.name(), it.text())).to_vec(),
+                    section: super::spec::first(&[$($section)?]),
+                })?]),
                 query: super::spec::first(&[$($query)?]),
             };
         )+
@@ -62,9 +84,9 @@ macro_rules! catalog {
 }
 pub(super) use catalog;
 
-pub(super) const fn first(queries: &[&'static str]) -> Option<&'static str> {
-    match queries {
-        [query, ..] => Some(query),
+pub(super) const fn first<T: Copy>(given: &[T]) -> Option<T> {
+    match given {
+        [first, ..] => Some(*first),
         [] => None,
     }
 }
@@ -75,6 +97,21 @@ impl MetricSpec {
         let plain = self.meaning.trim().replace('`', "");
         let end = [". ", ": ", "; ", " ("].iter().filter_map(|end| plain.find(end)).min();
         plain[..end.unwrap_or(plain.len())].trim_end_matches('.').to_owned()
+    }
+
+    /// Returns the meaning for the page of metrics, with the values of its label.
+    pub(super) fn described(&self) -> String {
+        let meaning = self.meaning.trim().trim_end_matches('.');
+        let Some(LabelValues { label, reasons, section }) = self.values else {
+            return meaning.to_owned();
+        };
+        let shown = |(name, text): (&str, &str)| match section {
+            Some(_) => format!("`{name}`"),
+            None => format!("`{name}` ({})", continued(text)),
+        };
+        let shown: Vec<String> = reasons().into_iter().map(shown).collect();
+        let link = section.map(|section| format!(" ([meanings]({section}))"));
+        format!("{meaning}. `{label}`: {}{}", shown.join(", "), link.unwrap_or_default())
     }
 
     /// Returns PromQL that shows the metric.

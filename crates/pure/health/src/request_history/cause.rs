@@ -11,7 +11,7 @@ pub enum RequestCause {
     /// A replica, a region or this node answered with this status.
     Status(u16, FailurePlace),
     /// The reply broke off, stopped for too long, or passed its deadline, as
-    /// [`spillway_types::End::as_str`].
+    /// [`spillway_types::End::name`].
     Reply(&'static str, FailurePlace),
     /// The node refused, for this reason of [`spillway_route::ShedReason`].
     Refused(&'static str),

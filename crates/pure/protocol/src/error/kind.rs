@@ -34,6 +34,12 @@ macro_rules! error_kinds {
                 }
             }
 
+            /// Returns the kind of that code; `None` for a code that is not known.
+            #[must_use]
+            pub fn of_code(code: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|kind| kind.code() == code)
+            }
+
             /// Returns what the kind means, for documents.
             pub(super) fn meaning(self) -> &'static str {
                 match self {

@@ -2,32 +2,36 @@
 
 use serde::Serialize;
 
-/// Predicted cost of one replica for one request, in milliseconds.
-///
-/// The terms stand apart so that explanations can show each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Cost {
-    /// Time to answer a request without a prompt: the mean of all, by weight, and
-    /// what is beyond twice that.
-    pub floor_ms: f32,
-    /// Time until the request's turn comes there.
-    pub wait_ms: f32,
-    /// Time to read the part of the prompt that is not cached there.
-    pub prefill_ms: f32,
-    /// Time to generate the reply: by the mean of all, and what is clearly beyond it. 0 where only the
-    /// first token counts: for a stream, unless the policy's goal is the whole reply.
-    pub decode_ms: f32,
-    /// Cost to the requests that run there, whose next tokens come later while the prompt is read.
-    pub stall_ms: f32,
-    /// Time that the contexts which run there, and this one, take more in each decode step than
-    /// is usual: to the request, and to those that run.
-    pub context_ms: f32,
-    /// Cost to the requests that run there of one more request that generates.
-    pub crowding_ms: f32,
-    /// Value of keeping the session at its replica; it is subtracted.
-    pub session_ms: f32,
-    /// Tie-breaker between nearly equal candidates, equal for equal prompts.
-    pub tie_ms: f32,
+use crate::terms::terms;
+
+terms! {
+    /// Predicted cost of one replica for one request, in milliseconds.
+    ///
+    /// The terms stand apart so that explanations can show each.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+    pub struct Cost {
+        // The mean of all, by weight, and what is beyond twice that.
+        /// Time to answer a request without a prompt.
+        pub floor_ms: f32,
+        /// Time until the request's turn comes there.
+        pub wait_ms: f32,
+        /// Time to read the part of the prompt that is not cached there.
+        pub prefill_ms: f32,
+        // By the mean of all, and what is clearly beyond it.
+        /// Time to generate the reply; 0 where only the first token counts.
+        pub decode_ms: f32,
+        /// Delay of the requests that run there while the prompt is read.
+        pub stall_ms: f32,
+        /// Delay of the request, and of those that run there, by long contexts.
+        pub context_ms: f32,
+        /// Delay of the requests that run there by one more.
+        pub crowding_ms: f32,
+        /// Value of keeping the session at its replica, subtracted.
+        pub session_ms: f32,
+        // Equal for equal prompts.
+        /// Tie-breaker between nearly equal candidates.
+        pub tie_ms: f32,
+    }
 }
 
 impl Cost {

@@ -2,25 +2,29 @@
 
 use serde::Serialize;
 
-/// Predicted cost of one region for one request, in milliseconds of time to first token.
-///
-/// The terms stand apart so that logs and explanations can show each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct SpillCost {
-    /// Round-trip time.
-    pub network_ms: f32,
-    /// Time until the request's turn comes there.
-    pub wait_ms: f32,
-    /// Time to read the part of the prompt that is not cached there.
-    pub prefill_ms: f32,
-    /// Cost to the requests that run there, whose next tokens come later while the prompt is read.
-    pub stall_ms: f32,
-    /// Price that the operator sets on the region.
-    pub price_ms: f32,
-    /// Penalty for the risk that the region's state has changed and it refuses.
-    pub doubt_ms: f32,
-    /// Cost of this request's wait to the requests behind it.
-    pub crowding_ms: f32,
+use crate::terms::terms;
+
+terms! {
+    /// Predicted cost of one region for one request, in milliseconds of time to first token.
+    ///
+    /// The terms stand apart so that logs and explanations can show each.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+    pub struct SpillCost {
+        /// Round-trip time to the region.
+        pub network_ms: f32,
+        /// Time until the request's turn comes there.
+        pub wait_ms: f32,
+        /// Time to read the part of the prompt that is not cached there.
+        pub prefill_ms: f32,
+        /// Delay of the requests that run there while the prompt is read.
+        pub stall_ms: f32,
+        /// Price that the operator sets on the region.
+        pub price_ms: f32,
+        /// Penalty for the risk that the region's state has changed and it refuses.
+        pub doubt_ms: f32,
+        /// Delay of the requests behind this one by its wait.
+        pub crowding_ms: f32,
+    }
 }
 
 impl SpillCost {

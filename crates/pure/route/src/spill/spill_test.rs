@@ -512,11 +512,19 @@ fn what_the_node_may_hand_out_decides_about_room_where_it_is_known() {
 
 #[test]
 fn names_of_reasons_and_objections_are_those_they_are_serialised_with() {
-    for reason in [SpillReason::Room, SpillReason::NoneBetter, SpillReason::GuestWithoutRoom] {
+    for reason in SpillReason::ALL {
         assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
     }
-    for objection in [Objection::NotBetter, Objection::Rested, Objection::Full] {
+    for objection in Objection::ALL {
         assert_eq!(serde_json::to_value(objection).unwrap(), objection.name());
+    }
+}
+
+#[test]
+fn a_reason_for_which_a_request_is_shed_has_one_text() {
+    let shed = SpillReason::ALL.into_iter().filter_map(|reason| Some((reason, reason.shed()?)));
+    for (reason, shed) in shed.filter(|(reason, shed)| reason.name() == shed.name()) {
+        assert_eq!(reason.text(), shed.text());
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use smallvec::SmallVec;
+use spillway_types::reasons;
 
 use super::cost::SpillCost;
 use crate::ShedReason;
@@ -60,69 +61,78 @@ pub struct Judged {
     pub objection: Option<Objection>,
 }
 
-/// Reason why a request does not go to a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Objection {
-    /// The request was forwarded once already.
-    Forwarded,
-    /// The region is silent, or does not receive this region's reports.
-    Unreachable,
-    /// The region has refused this request.
-    Refused,
-    /// The residency rules of the request do not allow the region.
-    OutsideResidency,
-    /// The weight or the ramp of the region is 0.
-    Drained,
-    /// The region reports that it takes no guests.
-    Closed,
-    /// The answer would come after the deadline, or later than the route's objective.
-    Late,
-    /// Chance left the region out, by its weight and ramp, in favour of another.
-    Rested,
-    /// Staying in the own region costs no more, or so little more that it is not worth the way.
-    NotBetter,
-    /// The region shows no room for guests, which don't wait.
-    Full,
+reasons! {
+    /// Reason why a request does not go to a region.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Objection {
+        /// The request was forwarded once already.
+        Forwarded = "forwarded";
+        /// The region is silent, or does not receive this region's reports.
+        Unreachable = "unreachable";
+        /// The region refused this request.
+        Refused = "refused";
+        /// The residency rules of the request do not allow the region.
+        OutsideResidency = "outside_residency";
+        /// The region's weight or ramp is 0.
+        Drained = "drained";
+        /// The region reports that it takes no requests from other regions.
+        Closed = "closed";
+        /// The reply would come after the deadline, or its first token after the route's objective.
+        Late = "late";
+        /// Chance left the region out in favour of another one, by its weight and ramp.
+        Rested = "rested";
+        /// The region costs as much as this one, or too little less to be worth the way.
+        NotBetter = "not_better";
+        /// The region shows no room for requests from other regions, which don't wait there.
+        Full = "full";
+    }
 }
 
-/// Reason for the place that a request goes to, for logs, metrics and explanations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SpillReason {
-    /// Served here: there is room.
-    Room,
-    /// Forwarded: there is room, but the other region costs clearly less, as where it has more of
-    /// the prompt cached.
-    Cached,
-    /// Forwarded: the request's session has its home there.
-    Session,
-    /// Forwarded: this region has no replicas.
-    NoReplica,
-    /// Forwarded: this region is evacuated.
-    Evacuated,
-    /// Forwarded: the residency rules of the request do not allow this region.
-    OutsideResidency,
-    /// Forwarded: waiting here costs more.
-    Better,
-    /// Forwarded: this region could only have shed the request.
-    OnlyWay,
-    /// Waits: going to another region costs as much or more.
-    NoneBetter,
-    /// Waits: no other region could take the request.
-    NobodyElse,
-    /// Shed: there is no room for a request from another region, which can look further.
-    GuestWithoutRoom,
-    /// Shed: the queue is full and no other region shows room.
-    QueueFull,
-    /// Shed: the request can't wait here, and no region that may serve it shows room.
-    AllBusy,
-    /// Shed: the first token would come later than the route's objective in every region.
-    Slo,
-    /// Shed: the turn of the request would come after its deadline.
-    Late,
-    /// Shed: no replica is in reach.
-    NobodyInReach,
+reasons! {
+    /// Reason for the place that a request goes to, for logs, metrics and explanations. One for which
+    /// the request is shed has the text of its [`ShedReason`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum SpillReason {
+        // Served here:
+        /// This region has room.
+        Room = "room";
+        // Forwarded:
+        /// This region has room, but the other one costs clearly less, e.g. because more of the
+        /// prompt is cached there.
+        Cached = "cached";
+        /// Earlier requests of the session went to the other region.
+        Session = "session";
+        /// This region has no replica for the request.
+        NoReplica = "no_replica";
+        /// This region is evacuated.
+        Evacuated = "evacuated";
+        /// The residency rules of the request do not allow this region.
+        OutsideResidency = "outside_residency";
+        /// Waiting here costs more.
+        Better = "better";
+        /// This region could only have shed the request.
+        OnlyWay = "only_way";
+        // Waits:
+        /// Every other region costs as much or more.
+        NoneBetter = "none_better";
+        /// No other region can take the request.
+        NobodyElse = "nobody_else";
+        // Shed:
+        /// This region has no room for a request that another region forwarded.
+        GuestWithoutRoom = "guest_without_room";
+        /// The queue is full, and no other region shows room.
+        QueueFull = "queue_full";
+        /// The request can't wait here, and no region that may serve it shows room.
+        AllBusy = "all_busy";
+        /// The first token would come later than the route's objective in every region.
+        Slo = "slo";
+        /// The deadline has passed, or would pass before the request is served.
+        Late = "late";
+        /// No replica is left to ask, here or in a reachable region.
+        NobodyInReach = "nobody_in_reach";
+    }
 }
 
 /// List with an item for each of some regions: up to 64 are held without a heap allocation. That is
@@ -154,49 +164,6 @@ impl SpillPlan {
 }
 
 impl SpillReason {
-    /// All reasons.
-    pub const ALL: [Self; 16] = [
-        Self::Room,
-        Self::Cached,
-        Self::Session,
-        Self::NoReplica,
-        Self::Evacuated,
-        Self::OutsideResidency,
-        Self::Better,
-        Self::OnlyWay,
-        Self::NoneBetter,
-        Self::NobodyElse,
-        Self::GuestWithoutRoom,
-        Self::QueueFull,
-        Self::AllBusy,
-        Self::Slo,
-        Self::Late,
-        Self::NobodyInReach,
-    ];
-
-    /// Returns the name used in logs and metric labels, e.g. `none_better`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Room => "room",
-            Self::Cached => "cached",
-            Self::Session => "session",
-            Self::NoReplica => "no_replica",
-            Self::Evacuated => "evacuated",
-            Self::OutsideResidency => "outside_residency",
-            Self::Better => "better",
-            Self::OnlyWay => "only_way",
-            Self::NoneBetter => "none_better",
-            Self::NobodyElse => "nobody_else",
-            Self::GuestWithoutRoom => "guest_without_room",
-            Self::QueueFull => "queue_full",
-            Self::AllBusy => "all_busy",
-            Self::Slo => "slo",
-            Self::Late => "late",
-            Self::NobodyInReach => "nobody_in_reach",
-        }
-    }
-
     /// Returns the reason why the request is shed; `None` if it is not.
     #[must_use]
     pub fn shed(self) -> Option<ShedReason> {
@@ -217,25 +184,6 @@ impl SpillReason {
             | Self::OnlyWay
             | Self::NoneBetter
             | Self::NobodyElse => None,
-        }
-    }
-}
-
-impl Objection {
-    /// Returns the name used in logs and metric labels, e.g. `unreachable`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Forwarded => "forwarded",
-            Self::Unreachable => "unreachable",
-            Self::OutsideResidency => "outside_residency",
-            Self::Refused => "refused",
-            Self::Drained => "drained",
-            Self::Closed => "closed",
-            Self::Late => "late",
-            Self::Rested => "rested",
-            Self::NotBetter => "not_better",
-            Self::Full => "full",
         }
     }
 }
