@@ -22,6 +22,6 @@ pub use records::{check_record, last_record, newest_record, records};
 pub use scripted::{Recorded, Scripted, Serving};
 pub use setup::{Setup, emulator, slow_emulator};
 pub use spillway_testkit::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
-pub use spillway_testkit::{PATIENCE, SLOWDOWN, eventually, retried, spawn, within};
+pub use spillway_testkit::{PATIENCE, SLOWDOWN, Stopwatch, eventually, retried, spawn, within};
 pub use strict::StrictServer;
 pub use wire::{Closed, Message, Wire};

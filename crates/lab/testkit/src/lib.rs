@@ -9,12 +9,14 @@ mod certificates;
 mod client;
 mod dns_server;
 mod link;
+mod stopwatch;
 mod wait;
 
 pub use certificates::{CLUSTER, Certificates, identity};
 pub use client::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
 pub use dns_server::{DnsServer, Mood};
 pub use link::{RefuseAll, as_peer, introduce};
+pub use stopwatch::Stopwatch;
 pub use wait::{
     PATIENCE, SLOWDOWN, eventually, eventually_blocking, eventually_within, retried, spawn, within,
 };

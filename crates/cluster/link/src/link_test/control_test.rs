@@ -172,9 +172,9 @@ async fn check_cut(cut_towards_b: bool) {
     let watch = async {
         from.paths().cut(to.address(), true);
         let cut = Instant::now();
-        // 3 s and the next check; longer only if a busy machine makes round trips of a second,
-        // because QUIC waits for three of its time-outs in any case.
-        until_within(Duration::from_secs(10), "both sides lose control", || {
+        // 3 s and the next check; longer if a busy machine makes round trips of a second, because
+        // QUIC waits for three of its time-outs in any case. Data connections wait for 30 s.
+        until_within(Duration::from_secs(25), "both sides lose control", || {
             a.link.peers()[0].control.is_none() && b.link.peers()[0].control.is_none()
         })
         .await;

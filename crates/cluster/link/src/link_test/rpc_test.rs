@@ -100,14 +100,14 @@ async fn many_words_are_under_way_at_a_time() {
     let _kept = serve(&b);
     let (mut sender, mut receiver) = a.link.open_control(b.node()).unwrap();
     let begin = std::time::Instant::now();
-    for number in 0..20 {
+    for number in 0..100 {
         sender.message(&word(number)).await.unwrap();
     }
-    for number in 0..20 {
+    for number in 0..100 {
         assert_eq!(within(receiver.message::<Word>()).await.unwrap(), Some(word(number)));
     }
-    // One message after the other would take two seconds.
-    assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
+    // One message after the other would take a hundred round trips.
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! Questions that a new leader has to ask before it commits.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::world::{World, until};
+use super::world::{Stopwatch, World, until};
 use crate::Role;
 
 /// Nodes far apart that have so many entries, the last one alike on all.
@@ -77,7 +77,7 @@ async fn a_fail_over_takes_as_long_with_a_long_log_as_with_a_short_one() {
     let mut took = Vec::new();
     for entries in [10, 2_000] {
         let mut world = with_entries(rtt, entries).await;
-        let killed = Instant::now();
+        let killed = Stopwatch::start();
         world.kill(0).await;
         world.set_somewhere(&[1, 2], 1, 2).await;
         took.push(killed.elapsed());
@@ -102,7 +102,7 @@ async fn three_continents() -> World {
 
 /// Returns the times, from `begun` on, at which each event after the loss of the leader was first
 /// seen.
-async fn time_line(world: &World, begun: Instant) -> [(&'static str, Duration); 4] {
+async fn time_line(world: &World, begun: Stopwatch) -> [(&'static str, Duration); 4] {
     let term = world.log(1).status().term;
     let statuses = || [1, 2].map(|at| world.log(at).status());
     until("its lease has ended", || [1, 2].iter().any(|at| !world.log(*at).context.is_held()))
@@ -121,7 +121,7 @@ async fn time_line(world: &World, begun: Instant) -> [(&'static str, Duration); 
 async fn a_leader_of_three_continents_is_replaced_within_four_seconds_killed_or_cut_off() {
     let killed = async {
         let mut world = three_continents().await;
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         world.kill(0).await;
         // It made all ways the same again.
         world.set_rtt(1, 2, Duration::from_millis(220));
@@ -129,7 +129,7 @@ async fn a_leader_of_three_continents_is_replaced_within_four_seconds_killed_or_
     };
     let cut = async {
         let world = three_continents().await;
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         world.isolate(0, true);
         time_line(&world, begun).await
     };

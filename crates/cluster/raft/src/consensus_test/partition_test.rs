@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::register::Change;
-use super::world::{World, until};
+use super::world::{Stopwatch, World, until};
 use crate::{Consistency, NodeId, ProposeError, ReadError, Role, Urgency};
 
 const NEAR: Duration = Duration::from_millis(4);
@@ -29,13 +29,13 @@ async fn leaders_cut_off_one_way_or_both_are_replaced_in_time_and_heal_without_a
 async fn a_cut_off_leader_is_replaced_and_stops_leading_by_itself() {
     let world = wan().await;
     world.isolate(0, true);
-    let cut = Instant::now();
+    let cut = Stopwatch::start();
     let by = world.set_somewhere(&[1, 2], 1, 2).await;
     let took = cut.elapsed();
     assert!(took <= Duration::from_secs(4), "{took:?}");
     // The old one knows that it may not be the leader any more.
     assert_eq!(world.log(0).status().role, Role::IsolatedLeader);
-    let refused = Instant::now();
+    let refused = Stopwatch::start();
     assert!(matches!(world.set(0, 1, 3).await, Err(ProposeError::NoQuorum { .. })));
     let read = world.log(0).read(Consistency::Linearizable, Duration::from_secs(5), |_| ()).await;
     assert!(matches!(read, Err(ReadError::NoQuorum { .. })), "{read:?}");
@@ -50,7 +50,7 @@ async fn a_cut_off_leader_is_replaced_and_stops_leading_by_itself() {
     world.isolate(0, false);
     let healed = Instant::now();
     while healed.elapsed() < world.timing.lease() {
-        let written = Instant::now();
+        let written = Stopwatch::start();
         world.set(by, 2, 1).await.unwrap();
         assert!(written.elapsed() < Duration::from_millis(700), "{:?}", written.elapsed());
     }
@@ -64,7 +64,7 @@ async fn a_leader_that_hears_nobody_is_replaced_within_nine_seconds() {
     // The leader's own messages still arrive, and would keep the others quiet forever.
     world.cut_way(1, 0, true);
     world.cut_way(2, 0, true);
-    let cut = Instant::now();
+    let cut = Stopwatch::start();
     // Writes under way must not renew what has to end.
     let pending = world.set(0, 1, 2);
     let (pending, by) = tokio::join!(pending, world.set_somewhere(&[1, 2], 1, 3));
@@ -113,7 +113,7 @@ async fn a_bridge_leaves_term_and_leader_and_heals_without_a_word() {
     world.cut(0, 1, false);
     let healed = Instant::now();
     while healed.elapsed() < 3 * world.timing.lease() {
-        let written = Instant::now();
+        let written = Stopwatch::start();
         world.set(0, 1, writes).await.unwrap();
         assert!(written.elapsed() < world.timing.lease(), "{:?}", written.elapsed());
     }
@@ -148,7 +148,7 @@ async fn without_a_majority_writes_are_refused_within_a_lease() {
     world.set(0, 1, 1).await.unwrap();
     world.kill(1).await;
     world.kill(2).await;
-    let killed = Instant::now();
+    let killed = Stopwatch::start();
     let lease = world.timing.lease();
     let limit = Duration::from_secs(20);
     let change = Change::Set(1, 2);
@@ -157,7 +157,7 @@ async fn without_a_majority_writes_are_refused_within_a_lease() {
     assert!(first.is_err());
     assert!(killed.elapsed() < 3 * lease, "{:?}", killed.elapsed());
     until("it knows", || world.log(0).status().role == Role::IsolatedLeader).await;
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let second = world.log(0).propose(&change, Urgency::Operator, limit).await;
     assert!(matches!(second, Err(ProposeError::NoQuorum { .. })), "{second:?}");
     assert!(begun.elapsed() < lease, "{:?}", begun.elapsed());
@@ -172,11 +172,12 @@ async fn a_follower_that_lost_its_leader_refuses_at_once_and_names_it() {
     world.isolate(2, true);
     // wait: for the lease of the last leader that it received from.
     tokio::time::sleep(world.timing.lease() + Duration::from_millis(20)).await;
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let refused = world.set(2, 1, 1).await;
     assert_eq!(refused, Err(ProposeError::NoQuorum { leader: Some(NodeId(1)) }));
     let read = world.log(2).read(Consistency::Linearizable, Duration::from_secs(5), |_| ()).await;
     assert!(matches!(read, Err(ReadError::NoQuorum { .. })), "{read:?}");
-    assert!(begun.elapsed() < Duration::from_millis(50), "{:?}", begun.elapsed());
+    // Far less than a lease or the limit of a write.
+    assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
     assert_eq!(world.log(2).status().voters, [NodeId(1), NodeId(2), NodeId(3)].into());
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::world::{World, until};
+use super::world::{Stopwatch, World, until};
 use crate::{Timing, WireVersion};
 
 const NEAR: Duration = Duration::from_millis(4);
@@ -27,7 +27,7 @@ async fn the_lead_moves_to_where_commits_are_quickest_and_stays() {
     let handed = Instant::now();
     let mut longest = Duration::ZERO;
     while world.find_leader().is_none_or(|leader| leader == 2) {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         world.set_somewhere(&[0, 1, 2], 1, 1).await;
         longest = longest.max(begun.elapsed());
         assert!(handed.elapsed() < Duration::from_secs(15), "it stays far away");

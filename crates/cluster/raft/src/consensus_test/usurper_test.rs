@@ -1,12 +1,13 @@
 //! Voters that claim to lead: with their certificate and key, and without an election.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use spillway_link::Link;
 
 use super::liar_test::{Lie, lying};
 use super::stranger_test::{candidacy, heartbeat, won};
-use super::world::{LIMIT, World, until};
+use super::world::{LIMIT, Stopwatch, World, until};
 use crate::wire::{Ballot, Call, Offer, Point, Purpose, SnapshotHead};
 use crate::{Former, NodeId, Role};
 
@@ -40,29 +41,29 @@ async fn claim(world: &World, thief: &Link) {
     }
 }
 
-/// Claims as long as the attack lasts, and gives orders all the time.
-async fn orders_go_on(world: &World, thief: &Link, (from, to): (u32, u32)) -> u64 {
+/// Claims as long as that part of the attack lasts, and until so many orders were given meanwhile.
+async fn orders_go_on(world: &World, thief: &Link, (from, to): (u32, u32), at_least: u64) {
+    let given = Cell::new(0);
     let attack = async {
-        let begun = Instant::now();
-        while begun.elapsed() < ATTACK * (to - from) / 4 {
+        let (begun, watch) = (Instant::now(), Stopwatch::start());
+        while begun.elapsed() < ATTACK * (to - from) / 4 || given.get() < at_least {
+            assert!(watch.elapsed() < 2 * ATTACK, "only {} orders", given.get());
             claim(world, thief).await;
             // wait: the pace of the attack.
             tokio::time::sleep(PERIOD).await;
         }
     };
-    let mut orders = 0;
     tokio::select! {
         () = attack => {}
-        () = order(world, &mut orders) => {}
+        () = order(world, &given) => {}
     }
-    orders
 }
 
 /// Gives one order after the other.
-async fn order(world: &World, orders: &mut u64) {
+async fn order(world: &World, given: &Cell<u64>) {
     loop {
-        *orders += 1;
-        world.set_somewhere(&[0, 1], 1, *orders).await;
+        world.set_somewhere(&[0, 1], 1, given.get()).await;
+        given.set(given.get() + 1);
     }
 }
 
@@ -73,7 +74,7 @@ async fn a_voter_leads_by_no_claim_and_can_be_removed_while_it_claims() {
     let term = world.log(0).status().term;
     world.kill(2).await;
     let thief = world.thief(2).await;
-    assert!(orders_go_on(&world, &thief, (0, 3)).await > 10);
+    orders_go_on(&world, &thief, (0, 3), 10).await;
     for at in [0, 1] {
         let status = world.log(at).status();
         assert_eq!((status.term, status.leader), (term, Some(NodeId(1))), "node {at}");
@@ -83,8 +84,7 @@ async fn a_voter_leads_by_no_claim_and_can_be_removed_while_it_claims() {
         world.log(0).change_voters(voters, Former::Learners, LIMIT).await.unwrap();
         world.log(0).remove_learners([NodeId(3)].into(), LIMIT).await.unwrap();
     };
-    let (orders, ()) = tokio::join!(orders_go_on(&world, &thief, (3, 4)), removal);
-    assert!(orders > 1);
+    tokio::join!(orders_go_on(&world, &thief, (3, 4), 1), removal);
     let status = world.log(0).status();
     assert_eq!((status.term, status.role), (term, Role::Leader));
     assert!(!status.members.contains_key(&NodeId(3)));
@@ -98,7 +98,7 @@ async fn a_voter_that_also_answers_with_later_terms_stops_no_orders() {
     world.kill(2).await;
     let thief = world.thief(2).await;
     let _liar = lying(&thief, Lie::NextTerm(NodeId(3)));
-    assert!(orders_go_on(&world, &thief, (0, 4)).await > 10);
+    orders_go_on(&world, &thief, (0, 4), 10).await;
     for at in [0, 1] {
         let status = world.log(at).status();
         assert_ne!(status.leader, Some(NodeId(3)), "node {at}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use spillway_link::Link;
 
-use super::world::{LIMIT, World, until};
+use super::world::{LIMIT, Stopwatch, World, until};
 use crate::NodeId;
 use crate::rules::lineage::DiskCount;
 use crate::wire::{Answer, Ballot, Call, CallError, Candidacy, Point, Purpose, Report};
@@ -81,7 +81,7 @@ async fn a_restarted_node_gives_no_vote_within_a_lease_then_one_a_term_and_keeps
     let mut world = leaderless().await;
     assert_eq!(ask(&world, 50, 2, true).await, Answer::Refused(CallError::NotNow));
     assert_eq!(ask(&world, 50, 2, false).await, Answer::Refused(CallError::NotNow));
-    let begun = tokio::time::Instant::now();
+    let begun = Stopwatch::start();
     while let Answer::Refused(refusal) = ask(&world, 50, 2, true).await {
         assert_eq!(refusal, CallError::NotNow);
         assert!(begun.elapsed() < 2 * world.timing.lease());

@@ -9,7 +9,7 @@ use spillway_codec::Wire;
 use spillway_link::delayed::{Path, Paths};
 use spillway_link::{Identity, Link, PeerConfig};
 use spillway_testkit::{Certificates, RefuseAll, as_peer, identity};
-pub(super) use spillway_testkit::{PATIENCE, eventually as until};
+pub(super) use spillway_testkit::{PATIENCE, Stopwatch, eventually as until};
 use tokio::sync::watch;
 
 use super::register::{Before, Change, Register};
