@@ -14,9 +14,9 @@ from incident_site import DISK_BYTES, REPLICAS, Node, Site, eventually, faketime
 
 pytestmark = [
     pytest.mark.skipif(chromium() is None, reason="no chromium here (Debian: apt-get install chromium)"),
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
 ]
-PATIENCE_MS = 60_000
+PATIENCE_MS = 120_000
 
 
 @pytest.fixture(scope="module")

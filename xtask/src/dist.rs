@@ -14,14 +14,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use build::Counts;
 use clap::Args;
-use release::Release;
 
 use crate::book;
 use crate::command::{command, first_line};
 use crate::metadata::Metadata;
 use crate::report::{CheckOutcome, Report};
+use build::Counts;
+use release::Release;
 
 /// Budgets of the binary in MiB: of the deployed one, and of a build without optimisation, which CI
 /// makes.

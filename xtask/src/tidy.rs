@@ -17,10 +17,10 @@ mod tree;
 use std::path::Path;
 
 use anyhow::Result;
-use finding::{Finding, Severity};
-use tree::Tree;
 
 use crate::report::CheckOutcome;
+use finding::{Finding, Severity};
+use tree::Tree;
 
 /// Prints the findings, as JSON if asked for. Returns true if there is no violation.
 pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {

@@ -19,11 +19,12 @@ mod report;
 
 use std::time::{Duration, Instant};
 
+use spillway_harness::quantile;
+use spillway_sim::{Cell, Conditions, Contender, Figures, Scenario, Traces};
+
 use clients::LiveRun;
 use cluster::{LiveCluster, REPLICAS};
 use report::{figures, table};
-use spillway_harness::quantile;
-use spillway_sim::{Cell, Conditions, Contender, Figures, Scenario, Traces};
 
 /// Cell whose clients are taken, and how many of each region. The first region is at the limit of two
 /// L4, so that it forwards requests.

@@ -31,9 +31,10 @@ mod variables;
 
 use std::process::ExitCode;
 
-use cli::{Cli, CliCommand, ConfigCommand};
 use spillway_config::ConfigErrors;
 use spillway_telemetry::logs;
+
+use cli::{Cli, CliCommand, ConfigCommand};
 
 /// Global allocator; the workspace manifest has the reason for this one.
 #[global_allocator]

@@ -13,6 +13,7 @@ mod run;
 mod workload;
 
 use clap::Parser;
+
 use report::{as_json, as_table};
 use run::{Layout, measure};
 

@@ -11,10 +11,9 @@ mod tokens;
 
 use std::collections::BTreeMap;
 
-use components::{Graph, components, shortest_circle};
-
 use super::finding::Finding;
 use super::tree::Tree;
+use components::{Graph, components, shortest_circle};
 
 /// Most files that may form a circle.
 const FILES_MAX: usize = 3;

@@ -11,9 +11,10 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use http::Method;
 use http_body_util::{BodyExt, Full};
-use pair::{Pair, line, percentile};
 use spillway_link::delayed::Path;
 use spillway_link::{Congestion, ForwardAnswer, ForwardHead, PeerRoom, Transport};
+
+use pair::{Pair, line, percentile};
 
 const BITS_PER_S: u64 = 100_000_000;
 const RTTS_MS: [u64; 3] = [2, 90, 230];

@@ -13,9 +13,10 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use http::Method;
 use http_body_util::{BodyExt, Full};
-use pair::{Pair, line, percentile};
 use spillway_link::delayed::Path;
 use spillway_link::{Congestion, ForwardAnswer, ForwardHead, PeerRoom, Transport};
+
+use pair::{Pair, line, percentile};
 
 const RTTS_MS: [u64; 4] = [0, 40, 93, 227];
 const SIZES: [usize; 4] = [1 << 10, 16 << 10, 64 << 10, 128 << 10];

@@ -5,6 +5,7 @@ mod cli;
 use std::process::ExitCode;
 
 use clap::Parser;
+
 use cli::{Arguments, run};
 
 fn main() -> ExitCode {

@@ -38,17 +38,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
+use spillway_engine::EngineEvent;
+use spillway_prefix::{HotDelta, HotTrie};
+use spillway_types::ModelName;
+
+use crate::{Agenda, Session, Time};
 use datagrams::Network;
 use kv_streams::KvStreams;
 use node::{Names, SimNode};
 use replica::SimReplica;
 use request::{Request, Station};
-use spillway_engine::EngineEvent;
-use spillway_prefix::{HotDelta, HotTrie};
-use spillway_types::ModelName;
 use stream::{SourceEnd, Stream};
-
-use crate::{Agenda, Session, Time};
 
 /// Longest time in seconds that the last replies may take once they have begun.
 const REPLY_S_MAX: f64 = 600.0;

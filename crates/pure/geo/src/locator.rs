@@ -9,12 +9,12 @@ mod tree;
 use std::fmt;
 use std::net::IpAddr;
 
-use database::DatabaseSource;
-use origin::origin;
-use record::{AsnRecord, CountryRecord, PlaceRecord};
 use spillway_types::Country;
 
 use crate::{Coordinates, Place};
+use database::DatabaseSource;
+use origin::origin;
+use record::{AsnRecord, CountryRecord, PlaceRecord};
 
 pub use database::Database;
 pub use error::LocatorError;

@@ -9,7 +9,6 @@ mod weigh;
 
 use std::time::{Duration, Instant};
 
-use refusals::RegionRefusals;
 use spillway_route::{Attempt, PlanError, ShedReason, SpillReason};
 use spillway_types::{RegionName, ReplicaSlot};
 
@@ -21,6 +20,7 @@ use crate::retry::RetrySafety;
 use crate::sight::Sight;
 use crate::standing::{Claim, Position, Standing};
 use crate::step::{Connection, Step, WaitTerms};
+use refusals::RegionRefusals;
 
 /// Journey of one request through a node.
 ///

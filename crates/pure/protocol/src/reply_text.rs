@@ -14,13 +14,13 @@ mod text;
 
 use std::ops::Range;
 
-use choices::Choice;
-use likeness::Likeness;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use text::write_string;
 
 use crate::sse::event::{field, lines};
+use choices::Choice;
+use likeness::Likeness;
+use text::write_string;
 
 /// Most bytes of a reply that is no stream. Longer replies give no turn.
 const BODY_BYTES_MAX: usize = 128 << 10;

@@ -12,12 +12,12 @@ mod usage_strip;
 
 use std::collections::VecDeque;
 
-use boundary::BoundaryScanner;
 use bytes::{Bytes, BytesMut};
-use usage_strip::{Stripped, without_usage};
 
 use crate::reply::{EventReader, Finish};
 use crate::{ReplyApi, ReplyFacts, Usage};
+use boundary::BoundaryScanner;
+use usage_strip::{Stripped, without_usage};
 
 pub use fault::EventFault;
 

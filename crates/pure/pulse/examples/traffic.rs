@@ -10,6 +10,7 @@ use spillway_pulse::{
     ModelShare, OwnLoad, PulseConfig, PulseEvent, Reach, ReplicaLoad, ReplicaSignals,
 };
 use spillway_types::ModelLoad;
+
 use world::{Network, World};
 
 #[expect(clippy::unwrap_used, reason = "a part of tests, where a failure is a finding")]

@@ -13,11 +13,12 @@ mod world;
 use std::hint::black_box;
 use std::time::Instant;
 
-use regions::{others, own};
 use spillway_route::{
     Group, Moment, OwnRegion, Plan, Policy, RegionCandidate, SpillTerms, plan, spill,
 };
 use spillway_types::Inquiry;
+
+use regions::{others, own};
 use world::{ReplicaTable, candidate, inquiry};
 
 /// Replicas of the own region, without other regions.

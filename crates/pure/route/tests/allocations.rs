@@ -8,11 +8,12 @@ mod world;
 use std::hint::black_box;
 use std::time::Instant;
 
-use regions::{others, own};
 use spillway_route::{
     Group, Moment, OwnRegion, Plan, Policy, SpillReason, SpillTerms, SpillVerdict, Waiting, plan,
     spill,
 };
+
+use regions::{others, own};
 use world::{ReplicaTable, candidate, inquiry};
 
 const REPLICAS: usize = 1_000;

@@ -23,18 +23,18 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::cli::DemoArgs;
+use crate::output;
 use region::DemoRegion;
 use report::{DemoReport, Scenes};
 use shared_limit::SharedLimit;
 use stage::DemoStage;
 use survival::Survival;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use view::DemoView;
 use workload::{Loads, MODEL, PLACES, REPLICAS, capacity_per_s};
 use world::{DemoWorld, Spill};
-
-use crate::cli::DemoArgs;
-use crate::output;
 
 /// Load of each region in percent of its capacity: two thirds of the capacity of all regions.
 const LOADS: Loads = [120, 40, 40];

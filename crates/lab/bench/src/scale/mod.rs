@@ -19,10 +19,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ValueEnum;
-use figures::{ScaleFigures, progress};
 
 use crate::marks;
 use crate::origin::Origin;
+use figures::{ScaleFigures, progress};
 
 /// Options of `scale`.
 #[derive(Debug, clap::Args)]

@@ -40,17 +40,17 @@ mod v2;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use call::{ApiCall, fields_of, read};
-use error::ApiError;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use reply::{Reply, event_stream, json, with_type};
 
 use crate::body::{OpenRequest, ReplyBody};
 use crate::ledger::CallOutcome;
 use crate::replica::EmulatedReplica;
 use crate::socket::SocketSwitch;
 use crate::text::mixed;
+use call::{ApiCall, fields_of, read};
+use error::ApiError;
+use reply::{Reply, event_stream, json, with_type};
 pub(crate) use response_store::ResponseStore;
 
 /// Paths that take JSON alone, as vLLM checks it by the content type.

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
-use check::{Check, MEASURED_REPLICAS, SECONDS, WARM_UP_S};
 use spillway_sim::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures};
 
 use super::files::{read, write};
+use check::{Check, MEASURED_REPLICAS, SECONDS, WARM_UP_S};
 pub(super) use plan::Plan;
 
 /// Rates in requests a second of one replica that are tried.

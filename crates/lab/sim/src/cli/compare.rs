@@ -17,10 +17,10 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::{Context, ensure};
-use arguments::every_cell;
 use spillway_sim::{Baseline, Entry, Standing};
 
 use super::files::{read, write};
+use arguments::every_cell;
 pub(super) use arguments::{Compare, ConditionOptions, cell};
 use experiments::{Experiment, Part};
 pub(super) use task::Task;

@@ -33,10 +33,9 @@ mod smetric;
 mod view;
 mod way;
 
+use super::{Place, Router};
 use driver::Driver;
 use way::Way;
-
-use super::{Place, Router};
 
 /// Published router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

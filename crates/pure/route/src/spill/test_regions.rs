@@ -10,13 +10,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::{Duration, Instant};
 
-use knowledge::Link;
 use spillway_types::{Deadline, Inquiry, ModelLoad, ShedState};
 
 use super::guests::reserve;
 use super::{Access, Guest, RegionCandidate, SpillVerdict, Waiting, admit_guest, spill};
 use crate::test_world::{Array, NOW, inquiry};
 use crate::{Moment, WaitEntry, WaitLimits, WaitQueue};
+use knowledge::Link;
 pub(super) use scenario::{Results, Scenario};
 
 const MS: u64 = 1_000;
