@@ -31,7 +31,7 @@ def servers(world: World) -> list[str]:
 
 def python_clients(world: World) -> dict[str, Failures]:
     """What fails in litellm and llama-index, by the module of its checks."""
-    folder = installed(["requirements.txt"], pip_install)
+    folder = installed(*PYTHON_PACKAGES)
     command = [sys.executable, str(OTHERS / "checks.py"), *servers(world), "--"]
     command += ["litellm_checks", "llama_index_checks"]
     return run(command, ALONE | {"PYTHONPATH": str(folder)})
@@ -39,7 +39,7 @@ def python_clients(world: World) -> dict[str, Failures]:
 
 def node_client(world: World) -> Failures:
     """What fails in OpenAI's library for Node.js."""
-    folder = installed(["package.json", "package-lock.json"], npm_install)
+    folder = installed(*NODE_PACKAGES)
     # Beside its packages, since that is where Node.js looks for them.
     program = shutil.copy(OTHERS / "openai_node.mjs", folder)
     return run(["node", program, *servers(world)], {})
@@ -84,3 +84,21 @@ def pip_install(folder: Path) -> list[str]:
 
 def npm_install(_: Path) -> list[str]:
     return ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1"]
+
+
+# What `installed` is told for each kind of client.
+PYTHON_PACKAGES = (["requirements.txt"], pip_install)
+NODE_PACKAGES = (["package.json", "package-lock.json"], npm_install)
+
+
+def install_all() -> None:
+    """Installs the packages of all clients. The tests install what this could not, and report why they can't."""
+    for files, install in [PYTHON_PACKAGES, NODE_PACKAGES]:
+        try:
+            installed(files, install)
+        except (NotInstalled, OSError, subprocess.TimeoutExpired) as error:
+            print(f"note: {error}")
+
+
+if __name__ == "__main__":
+    install_all()

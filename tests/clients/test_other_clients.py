@@ -8,7 +8,7 @@ from others import Failures, NotInstalled, node_client, python_clients
 from world import World
 
 WAYS = ["direct", "gateway"]
-# They are installed by the first of these tests.
+# The first of these tests installs what `cargo xtask test` has not.
 pytestmark = pytest.mark.timeout(600)
 
 

@@ -138,12 +138,16 @@ fn doctests(root: &Path) -> Result<CheckOutcome> {
     Ok(CheckOutcome::Passed)
 }
 
-/// Installs the packages for the suite of the folder `tests/<suite>`.
+/// Installs the packages for the suite of the folder `tests/<suite>`, and those of programs that the
+/// suite runs, which have environments of their own.
 fn packages(root: &Path, suite: &str) -> Result<CheckOutcome> {
     let venv = Venv::new(root.join("tests").join(suite));
     need_tool(root, "curl --version", "curl")?;
     venv.need_python()?;
-    venv.prepare()
+    let prepared = venv.prepare()?;
+    let more = if suite == "clients" { "others.py" } else { "cloud.py" };
+    command::run(venv.python().arg(more).current_dir(root.join("tests").join(suite)))?;
+    Ok(prepared)
 }
 
 /// Makes the packages that tests of deployment look at, whenever nothing else wants the processor.
