@@ -9,6 +9,20 @@ import pytest
 from world import World, start_world
 
 WORLD = pytest.StashKey[World]()
+# Files that take longest. They begin first: one that began last would go on alone.
+LONGEST = [
+    "test_console.py",
+    "test_incidents.py",
+    "test_documents.py",
+    "test_continuation.py",
+    "test_openai_emulator.py",
+    "test_field_servers.py",
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(LONGEST)))
 
 
 @pytest.fixture(scope="session")

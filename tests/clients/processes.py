@@ -91,9 +91,10 @@ def free_ports() -> Iterator[int]:
     """Ports that nobody listens on, in rising order.
 
     They lie below those that the kernel gives to outgoing connections, so that none is taken
-    between this check and its use by a connection of another test.
+    between this check and its use by a connection of another test. Processes that started one after
+    the other begin more ports apart than each needs.
     """
-    first = 20_000 + os.getpid() * 37 % 8_000
+    first = 20_000 + os.getpid() * 211 % 8_000
     for port in range(first, first + 2_000):
         if is_free(port):
             yield port
@@ -109,6 +110,20 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def held(ports: Iterator[int]) -> socket.socket:
+    """A socket at a free port, where nobody listens and no other process can."""
+    for port in ports:
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError:
+            # Free for a server, which takes a port although a connection there has ended a moment ago.
+            holder.close()
+        else:
+            return holder
+    raise RuntimeError("no port can be held")
 
 
 def consecutive(ports: Iterator[int], count: int) -> list[int]:

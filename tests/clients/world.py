@@ -7,6 +7,7 @@ place of the one node: see balanced.py.
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from balanced import start_balanced
-from processes import Process, answers_200, consecutive, free_ports
+from processes import Process, answers_200, consecutive, free_ports, held
 
 HERE = Path(__file__).parent
 REPLICAS = 4
@@ -91,6 +92,8 @@ class World:
     mlserver: int = 0
     mlserver_grpc: int = 0
     gone: int = 0
+    # Holds that port, at which nobody listens: a server there would answer for a replica.
+    gone_held: socket.socket | None = None
     # Ports of the nodes behind a load balancer, by name; none without one.
     nodes: dict[str, int] = field(default_factory=dict)
     # Admin ports of all nodes.
@@ -119,7 +122,10 @@ class World:
 
     def stop(self) -> dict[str, int]:
         """Ends everything, the node first; the exit code of each by name."""
-        return {process.name: process.stop() for process in reversed(self.processes)}
+        codes = {process.name: process.stop() for process in reversed(self.processes)}
+        if self.gone_held:
+            self.gone_held.close()
+        return codes
 
     def set_fault(self, fault: dict) -> None:
         """Breaks, or with `{"kind": "none"}` heals, the replica of the model `faulty`."""
@@ -174,7 +180,9 @@ def start_world(folder: Path) -> World:
 
 
 def fill(world: World, ports: Iterator[int]) -> None:
-    world.gateway, world.admin, world.gone = next(ports), next(ports), next(ports)
+    world.gateway, world.admin = next(ports), next(ports)
+    world.gone_held = held(ports)
+    world.gone = world.gone_held.getsockname()[1]
     tiny, broken = consecutive(ports, REPLICAS), consecutive(ports, 2)
     world.tiny, world.faulty = tiny[0], broken[0]
     mlserver = start_mlserver(world, ports)
