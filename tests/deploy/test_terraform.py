@@ -1,4 +1,4 @@
-"""The Terraform modules for AWS: their form, what they refuse, and the whole life of a cluster against an emulator.
+"""The whole life of a cluster that the Terraform modules make, against an emulator of AWS.
 
 The emulator proves that everything can be made, changed by one line, and removed, and that a second plan is empty. It boots
 no machine: what a machine does is tested where its templates are rendered and run.
@@ -10,114 +10,9 @@ import subprocess
 
 import pytest
 
-from cloud import RESULTS, Aws, Terraform, checkov, copy_of_terraform, provider_mirror
+from cloud import RESULTS, Aws, provider_mirror
 from life import BEGIN, CLUSTER, EXTENDED, JOINS, MOVES, Life
-from needs import ROOT, spillway
-
-OWN_REGIONS = """
-module "spillway" {
-  source = "../../modules/cluster"
-
-  providers = {
-PROVIDERS  }
-
-  cluster = "prod"
-  package = { url = "s3://packages/spillway.tar.gz", sha256 = "" }
-  secrets = { ca = "", prefix_key = "", nodes = {} }
-  regions = {
-    us-east-1 = { cidr = "10.1.0.0/16", discoveries = [{ name = "gpus", dns = "gpus.internal:8000" }] }
-    sa-east-1 = { cidr = "10.2.0.0/16", edge = true }
-  }
-}
-"""
-
-
-@pytest.fixture(scope="module")
-def terraform(tmp_path_factory) -> Terraform:
-    """Terraform without a cloud."""
-    folder = tmp_path_factory.mktemp("mocked")
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    return Terraform(copy_of_terraform(folder), provider_mirror(), folder / "terraform.log")
-
-
-def test_files_are_formatted(tmp_path):
-    terraform = Terraform(copy_of_terraform(tmp_path), None, tmp_path / "terraform.log")
-    terraform.run(".", "fmt", "-check", "-recursive", "-diff")
-
-
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("module", ["mesh", "region", "global", "cluster"])
-def test_a_module_by_its_own_tests(terraform, module):
-    """Against a mocked provider: `terraform test` validates the module, plans, applies and tears down."""
-    terraform.init(f"modules/{module}")
-    said = terraform.run(f"modules/{module}", "test", "-no-color")
-    assert re.search(r"Success! [1-9]\d* passed, 0 failed", said), said
-
-
-def test_regions_are_those_that_the_script_was_given(terraform):
-    """The six of the repository, and others: fewer providers, and a region that is not among the six."""
-    cluster = terraform.folder / "modules/cluster"
-    kept = (cluster / "regions.tf").read_text()
-    six = re.findall(r'(?m)^module "([a-z0-9-]+-\d)"', kept)
-    assert len(six) == 6
-    subprocess.run([cluster / "regions.sh", *six], check=True, capture_output=True)
-    assert (cluster / "regions.tf").read_text() == kept
-
-    own = ["us-east-1", "sa-east-1"]
-    root = terraform.folder / "examples/own-regions"
-    root.mkdir()
-    providers = subprocess.run([cluster / "regions.sh", *own], check=True, capture_output=True, text=True).stdout
-    (root / "providers.tf").write_text(providers)
-    given = "".join(re.findall(r"(?m)^#( +aws\.\S+ = aws\.\S+\n)", providers))
-    assert given.count("\n") == len(own)
-    (root / "main.tf").write_text(OWN_REGIONS.replace("PROVIDERS", given))
-    try:
-        terraform.init("examples/own-regions")
-        terraform.run("examples/own-regions", "validate", "-no-color")
-    finally:
-        subprocess.run([cluster / "regions.sh", *six], check=True, capture_output=True)
-
-
-def test_both_modules_know_the_same_settings_of_a_region():
-    """Terraform can't share a type."""
-    types = [re.search(r"(?s)\n( +)# Network: .*?\n\1volume_gib[^\n]*\n(?:\1[^\n]+\n)*", (ROOT / file).read_text())
-             for file in ["terraform/modules/cluster/variables.tf", "terraform/modules/region/variables.tf"]]
-    assert types[0] is not None and types[1] is not None
-    assert types[0][0] == types[1][0]
-
-
-def test_the_page_of_costs_has_all_that_is_made():
-    """A resource that is new gets a row there, or stands here among those that AWS takes nothing for."""
-    page = (ROOT / "docs/guides/costs.md").read_text()
-    made = {kind for file in (ROOT / "terraform/modules").rglob("*.tf")
-            for kind in re.findall(r'(?m)^resource "(aws_\w+)"', file.read_text())}
-    free = {"aws_vpc", "aws_subnet", "aws_internet_gateway", "aws_route", "aws_route_table", "aws_route_table_association",
-            "aws_default_security_group", "aws_security_group", "aws_vpc_security_group_ingress_rule",
-            "aws_vpc_security_group_egress_rule", "aws_iam_role", "aws_iam_role_policy", "aws_iam_instance_profile"}
-    assert sorted(kind for kind in made - free if f"`{kind}`" not in page) == []
-    region = page.split("## A region")[1].split("## ")[0]
-    *parts, together = (float(cell) for cell in re.findall(r"\| \**([\d.]+)\** \|$", region, re.MULTILINE))
-    assert sum(parts) == pytest.approx(together)
-
-
-def test_the_other_example_is_valid(terraform):
-    """The one with three regions is applied below."""
-    terraform.init("examples/five-regions-two-edge")
-    terraform.run("examples/five-regions-two-edge", "validate", "-no-color")
-
-
-@pytest.mark.timeout(1800)
-def test_checkov_finds_nothing_but_what_is_explained(tmp_path):
-    folder = copy_of_terraform(tmp_path)
-    done = subprocess.run(
-        [checkov(), "--directory", folder, "--framework", "terraform", "--skip-download", "--quiet", "--output", "json"],
-        capture_output=True, text=True, check=False)
-    found = json.loads(done.stdout)
-    assert found["summary"]["passed"] > 100, found["summary"]
-    failed = [(check["check_id"], check["resource"]) for check in found["results"].get("failed_checks", [])]
-    assert failed == []
-    for check in found["results"].get("skipped_checks", []):
-        assert len(check["check_result"]["suppress_comment"]) > 10, f"{check['check_id']} at {check['resource']} has no reason"
+from needs import spillway
 
 
 @pytest.fixture(scope="module")

@@ -110,12 +110,20 @@ fn endings(replies: &[Reply]) -> BTreeMap<String, usize> {
 #[tokio::test]
 async fn no_region_sheds_while_another_has_room() {
     let alone = World::start("spill.enabled = false").await;
-    let kept = endings(&alone.load([120, 40, 40]).await);
-    assert!(kept.get("503 overloaded").is_some_and(|shed| *shed > 0), "too easy: {kept:?}");
+    // On a machine that was busy during the measurement, a region can do more than was measured.
+    let mut percent = 120;
+    let kept = loop {
+        let kept = endings(&alone.load([percent, 40, 40]).await);
+        if kept.contains_key("503 overloaded") {
+            break kept;
+        }
+        percent += 40;
+        assert!(percent <= 200, "too easy: {kept:?}");
+    };
     alone.stop().await;
 
     let world = World::start("").await;
-    let replies = world.load([120, 40, 40]).await;
+    let replies = world.load([percent, 40, 40]).await;
     let ended = endings(&replies);
     assert_eq!(ended.keys().collect::<Vec<_>>(), ["200 -"], "alone {kept:?}, together {ended:?}");
     let away = replies.iter().filter(|reply| reply.header("x-spillway-hops") == Some("1")).count();
