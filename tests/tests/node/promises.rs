@@ -182,9 +182,9 @@ async fn who_would_wait_for_longer_than_it_says_is_told_at_once() {
     busy.serve_next().await;
     // There is room for one more after twenty-nine, of which one is served each 400 ms.
     eventually("twenty-nine are left", || busy.waiting() == 29).await;
-    let request = with(of_class(CLASS, "hurried"), "x-stainless-read-timeout", "8");
+    let request = with(of_class(CLASS, "hurried"), "x-stainless-read-timeout", "5");
     let begin = Instant::now();
     let reply = within("it is told", ask(&busy.node, request)).await.expect("a reply");
     check_shed(&reply, (503, "overloaded"), "waited");
-    assert!(begin.elapsed() < Duration::from_millis(7_800), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_millis(4_800), "{:?}", begin.elapsed());
 }
