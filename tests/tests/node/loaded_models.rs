@@ -165,6 +165,8 @@ async fn replicas_that_have_an_adapter_in_memory_are_preferred() {
     let engines = [Engine::start(pages("")).await, Engine::start(pages("lora")).await];
     let node = node_with(never_down(), &[&engines[0], &engines[1]]).await;
     lists(&node, &["base", "lora"]).await;
+    // Requests go there as well while the other has not listed its models yet.
+    is_asked_again(&engines[1], "/metrics").await;
     has_the_adapter_s_requests(&node, &engines, 1).await;
     // An engine names those with requests. The adapter stays in its only slot until another is used.
     engines[1].become_another(pages(""));
@@ -183,6 +185,8 @@ async fn checks_that_fail_for_a_moment_forget_no_adapter() {
     let engines = [Engine::start(pages("")).await, Engine::start(pages("lora")).await];
     let node = node_with(never_down(), &[&engines[0], &engines[1]]).await;
     lists(&node, &["base", "lora"]).await;
+    // Requests go there as well while the other has not listed its models yet.
+    is_asked_again(&engines[1], "/metrics").await;
     has_the_adapter_s_requests(&node, &engines, 1).await;
     let mut without_health = pages("");
     without_health.remove("/health");
