@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use spillway_node::Node;
-use spillway_tests::{Client, Setup, get, post, spawn, within};
+use spillway_tests::{Client, Setup, eventually, get, post, spawn, within};
 use tokio::time::Instant;
 
 use crate::identity::{Engine, ask, listing, lists, quick, vllm};
@@ -124,13 +124,7 @@ async fn an_adapter_counts_at_each_replica_that_lists_it_and_only_there() {
 /// Waits until the engine has had two more requests for a path: the answer to the first is known then.
 async fn is_asked_again(engine: &Engine, path: &str) {
     let asked = engine.count(path);
-    within("two more requests", async {
-        while engine.count(path) < asked + 2 {
-            // wait: for the next check or scrape.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    })
-    .await;
+    eventually("two more requests", || engine.count(path) >= asked + 2).await;
 }
 
 /// Waits until requests for the adapter go to this engine alone, and then asks for the base model.
