@@ -167,7 +167,7 @@ def test_replicas_that_fail_at_what_they_are_asked(watched: Watched) -> None:
 def test_more_retries_than_the_budget_has(watched: Watched) -> None:
     eu = watched.site.eu
     busy = {"kind": "status", "code": 503, "probability": 0.5}
-    with restarted(eu, "\n[retry]\nbudget_percent = 0\nbudget_in_hand = 0\nbudget_min_per_second = 0\n"):
+    with restarted(eu, "\n[retry]\nbudget_percent = 0\n"):
         with watched.site.load(eu, "acme", callers=4, pause_s=0.05), broken(watched.site, busy, 3, 4):
             watched.wait_for("RetriesRefused", eu)
             eventually(lambda: eu.text("tail", "--once", "--failed"), "503")

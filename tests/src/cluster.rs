@@ -196,9 +196,10 @@ impl Cluster {
     /// # Panics
     /// If the config is wrong.
     pub async fn try_start(&self, index: usize, setup: Setup) -> Result<Node, StartError> {
-        let text = self.text(index, setup);
+        let text = self.text(index, setup.clone());
         let config = Config::parse(&text, FilePath::new("cluster.toml"), []);
         let mut config = config.unwrap_or_else(|error| panic!("{error}\n{text}"));
+        setup.apply(&mut config);
         if let Some(cluster) = &mut config.cluster {
             cluster.paths = Some(Arc::clone(&self.paths[index]));
         }

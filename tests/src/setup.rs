@@ -1,10 +1,12 @@
 //! Nodes and emulated replicas for a test.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::path::Path;
+use std::sync::Arc;
 
 use spillway_config::Config;
 use spillway_emulator::{Emulator, EmulatorConfig};
+use spillway_health::HealthConfig;
 use spillway_node::Node;
 
 use crate::page::Page;
@@ -16,6 +18,17 @@ pub struct Setup {
     keys: Vec<String>,
     tables: Vec<String>,
     listener: String,
+    constants: Vec<Constants>,
+}
+
+/// Change of constants in a config that are no settings.
+#[derive(Clone)]
+struct Constants(Arc<dyn Fn(&mut Config) + Send + Sync>);
+
+impl fmt::Debug for Constants {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Constants")
+    }
 }
 
 impl Default for Setup {
@@ -28,7 +41,12 @@ impl Setup {
     /// A node without replicas.
     #[must_use]
     pub fn new() -> Self {
-        Self { keys: Vec::new(), tables: Vec::new(), listener: String::new() }
+        Self {
+            keys: Vec::new(),
+            tables: Vec::new(),
+            listener: String::new(),
+            constants: Vec::new(),
+        }
     }
 
     /// Sets `table.key = value`, as TOML has it.
@@ -36,6 +54,26 @@ impl Setup {
     pub fn set(mut self, line: impl Into<String>) -> Self {
         self.keys.push(line.into());
         self
+    }
+
+    /// Changes constants that are no settings, so that a test needs less load or time.
+    #[must_use]
+    pub fn with(mut self, change: impl Fn(&mut Config) + Send + Sync + 'static) -> Self {
+        self.constants.push(Constants(Arc::new(change)));
+        self
+    }
+
+    /// Changes constants of the health of all replicas in the config.
+    #[must_use]
+    pub fn with_health(self, change: impl Fn(&mut HealthConfig) + Send + Sync + 'static) -> Self {
+        self.with(move |config| {
+            config.world.replicas.iter_mut().for_each(|replica| change(&mut replica.care.health));
+        })
+    }
+
+    /// Applies the changed constants.
+    pub(crate) fn apply(&self, config: &mut Config) {
+        self.constants.iter().for_each(|Constants(change)| change(config));
     }
 
     /// Adds lines to the listener.
@@ -109,7 +147,9 @@ impl Setup {
     /// If the config is wrong.
     pub fn config(&self) -> Config {
         let config = Config::parse(&self.text(), Path::new("test.toml"), []);
-        config.unwrap_or_else(|error| panic!("{error}\n{}", self.text()))
+        let mut config = config.unwrap_or_else(|error| panic!("{error}\n{}", self.text()));
+        self.apply(&mut config);
+        config
     }
 }
 

@@ -64,7 +64,9 @@ async fn thousands_of_idle_connections_cost_little_and_hinder_nobody() {
     let replica = Scripted::start().await.serve(OK);
     let limit = "limits.connections_per_client_max = 16384";
     // The connections stay silent for as long as it takes to open all of them.
-    let setup = Setup::new().set(limit).set("limits.head_timeout_ms = 900000");
+    let setup = Setup::new()
+        .set(limit)
+        .with(|config| config.gateway.limits.head_timeout = Duration::from_millis(900000));
     let node = setup.replica("a", replica.address).start().await;
     assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
     let before = resident_bytes();
@@ -207,7 +209,7 @@ async fn while_memory_is_full_a_client_is_read_piece_by_piece() {
     const SENT: usize = 512 << 10;
     let replica = Scripted::start().await;
     let setup = Setup::new().set("limits.memory_bytes_max = 1048576").table(RAW_ROUTE);
-    let setup = setup.set("limits.buffered_bytes_max = 1024");
+    let setup = setup.with(|config| config.gateway.limits.buffered_bytes_max = 1024);
     let node = setup.replica("a", replica.address).start().await;
     eventually("memory is full", || is_full(&node)).await;
     let mut wire = Wire::connect(node.addresses()[0]).await;

@@ -46,7 +46,7 @@ impl World {
 
     async fn start(&mut self, index: usize) {
         let mut setup = Setup::new()
-            .set("retry.budget_min_per_second = 100")
+            .with(|config| config.gateway.retry.budget_min_per_second = 100)
             .set("retry.attempts_max = 3")
             .table(PRICES)
             .table(ROUTE);

@@ -19,20 +19,10 @@ enum End {
 
 #[tokio::test]
 async fn a_crash_loses_no_request_and_doubles_none() {
-    check_crash("per_core").await;
-}
-
-#[tokio::test]
-async fn a_crash_loses_no_request_where_workers_share_connections_either() {
-    check_crash("shared").await;
-}
-
-async fn check_crash(layout: &str) {
     let emulator = slow_emulator(4, 0.3).await;
     let setup = Setup::new()
         .set("node.workers = 2")
-        .set(format!("node.worker_layout = \"{layout}\""))
-        .set("retry.budget_min_per_second = 100");
+        .with(|config| config.gateway.retry.budget_min_per_second = 100);
     let node = setup.emulated(&emulator).start().await;
     let address = node.addresses()[0];
     let tasks: Vec<_> = (0..REQUESTS).map(|number| spawn(one(address, number))).collect();

@@ -32,8 +32,10 @@ fn base(policy: &str, hash_by: &str) -> Setup {
     let route =
         format!("[[route]]\nname = \"llm\"\npolicy = \"{policy}\"\nhash_by = \"{hash_by}\"\n");
     // Each key of a dead replica costs a retry, all within a moment.
-    let retries = "retry.budget_min_per_second = 1000";
-    Setup::new().set("node.expose_routing = true").set(retries).table(route)
+    Setup::new()
+        .set("node.expose_routing = true")
+        .with(|config| config.gateway.retry.budget_min_per_second = 1000)
+        .table(route)
 }
 
 fn add(setup: Setup, (number, emulator): (usize, &Emulator)) -> Setup {

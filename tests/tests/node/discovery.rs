@@ -154,14 +154,14 @@ async fn a_file_that_stays_empty_leaves_its_models_known() {
         one.address
     );
     std::fs::write(&path, &listed).expect("writes");
-    let source = format!(
-        "[[discovery]]\nname = \"listed\"\nempty_grace_ms = 100\nfile = \"{}\"",
-        path.display()
-    );
+    let source = format!("[[discovery]]\nname = \"listed\"\nfile = \"{}\"", path.display());
     let url = format!("http://{}", other.address);
     let without = Setup::new().replica_with("other", &url, "models = [\"other\"]");
     let file = File::new(&without.clone().table(source));
-    let node = file.start().await;
+    let grace = |config: &mut Config| {
+        config.world.discoveries[0].empty_grace = Duration::from_millis(100);
+    };
+    let node = file.start_with(grace).await;
     eventually("the first reading", || is_in_state(&node, "answered")).await;
     std::fs::write(&path, "# none\n").expect("writes");
     eventually("the replica left", || !is_listed(&node, "one")).await;

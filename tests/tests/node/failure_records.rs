@@ -44,7 +44,9 @@ async fn a_request_that_is_refused_before_it_is_routed_has_the_code_that_its_cli
 
 #[tokio::test]
 async fn a_head_that_is_too_large_has_its_code() {
-    let setup = Setup::new().set("limits.header_bytes_max = 16384").set("limits.headers_max = 20");
+    let setup = Setup::new()
+        .set("limits.header_bytes_max = 16384")
+        .with(|config| config.gateway.limits.headers_max = 20);
     let node = setup.start().await;
     let expected = json!({
         "status": 431, "code": "headers_too_large", "end": "answered", "replica": null, "tries": [],
@@ -72,7 +74,7 @@ async fn a_head_that_is_too_large_has_its_code() {
 #[tokio::test]
 async fn an_upload_that_stops_has_its_code() {
     let replica = Scripted::start().await;
-    let setup = Setup::new().set("limits.body_timeout_ms = 100").table(RAW_ROUTE);
+    let setup = Setup::new().set("limits.stall_timeout_ms = 100").table(RAW_ROUTE);
     let node = setup.replica("a", replica.address).start().await;
     // A body that is read before a replica is chosen, and one that is passed on while it arrives.
     for (path, framing, asked) in [

@@ -14,8 +14,10 @@ const FALLBACK: &str = "fallback.big = [\"small\", \"tiny\"]";
 
 /// A node over one replica of each model, of which `big` falls back on the others.
 fn setup(emulators: &[(&str, &Emulator)]) -> Setup {
-    let retries = "retry.budget_min_per_second = 1000";
-    let base = Setup::new().set("node.expose_routing = true").set(FALLBACK).set(retries);
+    let base = Setup::new()
+        .set("node.expose_routing = true")
+        .set(FALLBACK)
+        .with(|config| config.gateway.retry.budget_min_per_second = 1000);
     emulators.iter().fold(base, |setup, (model, emulator)| {
         let url = format!("http://{}", emulator.addresses()[0]);
         setup.replica_with(model, &url, &format!("models = [\"{model}\"]"))
@@ -144,7 +146,7 @@ async fn one_attempt_is_kept_for_a_stand_in_and_the_budget_holds_over_all() {
     let retries = |node: &Node| Page::of(node).sum("spillway_retries_total", &[]);
     eventually("two are counted", || retries(&node) == 2.0).await;
 
-    let none = "retry.budget_percent = 0\nretry.budget_min_per_second = 0";
+    let none = "retry.budget_percent = 0";
     let node = setup(none).start().await;
     let reply = Client::once(node.addresses()[0], ask()).await;
     assert_eq!((reply.status, reply.code()), (502, Some("replica_connect")));

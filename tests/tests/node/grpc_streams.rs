@@ -71,7 +71,7 @@ async fn an_alias_is_replaced_in_every_message_of_a_stream() {
 #[tokio::test]
 async fn a_stream_for_nothing_that_is_served_is_refused() {
     let mut server = CallServer::start().await;
-    let setup = Setup::new().set("limits.body_timeout_ms = 200").table(OWN);
+    let setup = Setup::new().set("limits.stall_timeout_ms = 200").table(OWN);
     let node = scripted(setup, "a", &server).start().await;
     let mut client = connect(&node).await;
     for (body, status, code) in [

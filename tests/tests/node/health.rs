@@ -215,8 +215,8 @@ async fn a_model_that_fails_is_left_out_and_the_replica_s_others_go_on() {
     let models = "models = [\"a\", \"b\"]";
     let node = Setup::new()
         .set("health.eject_after = 1000")
-        .set("health.breaker_requests_min = 10")
-        .set("health.breaker_open_ms = 60000")
+        .with_health(|health| health.breaker.requests_min = 10)
+        .with_health(|health| health.breaker.open_ms = 60000)
         .replica_with("broken", &format!("http://{address}"), models)
         .replica_with("well", &format!("http://{}", well.address), models)
         .start()

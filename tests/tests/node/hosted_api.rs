@@ -309,7 +309,6 @@ async fn a_replica_that_is_full_overflows_also_without_a_budget_of_retries() {
         let hosted = Scripted::start().await.serve(hosted_reply(1, 1));
         let setup = Setup::new()
             .set(format!("retry.budget_percent = {budget}"))
-            .set("retry.budget_min_per_second = 0")
             .table(overflow(&hosted, ""))
             .replica("own", own.address);
         let node = setup.start().await;
@@ -325,7 +324,7 @@ async fn a_replica_that_is_full_overflows_also_without_a_budget_of_retries() {
     let own = Scripted::start().await.serve(refusing("full"));
     let hosted = Scripted::start().await.serve(refusing("away"));
     let setup = Setup::new().set("retry.budget_percent = 0").table(overflow(&hosted, ""));
-    let setup = setup.set("retry.budget_min_per_second = 0").replica("own", own.address);
+    let setup = setup.replica("own", own.address);
     let reply = Client::once(setup.start().await.addresses()[0], chat("tiny", "")).await;
     assert_eq!((reply.status, reply.text()), (503, "full"), "its own replica's");
 }

@@ -143,7 +143,9 @@ async fn an_honest_client_s_pings_and_windows_end_nothing() {
 #[tokio::test]
 async fn resets_one_by_one_close_their_connection_too() {
     let replica = Scripted::start().await;
-    let setup = Setup::new().set("limits.resets_per_connection_max = 20").table(RAW_ROUTE);
+    let setup = Setup::new()
+        .with(|config| config.gateway.limits.resets_per_connection_max = 20)
+        .table(RAW_ROUTE);
     let node = setup.replica("a", replica.address).start().await;
     let mut wire = Wire::connect(node.addresses()[0]).await;
     wire.send(PREFACE).await;
@@ -161,7 +163,9 @@ async fn resets_one_by_one_close_their_connection_too() {
 #[tokio::test]
 async fn streams_beyond_the_limit_are_refused() {
     let replica = Scripted::start().await;
-    let setup = Setup::new().set("limits.streams_per_connection_max = 4").table(RAW_ROUTE);
+    let setup = Setup::new()
+        .with(|config| config.gateway.limits.streams_per_connection_max = 4)
+        .table(RAW_ROUTE);
     let node = setup.replica("a", replica.address).start().await;
     let mut wire = Wire::connect(node.addresses()[0]).await;
     wire.send(PREFACE).await;

@@ -176,7 +176,11 @@ async fn a_replica_in_reserve_takes_the_place_of_one_that_died() {
     let node = Setup::new()
         .set("health.check = \"tcp\"")
         .set("health.interval_ms = 50")
-        .set("standby.promote_after_ms = 100")
+        .with(|config| {
+            let standby =
+                config.world.replicas.iter_mut().filter_map(|it| it.care.standby.as_mut());
+            standby.for_each(|it| it.promote_after_ms = 100);
+        })
         .replica("first", emulator.addresses()[0])
         .replica_with("reserve", &format!("http://{}", emulator.addresses()[1]), "standby = true")
         .start()

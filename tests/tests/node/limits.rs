@@ -18,7 +18,9 @@ fn closed(node: &Node, reason: &str) -> f64 {
 #[tokio::test]
 async fn heads_that_are_too_large_get_431() {
     let replica = Scripted::start().await.serve(OK);
-    let setup = Setup::new().set("limits.header_bytes_max = 16384").set("limits.headers_max = 20");
+    let setup = Setup::new()
+        .set("limits.header_bytes_max = 16384")
+        .with(|config| config.gateway.limits.headers_max = 20);
     let node = setup.replica("a", replica.address).start().await;
     for headers in [format!("x-long: {}\r\n", "x".repeat(20_000)), "x-many: 1\r\n".repeat(30)] {
         let mut wire = Wire::connect(node.addresses()[0]).await;
@@ -139,7 +141,9 @@ async fn a_length_beside_chunks_smuggles_nothing() {
 #[tokio::test]
 async fn a_head_that_drips_is_cut_off_while_others_are_served() {
     let replica = Scripted::start().await.serve(OK);
-    let setup = Setup::new().set("limits.head_timeout_ms = 300").replica("a", replica.address);
+    let setup = Setup::new()
+        .with(|config| config.gateway.limits.head_timeout = Duration::from_millis(300))
+        .replica("a", replica.address);
     let node = setup.start().await;
     let mut slow: Vec<Wire> = Vec::new();
     for start in ["", "G", "GET /v1/models HT", "POST /v1/completions HTTP/1.1\r\nhost: x\r\n"] {
@@ -165,7 +169,7 @@ async fn a_head_that_drips_is_cut_off_while_others_are_served() {
 async fn a_body_that_drips_is_answered_408_while_others_are_served() {
     let replica = Scripted::start().await;
     let address = replica.address;
-    let setup = Setup::new().set("limits.body_timeout_ms = 300").table(RAW_ROUTE);
+    let setup = Setup::new().set("limits.stall_timeout_ms = 300").table(RAW_ROUTE);
     let node = setup.replica("a", address).start().await;
     for path in ["/v1/completions", "/raw/x"] {
         for lines in ["content-length: 100", "transfer-encoding: chunked"] {
@@ -198,7 +202,7 @@ async fn a_body_that_drips_is_answered_408_while_others_are_served() {
 async fn a_steady_upload_may_take_longer_than_a_pause() {
     const PIECES: usize = 25;
     let replica = Scripted::start().await.serve(OK);
-    let setup = Setup::new().set("limits.body_timeout_ms = 2000").table(RAW_ROUTE);
+    let setup = Setup::new().set("limits.stall_timeout_ms = 2000").table(RAW_ROUTE);
     let node = setup.replica("a", replica.address).start().await;
     let upload = async |path: &str| {
         let mut wire = Wire::connect(node.addresses()[0]).await;
@@ -233,8 +237,9 @@ async fn a_connection_without_requests_is_closed_after_its_time() {
 #[tokio::test]
 async fn a_request_may_last_longer_than_a_connection_may_idle() {
     let replica = Scripted::start().await;
-    let setup =
-        Setup::new().set("limits.idle_timeout_ms = 100").set("limits.head_timeout_ms = 60000");
+    let setup = Setup::new()
+        .set("limits.idle_timeout_ms = 100")
+        .with(|config| config.gateway.limits.head_timeout = Duration::from_millis(60000));
     let node = setup.replica("a", replica.address).start().await;
     let address = node.addresses()[0];
     for is_http2 in [false, true] {

@@ -28,7 +28,7 @@ async fn node_over(replies: &[&str]) -> (Node, Vec<Serving>) {
         setup = setup.replica(&format!("r{index}"), replica.address);
         replicas.push(replica);
     }
-    (setup.set("retry.budget_min_per_second = 0").start().await, replicas)
+    (setup.start().await, replicas)
 }
 
 async fn ask(node: &Node) -> Reply {

@@ -194,7 +194,7 @@ async fn settings_that_wait_for_a_restart_are_named_and_the_rest_of_the_file_cou
         assert!(log.count(&format!("{WARNING}{waiting} path")) == 1 || waiting.is_empty());
     }
     // The rest of such a file counts all the same.
-    let lines = setup().set("prefix.block_bytes = 512").set("aliases.third = \"tiny\"");
+    let lines = setup().set("prefix.index_bytes_max = 2000000").set("aliases.third = \"tiny\"");
     file.replace(&lines.text());
     eventually("it is applied", || log.count(WARNING) == warnings + 1).await;
     eventually("its alias is known", || {

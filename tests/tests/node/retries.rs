@@ -204,7 +204,7 @@ async fn http2_refusals_promise_that_nothing_was_done_and_are_tried_elsewhere() 
 #[tokio::test]
 async fn an_outage_makes_no_storm_of_retries() {
     let setup = Setup::new()
-        .set("retry.budget_min_per_second = 1")
+        .with(|config| config.gateway.retry.budget_min_per_second = 1)
         .set("retry.budget_percent = 20")
         .set("retry.attempts_max = 5");
     let mut setup = setup;
@@ -346,9 +346,9 @@ async fn one_fails_with_500() -> (Node, Serving, Serving) {
     let well = Scripted::start().await.serve(OK);
     let node = Setup::new()
         .set("health.eject_after = 1000")
-        .set("health.breaker_requests_min = 1000")
+        .with_health(|health| health.breaker.requests_min = 1000)
         .set("retry.budget_percent = 100")
-        .set("retry.budget_min_per_second = 100")
+        .with(|config| config.gateway.retry.budget_min_per_second = 100)
         .replica("failing", failing.address)
         .replica("well", well.address)
         .table("[[route]]\nname = \"all\"\npolicy = \"round_robin\"")

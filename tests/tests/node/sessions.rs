@@ -13,7 +13,7 @@ use crate::certificates::Certificates;
 use crate::reload::{File, reloads};
 use crate::splits::{cookies, serving, with_header};
 
-const BY_COOKIE: &str = "{ cookie = \"home\", max_age_s = 60 }";
+const BY_COOKIE: &str = "{ cookie = \"home\", idle_s = 60 }";
 const BY_HEADER: &str = "{ header = \"x-session-id\" }";
 
 /// A route with sessions, and with a policy that would spread requests by itself.
@@ -22,10 +22,9 @@ fn route(session: &str) -> String {
 }
 
 fn setup(emulator: &Emulator, session: &str) -> Setup {
-    let retries = "retry.budget_min_per_second = 1000";
     Setup::new()
         .set("node.expose_routing = true")
-        .set(retries)
+        .with(|config| config.gateway.retry.budget_min_per_second = 1000)
         .table(route(session))
         .emulated(emulator)
 }

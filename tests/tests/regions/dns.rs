@@ -209,7 +209,9 @@ async fn who_asks_too_much_by_datagrams_is_told_to_come_by_tcp_and_is_answered_t
     let cluster = Cluster::new(&["eu"]);
     let setup = Setup::new()
         .set("dns.answers_per_s = 1")
-        .set("dns.answers_burst = 1")
+        .with(|config| {
+            config.dns.iter_mut().for_each(|dns| dns.limiter.burst = 1);
+        })
         .replica("a", replica.address);
     let node = cluster.start(0, leading_clients(setup, &REGIONS[..1])).await;
     let server = node.dns_address().expect("a name server");

@@ -13,8 +13,11 @@ const RTT: Duration = Duration::from_millis(80);
 const STREAM: &str = ",\"stream\":true";
 const EVENTS_HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 const EVENT: &str = "data: {\"choices\":[]}\n\n";
-/// Longer bodies are streamed through.
-const V2_ROUTE: &str = "[limits]\nbuffered_bytes_max = 65536";
+
+/// A node that streams longer bodies through.
+fn streaming_through() -> Setup {
+    Setup::new().with(|config| config.gateway.limits.buffered_bytes_max = 65_536)
+}
 
 fn json_reply(body: &str) -> String {
     let length = body.len();
@@ -73,7 +76,7 @@ async fn an_upload_of_many_megabytes_arrives_whole_and_is_not_kept_in_memory() {
     let replica = Scripted::start().await.serve(OK);
     let cluster = Cluster::new(&["edge", "core"]);
     cluster.distance(0, 1, Duration::from_millis(20));
-    let raw = || Setup::new().table(V2_ROUTE);
+    let raw = streaming_through;
     let core = cluster.start(1, raw().replica("a", replica.address)).await;
     let edge = cluster.start(0, raw()).await;
     knows(&edge, "core").await;
@@ -94,7 +97,7 @@ async fn a_reply_of_another_region_before_the_end_of_an_upload_reaches_the_clien
     let replica = Scripted::start().await;
     let cluster = Cluster::new(&["edge", "core"]);
     cluster.distance(0, 1, Duration::from_millis(20));
-    let raw = || Setup::new().table(V2_ROUTE);
+    let raw = streaming_through;
     let core = cluster.start(1, raw().replica("a", replica.address)).await;
     let edge = cluster.start(0, raw()).await;
     knows(&edge, "core").await;

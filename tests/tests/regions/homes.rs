@@ -16,7 +16,7 @@ use spillway_tests::{
 const REGIONS: [&str; 3] = ["edge", "east", "west"];
 /// A route with sessions, whose policy spreads requests by itself.
 const BY_COOKIE: &str = "[[route]]\nname = \"llm\"\npolicy = \"random\"\n\
-                         session = { cookie = \"home\", max_age_s = 60 }";
+                         session = { cookie = \"home\", idle_s = 60 }";
 
 fn fact(reply: &Reply, name: &str) -> String {
     assert_eq!(reply.status, 200, "{}", reply.text());

@@ -2,6 +2,7 @@
 
 use http::Request;
 use serde_json::{Value, json};
+use spillway_config::Config;
 use spillway_emulator::{Emulator, Fault};
 use spillway_node::Node;
 use spillway_tests::{
@@ -54,15 +55,17 @@ fn is_idle(node: &Node) -> bool {
 const BY_PREFIX: &str = "[[route]]\nname = \"llm\"\npolicy = \"prefix_aware\"\n";
 
 /// Nodes of one region with the same replicas.
-async fn region(nodes: usize, lines: &str) -> (Cluster, Vec<Node>, Emulator) {
+async fn region(nodes: usize) -> (Cluster, Vec<Node>, Emulator) {
+    region_with(nodes, |_| {}).await
+}
+
+/// Nodes of one region with other constants.
+async fn region_with(nodes: usize, change: fn(&mut Config)) -> (Cluster, Vec<Node>, Emulator) {
     let emulator = emulator(REPLICAS).await;
-    let mut cluster = Cluster::new(&vec!["here"; nodes]);
-    if !lines.is_empty() {
-        cluster = cluster.set(lines);
-    }
+    let cluster = Cluster::new(&vec!["here"; nodes]);
     let mut started = Vec::new();
     for index in 0..nodes {
-        let setup = Setup::new().table(BY_PREFIX).emulated(&emulator);
+        let setup = Setup::new().table(BY_PREFIX).with(change).emulated(&emulator);
         started.push(cluster.start(index, setup).await);
     }
     eventually("they hear each other", || {
@@ -76,7 +79,7 @@ async fn region(nodes: usize, lines: &str) -> (Cluster, Vec<Node>, Emulator) {
 
 #[tokio::test]
 async fn a_chat_that_goes_on_through_another_node_finds_its_cache() {
-    let (_cluster, nodes, _emulator) = region(3, "").await;
+    let (_cluster, nodes, _emulator) = region(3).await;
     for number in 0..8 {
         let mut messages = vec![system(number), json!({"role": "user", "content": "Hello"})];
         let before = nodes.iter().map(blocks).fold(0.0, f64::max);
@@ -104,7 +107,8 @@ async fn a_chat_that_goes_on_through_another_node_finds_its_cache() {
 
 #[tokio::test]
 async fn where_nothing_is_shared_each_node_knows_its_own_alone() {
-    let (_cluster, nodes, _emulator) = region(2, "prefix.share = false").await;
+    let (_cluster, nodes, _emulator) =
+        region_with(2, |config| config.knowledge.is_shared = false).await;
     let messages = [system(1), json!({"role": "user", "content": "Hello"})];
     fetch(&nodes[0], &messages).await;
     eventually("the first one knows", || blocks(&nodes[0]) > 0.0).await;

@@ -80,7 +80,7 @@ async fn streams_of_a_lost_region_go_on_elsewhere_without_the_budget() {
     let setup = |index: usize| {
         let url = format!("http://{}", emulator.addresses()[index]);
         // No retry is in the budget: the streams move all the same.
-        let setup = continuing("").set("retry.budget_in_hand = 0");
+        let setup = continuing("").with(|config| config.gateway.retry.budget_in_hand = 0);
         setup.replica_with(&format!("r{index}"), &url, "kind = \"vllm\"")
     };
     let core = cluster.start(1, setup(0)).await;

@@ -12,9 +12,9 @@ use crate::stream::{Api, continuing, fetch};
 async fn turns(replicas: u16, kind: &str, more: &str) -> (Emulator, Node) {
     let emulator = emulator(replicas).await;
     let setup = Setup::new()
-        .set("retry.budget_min_per_second = 1000")
+        .with(|config| config.gateway.retry.budget_min_per_second = 1000)
         .set("health.eject_after = 1000000")
-        .set("health.breaker_requests_min = 1000000")
+        .with_health(|health| health.breaker.requests_min = 1000000)
         .table(format!("[[route]]\nname = \"all\"\npolicy = \"round_robin\"\n{more}\n"));
     let node = of_kind(setup, &emulator, kind).start().await;
     (emulator, node)

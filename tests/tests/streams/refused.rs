@@ -2,17 +2,25 @@
 
 use serde_json::{Value, json};
 use spillway_emulator::{Close, Fault};
-use spillway_tests::{emulator, eventually};
+use spillway_tests::{Setup, emulator, eventually};
 
 use crate::cuts::of_kind;
 use crate::stream::{Api, Stream, continuing, counted, fetch};
 
 const CUT: Fault = Fault::Cut { after_events: 4, close: Close::Reset };
 
+/// A node that keeps so many bytes of the text of each stream.
+fn keeping(text_bytes_max: usize) -> Setup {
+    continuing("").with(move |config| {
+        let kept = config.world.routes.iter_mut().filter_map(|it| it.continuation.as_mut());
+        kept.for_each(|it| it.text_bytes_max = text_bytes_max);
+    })
+}
+
 /// Fetches two streams of which one is cut, and checks how the cut is counted.
 async fn both(api: Api, more: Value, kind: &str, (result, reason): (&str, &str)) -> Vec<Stream> {
     let emulator = emulator(2).await;
-    let node = of_kind(continuing("continue_bytes_max = 64"), &emulator, kind).start().await;
+    let node = of_kind(keeping(64), &emulator, kind).start().await;
     emulator.replica(0).set_fault(CUT).await.expect("a fault");
     let streams = [
         fetch(node.addresses()[0], api, &more).await,
@@ -77,7 +85,7 @@ async fn what_is_fine_is_not_refused() {
 #[tokio::test]
 async fn a_text_that_is_too_long_to_be_kept_is_not_continued() {
     let emulator = emulator(2).await;
-    let node = of_kind(continuing("continue_bytes_max = 7"), &emulator, "vllm").start().await;
+    let node = of_kind(keeping(7), &emulator, "vllm").start().await;
     emulator.replica(0).set_fault(CUT).await.expect("a fault");
     let address = node.addresses()[0];
     let streams =
@@ -98,7 +106,7 @@ async fn a_chat_is_not_given_to_an_engine_that_would_answer_it_anew() {
 #[tokio::test]
 async fn without_the_setting_streams_end_as_they_always_did() {
     let emulator = emulator(2).await;
-    let setup = spillway_tests::Setup::new().set("health.eject_after = 1000000");
+    let setup = Setup::new().set("health.eject_after = 1000000");
     let route = "[[route]]\nname = \"all\"\npolicy = \"round_robin\"\n";
     let node = of_kind(setup.table(route), &emulator, "vllm").start().await;
     emulator.replica(0).set_fault(CUT).await.expect("a fault");
@@ -111,8 +119,7 @@ async fn without_the_setting_streams_end_as_they_always_did() {
 #[tokio::test]
 async fn continuations_are_retries_and_as_limited() {
     let emulator = emulator(2).await;
-    let setup = spillway_tests::Setup::new()
-        .set("retry.budget_min_per_second = 0")
+    let setup = Setup::new()
         .set("retry.budget_percent = 0")
         .table("[[route]]\nname = \"all\"\npolicy = \"round_robin\"\ncontinue_streams = true\n");
     let node = of_kind(setup, &emulator, "vllm").start().await;

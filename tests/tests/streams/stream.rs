@@ -95,9 +95,9 @@ impl Api {
 /// A node that continues streams and takes turns between its replicas.
 pub(crate) fn continuing(more: &str) -> Setup {
     Setup::new()
-        .set("retry.budget_min_per_second = 1000")
+        .with(|config| config.gateway.retry.budget_min_per_second = 1000)
         .set("health.eject_after = 1000000")
-        .set("health.breaker_requests_min = 1000000")
+        .with_health(|health| health.breaker.requests_min = 1000000)
         .table(format!(
             "[[route]]\nname = \"all\"\npolicy = \"round_robin\"\ncontinue_streams = true\n{more}\n"
         ))

@@ -124,9 +124,9 @@ impl Gateway {
     #[must_use]
     pub fn new(config: GatewayConfig, hasher: PrefixHasher, view: View, started_s: u64) -> Self {
         let budget = RetryBudgetConfig {
-            share_percent: config.retry.share_percent,
-            in_hand: config.retry.in_hand,
-            per_second_min: config.retry.per_second_min,
+            share_percent: config.retry.budget_percent,
+            in_hand: config.retry.budget_in_hand,
+            per_second_min: config.retry.budget_min_per_second,
         };
         Self {
             expose_routing: AtomicBool::new(config.expose_routing),

@@ -157,17 +157,19 @@ impl Surroundings<'_> {
         let limits = self.gateway.limits();
         let asked = asked_timeout(&self.head.headers)?;
         let seen = match timeout(
-            asked.map_or(limits.body_timeout, |asked| asked.min(limits.body_timeout)),
+            asked.map_or(limits.stall_timeout_ms.duration(), |asked| {
+                asked.min(limits.stall_timeout_ms.duration())
+            }),
             first_bytes(&mut body),
         )
         .await
         {
             Ok(seen) => seen?,
-            Err(_) if asked.is_some_and(|asked| asked <= limits.body_timeout) => {
+            Err(_) if asked.is_some_and(|asked| asked <= limits.stall_timeout_ms.duration()) => {
                 let message = "the deadline passed before the first message came";
                 return Err(GatewayError::new(ErrorKind::DeadlineExceeded, message));
             }
-            Err(_) => return Err(UploadPace::new(limits.body_timeout).too_slow()),
+            Err(_) => return Err(UploadPace::new(limits.stall_timeout_ms.duration()).too_slow()),
         };
         let wait = started.elapsed();
         let named = found(peek_model(&seen))?;
@@ -216,7 +218,8 @@ impl Surroundings<'_> {
         (route, model, target): (Arc<Route>, Option<ModelName>, Target),
         body_wait: Duration,
     ) -> Result<Prepared, GatewayError> {
-        let (body, half) = MessageBody::new(body, messages, self.gateway.limits().body_timeout);
+        let (body, half) =
+            MessageBody::new(body, messages, self.gateway.limits().stall_timeout_ms.duration());
         Ok(Prepared {
             inquiry: self.inquiry(&route, model, Contents::default())?,
             is_one_client: self.is_one_client,

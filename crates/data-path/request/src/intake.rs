@@ -58,7 +58,7 @@ pub async fn buffer(
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut reservation = BodyReservation::new(door, holder);
     let mut gathered = Gathered::default();
-    let mut pace = UploadPace::new(limits.body_timeout);
+    let mut pace = UploadPace::new(limits.stall_timeout_ms.duration());
     let mut due = pace.due(started.into());
     while let Some(frame) = next_frame(&mut body, due, &reservation).await.transpose() {
         let frame = match frame {

@@ -15,6 +15,14 @@ pub struct ContinuationSpec {
     pub count_max: u32,
 }
 
+impl Default for ContinuationSpec {
+    fn default() -> Self {
+        // 60,000 tokens are more than models generate in one answer. A request that has killed four
+        // replicas is more likely to be the cause than a witness.
+        Self { text_bytes_max: 256 << 10, count_max: 3 }
+    }
+}
+
 /// Outcome of a stream whose replica failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Continuation {

@@ -3,78 +3,70 @@
 use std::time::Duration;
 
 use spillway_route::RetryBudgetConfig;
+use spillway_types::{Millis, settings};
 
-/// Limits for clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Most client connections at this node; further ones are closed at once. A lower limit of open
-    /// files lowers it at the start: each request in flight needs a second descriptor.
-    pub connections_max: usize,
-    /// Most connections of one client: an IPv4 address, or the first 64 bits of an IPv6 one.
-    /// Further ones are closed at once. Trusted proxies have no such limit; the clients behind them
-    /// do if a PROXY header names them.
-    pub connections_per_client_max: usize,
-    /// Memory that this process may use, in bytes. From 90 % of it on new requests are refused.
-    /// `None` means the memory of the control group or the machine.
-    pub memory_bytes_max: Option<u64>,
-    /// Most bytes of one request head; more gets 431.
-    pub header_bytes_max: usize,
-    /// Most header fields of one HTTP/1.1 request; more gets 431.
-    pub headers_max: usize,
-    /// Most bytes of one request body; more gets 413.
-    pub body_bytes_max: u64,
-    /// Most bytes of all buffered request bodies together; a body beyond it gets 503.
-    pub body_bytes_total_max: u64,
-    /// Most bytes of a body that is buffered though it needs no parsing, so that it can be retried;
-    /// longer ones are streamed and never retried once their first byte went out.
-    pub buffered_bytes_max: u64,
-    /// Most concurrent requests on one HTTP/2 connection.
-    pub streams_per_connection_max: u32,
-    /// Most requests that one connection may abandon within [`Limits::reset_window`] before it is
-    /// closed: the guard against HTTP/2 rapid reset.
-    pub resets_per_connection_max: u32,
-    /// Window of `resets_per_connection_max`.
-    pub reset_window: Duration,
-    /// Time for a complete request head, from its first byte; also for the TLS handshake and a
-    /// PROXY header. Enforced after one and a half times this long at the latest.
-    pub head_timeout: Duration,
-    /// Longest silence within a request body. A slow body uses it up as well, see
-    /// [`UploadPace`](crate::upload_pace::UploadPace).
-    pub body_timeout: Duration,
-    /// Time without a request after which a connection is closed.
-    pub idle_timeout: Duration,
-    /// Time after which a client that takes none of its waiting bytes is cut off: its connection,
-    /// or over HTTP/2 the stream if others of the connection are taken.
-    pub stall_timeout: Duration,
-    /// Most bytes of one reply that are read ahead of a slow client, so that the replica's place
-    /// becomes free; 0 lets replicas wait for clients.
-    pub read_ahead_bytes_max: usize,
-    /// Most bytes of all replies read ahead. One eighth of the usable memory is another limit.
-    pub read_ahead_bytes_total_max: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            connections_max: 16_384,
-            connections_per_client_max: 4_096,
-            memory_bytes_max: None,
-            header_bytes_max: 64 << 10,
-            headers_max: 100,
-            body_bytes_max: 32 << 20,
-            body_bytes_total_max: 1 << 30,
-            buffered_bytes_max: 1 << 20,
-            streams_per_connection_max: 256,
-            resets_per_connection_max: 200,
-            reset_window: Duration::from_secs(10),
-            head_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(60),
-            idle_timeout: Duration::from_secs(75),
-            stall_timeout: Duration::from_secs(60),
-            // About 4,000 tokens of a chat: each is an event of about 200 bytes.
-            read_ahead_bytes_max: 1 << 20,
-            read_ahead_bytes_total_max: 256 << 20,
-        }
+settings! {
+    /// `[limits]`: limits on clients.
+    #[derive(PartialEq, Eq)]
+    pub struct Limits {
+        /// Maximum number of client connections; further ones are closed at once. A lower limit of
+        /// open files lowers it at the start: each request in flight needs a second descriptor.
+        #[schemars(range(min = 1))]
+        connections_max: usize = 16_384,
+        /// Maximum number of connections of one client: an IPv4 address, or the first 64 bits of an
+        /// IPv6 one. Trusted proxies have no such limit; the clients behind them do if a PROXY header
+        /// names them.
+        #[schemars(range(min = 1))]
+        connections_per_client_max: usize = 4_096,
+        /// Memory limit of this process in bytes; above 90 % of it new requests are refused. 0: the
+        /// limit of the control group or the memory of the machine.
+        memory_bytes_max: u64 = 0,
+        /// Maximum size of one request head in bytes; larger ones get 431.
+        #[schemars(range(min = 1))]
+        header_bytes_max: usize = 64 << 10,
+        /// Maximum number of header fields of one HTTP/1.1 request; more gets 431.
+        #[serde(skip)]
+        headers_max: usize = 100,
+        /// Maximum size of one request body in bytes; larger ones get 413.
+        #[schemars(range(min = 1))]
+        body_bytes_max: u64 = 32 << 20,
+        /// Maximum total size of buffered request bodies, in bytes; further bodies get 503.
+        #[schemars(range(min = 1))]
+        body_bytes_total_max: u64 = 1 << 30,
+        /// Maximum size of a body that is buffered though it needs no parsing, so that it can be
+        /// retried; longer ones are streamed, and never retried once their first byte was sent.
+        #[serde(skip)]
+        buffered_bytes_max: u64 = 1 << 20,
+        /// Maximum number of concurrent requests on one HTTP/2 connection.
+        #[serde(skip)]
+        streams_per_connection_max: u32 = 256,
+        /// Maximum number of requests that one connection may abandon within `reset_window` before
+        /// it is closed: the guard against HTTP/2 rapid reset.
+        #[serde(skip)]
+        resets_per_connection_max: u32 = 200,
+        /// Time window of `resets_per_connection_max`.
+        #[serde(skip)]
+        reset_window: Duration = Duration::from_secs(10),
+        /// Time limit for receiving a complete request head, from its first byte; also for the TLS
+        /// handshake and a PROXY header. Enforced after one and a half times this long at the latest.
+        #[serde(skip)]
+        head_timeout: Duration = Duration::from_secs(10),
+        /// Time after which a connection without requests is closed.
+        #[schemars(range(min = 1))]
+        idle_timeout_ms: Millis = Millis(75_000),
+        /// Longest pause of a client, within its request body or in reading a reply; time below 4 KiB
+        /// per second of a body counts as a pause. Then the request ends: with 408 if its body is
+        /// late, else its connection is closed, or over HTTP/2 the stream if the client takes others.
+        #[schemars(range(min = 1))]
+        stall_timeout_ms: Millis = Millis(60_000),
+        /// Maximum size of reply data buffered for one slow client, in bytes, so that the replica's
+        /// slot becomes free; with 0 the replica waits for the client.
+        // About 4,000 tokens of a chat: each is an event of about 200 bytes.
+        read_ahead_bytes_max: usize = 1 << 20,
+        /// Maximum total size of reply data buffered for slow clients, in bytes; an eighth of the
+        /// memory is a further limit.
+        #[serde(skip)]
+        read_ahead_bytes_total_max: u64 = 256 << 20,
     }
 }
 
@@ -106,27 +98,29 @@ impl Default for Timeouts {
     }
 }
 
-/// Limits of retries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
-    /// Most attempts per request, the first included.
-    pub attempts_max: u32,
-    /// Retries as a share of requests, in percent.
-    pub share_percent: u32,
-    /// Retries available at the start; requests earn them back by their share.
-    pub in_hand: u32,
-    /// Least retries earned per second, however few requests there are.
-    pub per_second_min: u32,
+settings! {
+    /// `[retry]`: rules for trying another replica.
+    #[derive(PartialEq, Eq)]
+    pub struct Retry {
+        /// Maximum number of attempts per request, including the first. 0 and 1 both mean that no
+        /// request is retried.
+        attempts_max: u32 = 3,
+        /// Retries as a share of requests, in percent.
+        budget_percent: u32 = RetryBudgetConfig::default().share_percent,
+        /// Retries available at the start, so that a node with few requests can retry; later requests
+        /// refill them by their share, however rare they are. None if the share is zero.
+        #[serde(skip)]
+        budget_in_hand: u32 = RetryBudgetConfig::default().in_hand,
+        /// Minimum number of retries earned per second, which exceeds the share if requests are few.
+        #[serde(skip)]
+        budget_min_per_second: u32 = RetryBudgetConfig::default().per_second_min,
+    }
 }
 
-impl Default for Retry {
-    fn default() -> Self {
-        let budget = RetryBudgetConfig::default();
-        Self {
-            attempts_max: 3,
-            share_percent: budget.share_percent,
-            in_hand: budget.in_hand,
-            per_second_min: budget.per_second_min,
-        }
+impl Retry {
+    /// Returns the maximum number of attempts per request: a request is always tried.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts_max.max(1)
     }
 }

@@ -4,24 +4,25 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use spillway_types::settings;
 use toml::Spanned;
 
 use crate::error::ConfigError;
 use crate::source::Source;
 
-/// `[access_log]`: a line of JSON for each completed request, as in `GET /v1/requests`. It never
-/// contains text of prompts or replies.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct AccessLogSection {
-    /// Requests to log.
-    pub(crate) requests: LoggedRequests,
-    /// Share of successful requests to log, in percent.
-    #[schemars(with = "f64", range(min = 0, max = 100))]
-    pub(crate) share_percent: Spanned<f64>,
-    /// File to write to, reopened after it is moved away. Standard output by default.
-    #[schemars(with = "Option<String>")]
-    pub(crate) file: Option<Spanned<String>>,
+settings! {
+    /// `[access_log]`: a line of JSON for each completed request, as in `GET /v1/requests`. It never
+    /// contains text of prompts or replies.
+    pub(crate) struct AccessLogSection {
+        /// Requests to log.
+        requests: LoggedRequests = LoggedRequests::default(),
+        /// Share of successful requests to log, in percent.
+        #[schemars(range(min = 0, max = 100))]
+        share_percent: f64 = 100.0,
+        /// File to write to, reopened after it is moved away. Standard output by default.
+        #[schemars(with = "Option<String>")]
+        file: Option<Spanned<String>> = None,
+    }
 }
 
 /// Requests that the access log has.
@@ -48,26 +49,11 @@ pub struct AccessLogConfig {
     pub file: Option<PathBuf>,
 }
 
-impl Default for AccessLogSection {
-    fn default() -> Self {
-        Self {
-            requests: LoggedRequests::default(),
-            share_percent: Spanned::new(0..0, 100.0),
-            file: None,
-        }
-    }
-}
-
 /// Checks the section.
 pub(crate) fn lower_access_log(
     source: &Source,
     section: AccessLogSection,
 ) -> Result<AccessLogConfig, ConfigError> {
-    let share = &section.share_percent;
-    if !(0.0..=100.0).contains(share.get_ref()) {
-        let message = format!("{} is no share in percent", share.get_ref());
-        return Err(source.fault(share.span(), message, "give a number from 0 to 100"));
-    }
     let file = section.file.map(|name| (source.resolve(name.get_ref()), name.span()));
     if let Some((path, span)) = &file
         && !path.parent().is_some_and(|folder| folder.as_os_str().is_empty() || folder.is_dir())
@@ -80,5 +66,5 @@ pub(crate) fn lower_access_log(
         return Err(source.fault(span.clone(), message, "name a file in it"));
     }
     let file = file.map(|(path, _)| path);
-    Ok(AccessLogConfig { requests: section.requests, share_percent: *share.get_ref(), file })
+    Ok(AccessLogConfig { requests: section.requests, share_percent: section.share_percent, file })
 }

@@ -1,11 +1,13 @@
-//! Settings that take effect only when a node starts, not with a reload.
+//! Settings that take effect only when a node starts, not with a reload. The schema marks them.
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
+use toml::de::{DeTable, DeValue};
 
-use super::file::ConfigFile;
-use super::section::ListenerSection;
+use crate::explanation::number;
+use crate::schema_node::Node;
+use crate::tree::Step;
 
 /// Settings of a file that a running node can't change, by path, e.g. `limits.body_bytes_max`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -14,32 +16,17 @@ pub struct AtStart {
 }
 
 impl AtStart {
-    pub(crate) fn new(file: &ConfigFile) -> Self {
-        let mut listeners: Vec<Value> = file.listener.iter().map(listener).collect();
-        // Listeners that only changed places in the file ask for no restart.
-        listeners.sort_by_key(Value::to_string);
-        let admin = file
-            .admin
-            .as_ref()
-            // The admin listener's tokens and certificate take effect with a reload; only its
-            // address and whether it has TLS wait.
-            .map(|admin| json!({ "address": admin.address.get_ref(), "tls": admin.tls.is_some() }));
+    pub(crate) fn new(file: &DeTable<'_>, schema: Node<'_>) -> Self {
         let mut settings = BTreeMap::new();
-        let mut add = |name: &str, value: Value| flatten(name, value, &mut settings);
-        add("node", to_value(&file.node));
-        add("limits", to_value(&file.limits));
-        add("retry", to_value(&file.retry));
-        add("prefix", to_value(&file.prefix));
-        add("spill", to_value(&file.spill));
-        add("steering", to_value(&file.steering));
-        add("cluster", to_value(&file.cluster));
-        add("dns", to_value(&file.dns));
-        add("usage", to_value(&file.usage));
-        add("admin", admin.unwrap_or_default());
-        add("[[listener]]", listeners.into());
-        add("[[peer]]", to_value(&file.peer));
-        add("[[region]]", to_value(&file.region));
-        LIVE.iter().for_each(|live| drop(settings.remove(*live)));
+        for section in schema.keys() {
+            let Some(node) = schema.at(&[Step::Key(section.to_owned())]) else { continue };
+            if node.waits_for_restart() == Some(true) {
+                let given = file.get(section).map(|value| value.get_ref());
+                let name =
+                    if node.is_list() { format!("[[{section}]]") } else { section.to_owned() };
+                add(&name, node, given, &mut settings);
+            }
+        }
         Self { settings }
     }
 
@@ -60,56 +47,80 @@ impl AtStart {
     }
 }
 
-/// Settings that a reload changes, although their sections otherwise wait for a restart.
-const LIVE: [&str; 6] = [
-    "node.expose_routing",
-    "spill.queue_max",
-    "spill.queue_bytes_max",
-    "spill.queue_ms",
-    "spill.degraded_below_percent",
-    "spill.tenant_room_percent",
-];
-
-/// Returns a listener's settings without those that a reload replaces: its certificate and its
-/// authentication mode.
-fn listener(section: &ListenerSection) -> Value {
-    let proxies: Vec<&str> =
-        section.trusted_proxies.iter().map(|block| block.get_ref().as_str()).collect();
-    json!({
-        "address": section.address.get_ref(),
-        "share_port": section.share_port,
-        "tls": section.tls.is_some(),
-        "proxy_protocol": section.proxy_protocol,
-        "trusted_proxies": proxies,
-    })
-}
-
-fn to_value(section: &impl serde::Serialize) -> Value {
-    serde_json::to_value(section).unwrap_or_default()
-}
-
-/// Adds each value of a table by its path; a list is one value.
-fn flatten(path: &str, value: Value, into: &mut BTreeMap<String, Value>) {
-    let Value::Object(table) = value else {
-        into.insert(path.to_owned(), value);
+/// Adds the settings of a table by their paths, with the defaults of those that are not given. A list
+/// is one setting.
+fn add(
+    path: &str,
+    node: Node<'_>,
+    given: Option<&DeValue<'_>>,
+    into: &mut BTreeMap<String, Value>,
+) {
+    let keys = if node.is_list() { Vec::new() } else { node.keys() };
+    if keys.is_empty() {
+        let value = given.map(|given| plain(given, node));
+        let value = value.or_else(|| node.default().map(canonical)).unwrap_or_default();
+        // A list that is given as empty is none.
+        into.insert(
+            path.to_owned(),
+            if value == Value::Array(Vec::new()) { Value::Null } else { value },
+        );
         return;
-    };
-    for (name, value) in table {
-        flatten(&format!("{path}.{name}"), value, into);
+    }
+    // Whether an optional table is there is a setting of its own.
+    if node.is_optional() {
+        into.insert(path.to_owned(), given.is_some().into());
+    }
+    let table = given.and_then(DeValue::as_table);
+    for key in keys {
+        let Some(node) = node.at(&[Step::Key(key.to_owned())]) else { continue };
+        if node.waits_for_restart() != Some(false) {
+            let given = table.and_then(|table| table.get(key)).map(|value| value.get_ref());
+            add(&format!("{path}.{key}"), node, given, into);
+        }
+    }
+}
+
+/// Returns a value without the settings in it that a reload replaces.
+fn plain(value: &DeValue<'_>, node: Node<'_>) -> Value {
+    match value {
+        DeValue::Table(table) => {
+            let settings = table.iter().filter_map(|(key, value)| {
+                let node = node.at(&[Step::Key(key.get_ref().to_string())])?;
+                let waits = node.waits_for_restart() != Some(false);
+                waits.then(|| (key.get_ref().to_string(), plain(value.get_ref(), node)))
+            });
+            Value::Object(settings.collect::<Map<_, _>>())
+        }
+        DeValue::Array(list) => {
+            let element = |value| Some(plain(value, node.element()?));
+            let values = list.iter().filter_map(|value| element(value.get_ref()));
+            let mut values: Vec<Value> = values.collect();
+            // Elements that only changed places in the file ask for no restart.
+            values.sort_by_key(Value::to_string);
+            values.into()
+        }
+        DeValue::String(text) => text.as_ref().into(),
+        DeValue::Boolean(truth) => (*truth).into(),
+        number => self::number(number).into(),
+    }
+}
+
+/// Returns a default in the form of [`plain`]: all numbers are floats.
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Number(number) => number.as_f64().into(),
+        Value::Array(list) => list.iter().map(canonical).collect(),
+        other => other.clone(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-    use crate::recovery;
-    use crate::source::Source;
 
     fn read(text: &str) -> AtStart {
-        let source = Source::new(Path::new("c.toml"), text);
-        AtStart::new(&recovery::read(&source).content.expect("a config"))
+        let file = toml::de::DeTable::parse(text).expect("a config");
+        AtStart::new(file.get_ref(), Node::root(crate::schema()))
     }
 
     const BASE: &str = "[[listener]]\naddress = \"127.0.0.1:1\"\nauth = \"none\"\n\
@@ -123,21 +134,19 @@ mod tests {
     #[test]
     fn settings_that_wait_for_a_restart_are_named() {
         let more = "[node]\nname = \"b\"\ndrain_ms = 5\n[limits]\nbody_bytes_max = 7\n[retry]\nattempts_max = 1\n\
-            [prefix]\nshare = false\n[spill]\nregions_max = 1\n[steering]\nshed_ms = 1\n[admin]\naddress = \"127.0.0.1:3\"\n\
+            [prefix]\nindex_bytes_max = 2000000\n[spill]\nreserve_percent = 1\n[admin]\naddress = \"127.0.0.1:3\"\n\
             [[peer]]\nname = \"p\"\nregion = \"r\"\naddress = \"127.0.0.1:4\"\n[[region]]\nname = \"r\"\n";
         let expected = [
             "[[peer]]",
             "[[region]]",
             "admin",
             "admin.address",
-            "admin.tls",
             "limits.body_bytes_max",
             "node.drain_ms",
             "node.name",
-            "prefix.share",
+            "prefix.index_bytes_max",
             "retry.attempts_max",
-            "spill.regions_max",
-            "steering.shed_ms",
+            "spill.reserve_percent",
         ];
         assert_eq!(changed(&format!("{BASE}{more}")), expected);
         assert_eq!(changed(&BASE.replace(":2", ":5")), ["[[listener]]"]);

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use http::Uri;
-use spillway_health::{CircuitBreakerConfig, HealthConfig, StandbyConfig};
+use spillway_health::{HealthConfig, StandbyConfig};
 use spillway_replicas::{DeepRequest, Mapping, NoticeCheck, ServerKind};
-use spillway_types::ModelName;
+use spillway_types::{Millis, ModelName};
 use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors};
@@ -17,9 +17,15 @@ use crate::replica::{Care, Concurrency};
 use crate::replica_section::{ConcurrencySection, ReplicaSection, check_host};
 use crate::source::Source;
 
-/// Least pause in ms between two checks of an overflow replica that sets none itself: its server is
-/// another company's.
-const OVERFLOW_CHECK_MS: u64 = 10_000;
+/// Least pause between two checks of an overflow replica: its server is another company's.
+const OVERFLOW_CHECK: Duration = Duration::from_secs(10);
+/// Time between two deep checks of a replica that sets none.
+const DEEP_INTERVAL: Duration = Duration::from_secs(30);
+/// Time limit of one deep check.
+const DEEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a replica's requests to finish after a notice that its machine goes away: clouds give
+/// two minutes.
+const NOTICE_LIMIT: Duration = Duration::from_secs(100);
 
 /// Defaults for all replicas that set nothing else.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,14 +33,14 @@ pub struct CareDefaults {
     health: HealthSection,
     standby: StandbySection,
     mappings: BTreeMap<String, Mapping>,
-    pub(crate) classes: BTreeMap<String, Spanned<u32>>,
+    pub(crate) classes: BTreeMap<String, u32>,
 }
 
 impl CareDefaults {
     pub(crate) fn new(
         health: HealthSection,
         standby: StandbySection,
-        classes: BTreeMap<String, Spanned<u32>>,
+        classes: BTreeMap<String, u32>,
         mappings: BTreeMap<String, Mapping>,
     ) -> Self {
         Self { health, standby, mappings, classes }
@@ -42,47 +48,30 @@ impl CareDefaults {
 
     fn health(&self, deep: Option<&DeepSection>) -> HealthConfig {
         let health = &self.health;
-        let breaker = CircuitBreakerConfig {
-            error_percent: health.breaker_percent,
-            window_ms: health.breaker_window_ms,
-            requests_min: health.breaker_requests_min,
-            open_ms: health.breaker_open_ms,
-            ..CircuitBreakerConfig::default()
-        };
+        // A maximum below the first ejection would shorten that.
+        let eject_max_ms = health.eject_max_ms.max(health.eject_ms);
         HealthConfig {
-            rise: health.rise,
             fall: health.fall,
             eject_after: health.eject_after,
             // A failed connection is rarely chance: three in a row are enough.
             connect_eject_after: health.eject_after.min(3),
             eject_ms: health.eject_ms,
-            // A maximum below the first ejection would shorten that.
-            eject_max_ms: health.eject_max_ms.max(health.eject_ms),
+            eject_max_ms,
             // Longer than any ejection: otherwise a flapping replica would never be ejected for
             // longer.
-            eject_forget_ms: 2 * health.eject_max_ms.max(health.eject_ms),
-            ejected_share_percent: health.ejected_percent_max,
+            eject_forget_ms: 2 * eject_max_ms,
             slow_ratio: health.slow_ratio,
             stall_ms: health.stall_ms,
-            gpu_memory_use_max: deep
-                .and_then(|deep| deep.gpu_memory_max.as_ref())
-                .map(|max| *max.get_ref()),
-            breaker,
-            retry_after_max_ms: health.retry_after_max_ms,
-            stale_half_life_ms: health.stale_half_life_ms,
-            warm_up_max_ms: health.warm_up_max_ms,
+            gpu_memory_use_max: deep.and_then(|deep| deep.gpu_memory_max),
             ..HealthConfig::default()
         }
     }
 
     fn standby(&self) -> StandbyConfig {
-        let standby = &self.standby;
-        let p99_ms = (standby.p99_ms > 0).then_some(standby.p99_ms as f32);
+        let StandbySection { queued, p99_ms } = self.standby;
         StandbyConfig {
-            queue: (standby.queued > 0.0).then_some(standby.queued),
-            p99_ms,
-            promote_after_ms: standby.promote_after_ms,
-            demote_after_ms: standby.demote_after_ms,
+            queue: (queued > 0.0).then_some(queued),
+            p99_ms: (p99_ms > 0).then_some(p99_ms as f32),
             ..StandbyConfig::default()
         }
     }
@@ -99,8 +88,6 @@ impl ReplicaSection {
         defaults: &CareDefaults,
         source: &Source,
     ) -> Result<Care, ConfigError> {
-        let slow_start_ms = self.slow_start_ms.unwrap_or(defaults.health.slow_start_ms);
-        let deep = self.deep.as_ref().map(Spanned::get_ref);
         let models: Vec<ModelName> = self
             .models
             .iter()
@@ -110,9 +97,9 @@ impl ReplicaSection {
         // A server that is yet to be recognised is cared for as a generic one until then.
         let Preset { active, deep: deep_check, scrapes, .. } = settings.preset(None, &models);
         Ok(Care {
-            health: defaults.health(deep),
-            slow_start: Duration::from_millis(slow_start_ms),
-            bucket: self.bucket.into(),
+            health: defaults.health(self.deep.as_ref().map(Spanned::get_ref)),
+            slow_start: defaults.health.slow_start_ms.duration(),
+            bucket: (&self.bucket).into(),
             standby: self.standby.then(|| defaults.standby()),
             warm_up: self.warm_up.clone(),
             // Its models are given, and its pages are not asked for without a reason.
@@ -120,7 +107,7 @@ impl ReplicaSection {
             active,
             deep: deep_check,
             notice: self.notice(source)?,
-            notice_limit: Duration::from_millis(self.notice_ms),
+            notice_limit: NOTICE_LIMIT,
             scrapes,
             concurrency: self.concurrency(),
         })
@@ -138,14 +125,12 @@ impl ReplicaSection {
         let (own, usual) = (&self.health, &defaults.health);
         let mut errors = ConfigErrors::default();
         let metrics = errors.keep(self.metrics_settings(defaults, source));
-        let deep = errors.keep(self.deep_settings(defaults, source));
+        let deep = errors.keep(self.deep_settings(source));
         let (Some(metrics), Some(deep)) = (metrics, deep) else { return Err(errors) };
         // A hosted API is not recognised by pages of engines, and is checked seldom.
         let kind = self.kind().or_else(|| self.is_overflow().then_some(ServerKind::Generic));
-        let interval_ms = match self.is_overflow() {
-            true => usual.interval_ms.max(OVERFLOW_CHECK_MS),
-            false => usual.interval_ms,
-        };
+        let interval = usual.interval_ms.duration();
+        let interval = if self.is_overflow() { interval.max(OVERFLOW_CHECK) } else { interval };
         let settings = KindSettings {
             kind,
             needs_models: self.models.is_none(),
@@ -154,8 +139,8 @@ impl ReplicaSection {
                 path: own.path.clone(),
                 port: own.port,
                 service: own.service.clone(),
-                interval: Duration::from_millis(own.interval_ms.unwrap_or(interval_ms)),
-                timeout: Duration::from_millis(own.timeout_ms.unwrap_or(usual.timeout_ms)),
+                interval,
+                timeout: usual.timeout_ms.duration(),
             },
             metrics,
             deep,
@@ -181,19 +166,9 @@ impl ReplicaSection {
         }
     }
 
-    fn deep_settings(
-        &self,
-        defaults: &CareDefaults,
-        source: &Source,
-    ) -> Result<Option<DeepSettings>, ConfigError> {
+    fn deep_settings(&self, source: &Source) -> Result<Option<DeepSettings>, ConfigError> {
         let Some(section) = &self.deep else { return Ok(None) };
         let deep = section.get_ref();
-        if let Some(share) = &deep.gpu_memory_max
-            && !(0.0..=1.0).contains(share.get_ref())
-        {
-            let remedy = "write it as a share, e.g. 0.95";
-            return Err(source.fault(share.span(), "the share is not within 0 to 1", remedy));
-        }
         let request = match (&deep.path, &deep.body) {
             (Some(path), Some(body)) => {
                 check_json(body, source)?;
@@ -217,14 +192,12 @@ impl ReplicaSection {
                 return Err(source.fault(section.span(), "path or body is missing", remedy));
             }
         };
-        let interval_ms = deep.interval_ms.unwrap_or(defaults.health.deep_interval_ms);
-        let timeout_ms = deep.timeout_ms.unwrap_or(defaults.health.deep_timeout_ms);
         Ok(Some(DeepSettings {
             request,
             expect: deep.expect.clone(),
-            interval: Duration::from_millis(interval_ms),
-            timeout: Duration::from_millis(timeout_ms),
-            gpu_memory_use_max: deep.gpu_memory_max.as_ref().map(|share| *share.get_ref()),
+            interval: deep.interval_ms.map_or(DEEP_INTERVAL, Millis::duration),
+            timeout: DEEP_TIMEOUT,
+            gpu_memory_use_max: deep.gpu_memory_max,
         }))
     }
 
@@ -271,7 +244,7 @@ impl ReplicaSection {
             path: metrics.path.clone(),
             port: metrics.port,
             mapping,
-            period: metrics.period_ms.map(Duration::from_millis),
+            period: metrics.period_ms.map(Millis::duration),
             dcgm_port: metrics.dcgm_port,
         })
     }

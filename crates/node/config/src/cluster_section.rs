@@ -245,9 +245,8 @@ const NAME_REMEDY: &str = "use up to 63 of a-z, 0-9 and hyphens, no hyphen at ei
 
 /// Refuses settings in one node's config that all nodes agree on.
 fn check_agreed(source: &Source, regions: &[RegionSection]) -> Result<(), ConfigErrors> {
-    let is_agreed = |region: &&RegionSection| {
-        *region.weight_percent.get_ref() != Percent::ALL || region.price_ms != 0.0
-    };
+    let is_agreed =
+        |region: &&RegionSection| region.weight_percent != Percent::ALL || region.price_ms != 0.0;
     all(regions.iter().filter(is_agreed).map(|region| {
         let message = "with [cluster] data, weights and prices of regions are agreed on by all";
         let remedy = "leave it out here, and say `spillway weight` or `spillway regions`";

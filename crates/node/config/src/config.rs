@@ -29,7 +29,6 @@ use crate::overflow_terms::OverflowTerms;
 use crate::prefix_section::KnowledgeConfig;
 use crate::replica::ReplicaConfig;
 use crate::route_record::RoutesSaid;
-use crate::section::WorkerLayout;
 use crate::source::ReadFiles;
 use crate::spill_section::SpillConfig;
 use crate::start_places::StartPlaces;
@@ -54,8 +53,6 @@ pub struct Config {
     pub node: String,
     /// Number of threads that serve requests.
     pub workers: usize,
-    /// Way in which these threads share the work.
-    pub worker_layout: WorkerLayout,
     /// Addresses for clients.
     pub listeners: Vec<ListenerConfig>,
     /// Listener of metrics, health and the admin API; `None` if there is none.

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use spillway_replicas::discovery::DnsQuestion;
 use spillway_types::ModelName;
 use toml::Spanned;
@@ -15,7 +17,7 @@ use toml::Spanned;
 use crate::access_section::check_name;
 use crate::care_section::CareDefaults;
 use crate::error::{ConfigError, ConfigErrors};
-use crate::recovery::{Recovered, read};
+use crate::recovery::{Document, Recovered, read};
 use crate::replica::ReplicaConfig;
 use crate::replica_list::lower_replicas;
 use crate::replica_section::{ReplicaSection, check_host};
@@ -43,18 +45,14 @@ pub(crate) struct DiscoverySection {
     /// Name server to query, instead of the system's.
     #[serde(default)]
     pub(crate) resolver: Option<SocketAddr>,
-    /// Time in ms that an empty answer or file must last before the replicas found earlier are dropped.
-    #[serde(default = "default_empty_grace_ms")]
-    pub(crate) empty_grace_ms: u64,
     /// Settings of each replica found by DNS, needed with `dns` and `srv`: as in `[[replica]]`, but
     /// without `name`, and `url` is only `http://` (the default) or `https://`.
     #[serde(default)]
     pub(crate) replica: Option<ReplicaSection>,
 }
 
-fn default_empty_grace_ms() -> u64 {
-    30_000
-}
+/// Time that an empty answer or file must last before the replicas found earlier are dropped.
+const EMPTY_GRACE: Duration = Duration::from_secs(30);
 
 /// A source of replicas, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +94,14 @@ pub enum Found {
 struct ReplicaFile {
     #[serde(default)]
     replica: Vec<ReplicaSection>,
+}
+
+impl Document for ReplicaFile {
+    fn schema() -> &'static Value {
+        static SCHEMA: LazyLock<Value> =
+            LazyLock::new(|| schemars::schema_for!(ReplicaFile).to_value());
+        &SCHEMA
+    }
 }
 
 impl fmt::Display for Found {
@@ -184,7 +190,7 @@ pub(crate) fn lower_discoveries(
             let message = format!("a second discovery is called {name:?}");
             errors.add(source.collision((at, earlier), message, "give each its own name"));
         }
-        let empty_grace = Duration::from_millis(section.empty_grace_ms);
+        let empty_grace = EMPTY_GRACE;
         if let Some(found) = errors.keep(lower_source(source, section, defaults)) {
             let defaults = defaults.clone();
             lowered.push(DiscoveryConfig { name, source: found, empty_grace, defaults });
@@ -267,7 +273,7 @@ pub fn read_replicas(
 ) -> Result<Vec<ReplicaConfig>, ConfigErrors> {
     let source = Source::new(path, text);
     let Recovered { content, mut errors, lost } = read::<ReplicaFile>(&source);
-    let sections = content.map(|file| file.replica).unwrap_or_default();
+    let sections = content.map(|(file, _)| file.replica).unwrap_or_default();
     match lower_replicas(&source, sections, defaults) {
         Ok(replicas) => errors.or(replicas),
         Err(mut more) => {

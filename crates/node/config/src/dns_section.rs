@@ -15,12 +15,15 @@ use crate::error::{ConfigError, ConfigErrors, all};
 use crate::region_section::RegionConfig;
 use crate::source::Source;
 
-/// Maximum time in seconds for which resolvers may keep an address: for that long, clients still
-/// try a region that is lost.
-const TTL_S_MAX: u32 = 30;
-/// Maximum number of addresses in one answer: with EDNS it fits into a datagram, and it is of no
-/// use for amplification.
-const ADDRESSES_MAX: usize = 8;
+/// Maximum number of addresses in one answer: it fits into a datagram, and is of no use for
+/// amplification.
+const ADDRESSES_MAX: usize = 4;
+/// Difference in round-trip time, in milliseconds, up to which regions share clients by their weights.
+const EQUAL_MS: f32 = 5.0;
+/// Burst of answers to a client network.
+const ANSWERS_BURST: u32 = 1_000;
+/// Serial number of the zone. No server transfers the zone, so the number need not change.
+const SERIAL: u32 = 1;
 
 /// `[dns]`: this node as a name server that leads clients to regions.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -39,17 +42,10 @@ pub(crate) struct DnsSection {
     /// Names of the zone's name servers, the same as in the parent zone.
     #[schemars(with = "Vec<String>")]
     pub(crate) name_servers: Spanned<Vec<String>>,
-    /// Mail address of the person responsible; `hostmaster` of the zone by default.
-    #[serde(default)]
-    #[schemars(with = "Option<String>")]
-    pub(crate) contact: Option<Spanned<String>>,
-    /// Serial number of the zone; no server transfers the zone, so the number need not change.
-    #[serde(default = "default_serial")]
-    pub(crate) serial: u32,
     /// Seconds for which resolvers may cache an address, 1 to 30.
     #[serde(default = "default_ttl_s")]
-    #[schemars(with = "u32", range(min = 1, max = 30))]
-    pub(crate) ttl_s: Spanned<u32>,
+    #[schemars(range(min = 1, max = 30))]
+    pub(crate) ttl_s: u32,
     /// CAA records: authorities that may issue certificates, as in a zone file, e.g. `0 issue
     /// "ca.example.net"`.
     #[serde(default)]
@@ -67,19 +63,10 @@ pub(crate) struct DnsSection {
     /// if a listener has a certificate.
     #[serde(default)]
     pub(crate) https: Option<bool>,
-    /// Maximum number of addresses in one answer, 1 to 8; all are of one region.
-    #[serde(default = "default_addresses_max")]
-    #[schemars(with = "usize", range(min = 1, max = 8))]
-    pub(crate) addresses_max: Spanned<usize>,
-    /// Difference in round-trip time, in ms, up to which regions share clients by their weights.
-    #[serde(default = "default_equal_ms")]
-    pub(crate) equal_ms: u16,
-    /// Answers per second by UDP to one client network (/24, or /56 of IPv6); 0 sets no limit.
+    /// Answers per second by UDP to one client network (/24, or /56 of IPv6), after a burst of 1,000;
+    /// 0 sets no limit.
     #[serde(default = "default_answers_per_s")]
     pub(crate) answers_per_s: u32,
-    /// Burst of answers to a client network.
-    #[serde(default = "default_answers_burst")]
-    pub(crate) answers_burst: u32,
 }
 
 /// Settings of this node as a name server.
@@ -97,28 +84,13 @@ fn default_names() -> Vec<Spanned<String>> {
     vec![Spanned::new(0..0, "@".to_owned())]
 }
 
-fn default_serial() -> u32 {
-    1
-}
-
-fn default_ttl_s() -> Spanned<u32> {
-    Spanned::new(0..0, 20)
-}
-
-fn default_addresses_max() -> Spanned<usize> {
-    Spanned::new(0..0, 4)
-}
-
-fn default_equal_ms() -> u16 {
-    5
+/// Resolvers keep an address for this time, and as long clients still try a region that is lost.
+fn default_ttl_s() -> u32 {
+    20
 }
 
 fn default_answers_per_s() -> u32 {
     500
-}
-
-fn default_answers_burst() -> u32 {
-    1_000
 }
 
 impl DnsSection {
@@ -144,7 +116,7 @@ impl DnsSection {
         errors.or(DnsConfig {
             listen: *self.listen.get_ref(),
             zone: Zone::new(spec),
-            limiter: LimiterConfig { answers_per_s: self.answers_per_s, burst: self.answers_burst },
+            limiter: LimiterConfig { answers_per_s: self.answers_per_s, burst: ANSWERS_BURST },
         })
     }
 
@@ -169,16 +141,8 @@ impl DnsSection {
         let aliases = self.aliases.iter().map(|(text, target)| {
             Ok((inside(text, target.span())?, name(target.get_ref(), target.span())?))
         });
-        let contact = match &self.contact {
-            // An SOA record has a dot in place of the @.
-            Some(contact) => name(&contact.get_ref().replacen('@', ".", 1), contact.span()),
-            None => inside("hostmaster", self.zone.span()),
-        };
+        let contact = inside("hostmaster", self.zone.span());
         let mut errors = ConfigErrors::default();
-        let ttl_s = errors.keep(within(source, &self.ttl_s, 1..=TTL_S_MAX, "seconds"));
-        let addresses_max = &self.addresses_max;
-        let addresses_max =
-            errors.keep(within(source, addresses_max, 1..=ADDRESSES_MAX, "addresses"));
         let caa = self.caa.iter().map(|text| lower_caa(source, text));
         let services = errors.keep(all(services)).unwrap_or_default();
         let name_servers = errors.keep(all(servers)).unwrap_or_default();
@@ -190,14 +154,14 @@ impl DnsSection {
             services,
             name_servers,
             contact,
-            serial: self.serial,
-            ttl_s: ttl_s.unwrap_or_default(),
+            serial: SERIAL,
+            ttl_s: self.ttl_s,
             caa,
             hosts,
             aliases,
             has_https: self.https.unwrap_or(has_tls),
-            addresses_max: addresses_max.unwrap_or_default(),
-            equal_ms: self.equal_ms.into(),
+            addresses_max: ADDRESSES_MAX,
+            equal_ms: EQUAL_MS,
             regions: regions.iter().filter_map(lower_region).collect(),
             origin,
         };
@@ -221,20 +185,6 @@ fn lower_region(region: &RegionConfig) -> Option<ZoneRegion> {
 fn no_name(source: &Source, error: &NameError, span: std::ops::Range<usize>) -> ConfigError {
     let remedy = "use labels of letters, digits and hyphens with dots between them";
     source.fault(span, error.to_string(), remedy)
-}
-
-fn within<T: Copy + PartialOrd + std::fmt::Display>(
-    source: &Source,
-    value: &Spanned<T>,
-    range: std::ops::RangeInclusive<T>,
-    unit: &str,
-) -> Result<T, ConfigError> {
-    if range.contains(value.get_ref()) {
-        return Ok(*value.get_ref());
-    }
-    let message = format!("{} {unit} are out of range", value.get_ref());
-    let remedy = format!("use {} to {}", range.start(), range.end());
-    Err(source.fault(value.span(), message, remedy))
 }
 
 /// Reads a CAA record in the form of zone files: flags, tag and value.

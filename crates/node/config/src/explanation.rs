@@ -3,7 +3,7 @@
 use toml::de::{DeTable, DeValue};
 
 use crate::error::ConfigError;
-use crate::numbers::{AT_LEAST_ONE, plain_number, unit_of};
+use crate::numbers::{plain_number, unit_of};
 use crate::replica_section::bracketed;
 use crate::schema_node::Node;
 use crate::source::Source;
@@ -33,20 +33,23 @@ pub(crate) enum Fix {
 }
 
 /// A document in which an error was found.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Finding<'a> {
     pub(crate) source: &'a Source,
     pub(crate) table: &'a DeTable<'a>,
     pub(crate) schema: Node<'a>,
     /// Path of the key or value, or of the table in which one is missing.
     pub(crate) path: &'a [Step],
-    pub(crate) error: &'a toml::de::Error,
+    /// Error in serde's words.
+    pub(crate) message: &'a str,
+    /// Place of the error in the text.
+    pub(crate) span: std::ops::Range<usize>,
 }
 
 impl Finding<'_> {
     /// Returns the error in words, and the change with which reading goes on.
     pub(crate) fn explain(&self) -> (ConfigError, Fix) {
-        let message = self.error.message();
+        let message = self.message;
         if let Some(key) = quoted(message, "unknown field") {
             return self.unknown_key(key);
         }
@@ -133,11 +136,11 @@ impl Finding<'_> {
         let (Some(node), Some(value)) = (node, self.value()) else { return self.wrong_value(node) };
         let key = self.key();
         let expected = with_unit(node, &key);
-        if let (Some(number), true) = (whole(value), node.is_number()) {
-            let message = format!("`{key}` can't be {number}");
+        if let (Some(number), true) = (number(value), node.is_number()) {
+            let message = format!("`{key}` can't be {}", self.written());
             let clamped = match node.bounds() {
-                (Some(least), _) if number < i128::from(least) => Fix::Nearest(least.to_string()),
-                (_, Some(most)) if number > i128::from(most) => Fix::Nearest(most.to_string()),
+                (Some(least), _) if number < least => Fix::Nearest(least.to_string()),
+                (_, Some(most)) if number > most => Fix::Nearest(most.to_string()),
                 _ => Fix::Remove,
             };
             return (self.fault(message, format!("use {expected}")), clamped);
@@ -191,14 +194,9 @@ impl Finding<'_> {
     /// Explains an error that the type of the value reports by itself.
     fn wrong_value(&self, node: Option<Node<'_>>) -> (ConfigError, Fix) {
         let key = self.key();
-        let told = self.error.message();
+        let told = self.message;
         if told.contains("invalid socket address syntax") {
             return self.wrong_address();
-        }
-        if told == AT_LEAST_ONE {
-            let expected = node.map_or_else(String::new, |node| with_unit(node, &key));
-            let error = self.fault(format!("`{key}` {told}"), format!("use {expected}"));
-            return (error, Fix::Nearest("1".to_owned()));
         }
         let about =
             node.and_then(Node::about).map(|about| format!("; `{key}`: {}", lower_first(&about)));
@@ -234,7 +232,7 @@ impl Finding<'_> {
     }
 
     fn fault(&self, message: String, remedy: String) -> ConfigError {
-        self.source.fault(self.error.span().unwrap_or(0..0), message, remedy)
+        self.source.fault(self.span.clone(), message, remedy)
     }
 
     fn value(&self) -> Option<&DeValue<'_>> {
@@ -243,8 +241,7 @@ impl Finding<'_> {
 
     /// Returns the text of the value.
     fn written(&self) -> String {
-        let at = self.error.span().unwrap_or(0..0);
-        self.source.part(at).to_owned()
+        self.source.part(self.span.clone()).to_owned()
     }
 
     /// Returns the name of the setting.
@@ -310,9 +307,16 @@ fn with_unit(node: Node<'_>, key: &str) -> String {
     }
 }
 
-fn whole(value: &DeValue<'_>) -> Option<i128> {
-    let integer = value.as_integer()?;
-    i128::from_str_radix(integer.as_str(), integer.radix()).ok()
+/// Returns the value of a number; of whole numbers beyond 2^53 the nearest one that a float has.
+pub(crate) fn number(value: &DeValue<'_>) -> Option<f64> {
+    match value {
+        DeValue::Integer(integer) => {
+            let whole = i128::from_str_radix(integer.as_str(), integer.radix()).ok()?;
+            Some(whole as f64)
+        }
+        DeValue::Float(float) => float.as_str().parse().ok(),
+        _ => None,
+    }
 }
 
 fn kind(value: &DeValue<'_>) -> &'static str {

@@ -6,6 +6,7 @@ use schemars::transform::Transform;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use spillway_replicas::Mapping;
+use spillway_upstream::settings::{Limits, Retry};
 use toml::Spanned;
 
 use crate::access_log_section::AccessLogSection;
@@ -21,10 +22,7 @@ use crate::prefix_section::PrefixSection;
 use crate::region_section::RegionSection;
 use crate::replica_section::ReplicaSection;
 use crate::route_section::RouteSection;
-use crate::section::{
-    AdminSection, CorsSection, LimitsSection, ListenerSection, NodeSection, RetrySection,
-    TimeoutsSection,
-};
+use crate::section::{AdminSection, CorsSection, ListenerSection, NodeSection, TimeoutsSection};
 use crate::spill_section::SpillSection;
 use crate::split_section::SplitSection;
 use crate::steering_section::SteeringSection;
@@ -38,9 +36,11 @@ use crate::usage_section::{PriceSection, UsageSection};
 pub(crate) struct ConfigFile {
     /// Name, region and threads of this process.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) node: NodeSection,
     /// Addresses for clients.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) listener: Vec<ListenerSection>,
     /// Web pages that may call the API from a browser.
     #[serde(default)]
@@ -59,6 +59,7 @@ pub(crate) struct ConfigFile {
     pub(crate) limit: Vec<LimitSection>,
     /// Storage of the usage of tenants, keys and models.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) usage: UsageSection,
     /// Prices of tokens.
     #[serde(default)]
@@ -71,6 +72,7 @@ pub(crate) struct ConfigFile {
     pub(crate) residency: Vec<ResidencySection>,
     /// Listener of metrics, health and the admin API, for operators.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) admin: Option<AdminSection>,
     /// Log of completed requests.
     #[serde(default)]
@@ -80,16 +82,19 @@ pub(crate) struct ConfigFile {
     pub(crate) traces: TracesSection,
     /// Limits on clients: sizes, connections, waiting requests.
     #[serde(default)]
-    pub(crate) limits: LimitsSection,
+    #[schemars(extend("x-restart" = true))]
+    pub(crate) limits: Limits,
     /// Time limits for replicas.
     #[serde(default)]
     pub(crate) timeouts: TimeoutsSection,
     /// Index of cached prompts, and learned speeds of replicas.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) prefix: PrefixSection,
     /// Rules for retries at another replica.
     #[serde(default)]
-    pub(crate) retry: RetrySection,
+    #[schemars(extend("x-restart" = true))]
+    pub(crate) retry: Retry,
     /// Aliases of models.
     #[serde(default)]
     #[schemars(
@@ -118,9 +123,10 @@ pub(crate) struct ConfigFile {
     #[serde(default)]
     #[schemars(
         with = "BTreeMap<String, u32>",
-        transform = Values("Weight of the class's replicas relative to others, 1 to 1,000.")
+        transform = Values("Weight of the class's replicas relative to others, 1 to 1,000."),
+        transform = Weights
     )]
-    pub(crate) classes: BTreeMap<String, Spanned<u32>>,
+    pub(crate) classes: BTreeMap<String, u32>,
     /// Mappings of metrics for servers that no `kind` covers, by name.
     #[serde(default)]
     pub(crate) mapping: BTreeMap<String, Mapping>,
@@ -132,21 +138,27 @@ pub(crate) struct ConfigFile {
     pub(crate) standby: StandbySection,
     /// Membership of this node in a cluster.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) cluster: Option<ClusterSection>,
     /// Other nodes of the cluster.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) peer: Vec<PeerSection>,
     /// Weights, prices and locations of regions.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) region: Vec<RegionSection>,
     /// Name server that directs clients to regions.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) dns: Option<DnsSection>,
     /// Conditions for sending requests to other regions, and limits on waiting requests.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) spill: SpillSection,
     /// Conditions for directing new clients to other regions.
     #[serde(default)]
+    #[schemars(extend("x-restart" = true))]
     pub(crate) steering: SteeringSection,
     /// Rules for serving sets of requests.
     #[serde(default)]
@@ -155,6 +167,18 @@ pub(crate) struct ConfigFile {
 
 /// Description of the values of a map by names.
 struct Values(&'static str);
+
+/// Bounds of the weights of a map by names.
+struct Weights;
+
+impl Transform for Weights {
+    fn transform(&mut self, schema: &mut Schema) {
+        if let Some(values) = schema.get_mut("additionalProperties") {
+            values["minimum"] = 1.into();
+            values["maximum"] = 1_000.into();
+        }
+    }
+}
 
 impl Transform for Values {
     fn transform(&mut self, schema: &mut Schema) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_geo::{ClientRule, ClientRules, Locator, LocatorError, UnknownClients};
-use spillway_types::{Country, RegionName, Residency};
+use spillway_types::{Country, RegionName, Residency, settings};
 use spillway_upstream::locations::Locations;
 use toml::Spanned;
 
@@ -18,22 +18,23 @@ use crate::source::Source;
 /// Maximum number of rules in a config: as many as there are countries.
 const RULES_MAX: usize = 256;
 
-/// `[geo]`: location databases.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct GeoSection {
-    /// Database of cities or countries in MMDB format, such as those of MaxMind and DB-IP. Read
-    /// again when the file changes.
-    #[schemars(with = "Option<String>")]
-    pub(crate) database: Option<Spanned<String>>,
-    /// Database of autonomous systems, which decide nothing: naming one is an error.
-    #[schemars(skip)]
-    pub(crate) asn_database: Option<Spanned<String>>,
-    /// Maximum size of each file in bytes. Databases are kept in memory, twice while a changed one
-    /// is read.
-    pub(crate) database_bytes_max: u64,
-    /// `[[residency]]` rules that apply to clients whose country is unknown.
-    pub(crate) unknown_clients: Unknown,
+/// Maximum size of a database file in bytes. Databases are kept in memory, twice while a changed one
+/// is read.
+const DATABASE_BYTES_MAX: u64 = 256 << 20;
+
+settings! {
+    /// `[geo]`: location databases.
+    pub(crate) struct GeoSection {
+        /// Database of cities or countries in MMDB format, such as those of MaxMind and DB-IP, of up
+        /// to 256 MiB. Read again when the file changes.
+        #[schemars(with = "Option<String>")]
+        database: Option<Spanned<String>> = None,
+        /// Database of autonomous systems, which decide nothing: naming one is an error.
+        #[schemars(skip)]
+        asn_database: Option<Spanned<String>> = None,
+        /// `[[residency]]` rules that apply to clients whose country is unknown.
+        unknown_clients: Unknown = Unknown::default(),
+    }
 }
 
 /// Rules that hold for clients whose country is unknown.
@@ -45,17 +46,6 @@ pub(crate) enum Unknown {
     EveryRule,
     /// No rule.
     NoRule,
-}
-
-impl Default for GeoSection {
-    fn default() -> Self {
-        Self {
-            database: None,
-            asn_database: None,
-            database_bytes_max: 256 << 20,
-            unknown_clients: Unknown::default(),
-        }
-    }
 }
 
 /// `[[residency]]`: regions that may serve clients of certain countries.
@@ -79,7 +69,6 @@ pub(crate) struct ResidencySection {
 #[derive(Clone, Debug, Default)]
 pub struct GeoConfig {
     places: Option<DatabaseFile>,
-    bytes_max: u64,
     rules: ClientRules,
 }
 
@@ -127,7 +116,6 @@ pub(crate) fn lower_geo(
     };
     errors.or(GeoConfig {
         places: section.database.map(file),
-        bytes_max: section.database_bytes_max,
         rules: ClientRules::new(&rules, unknown),
     })
 }
@@ -157,7 +145,7 @@ impl GeoConfig {
     /// or is not the database that it should be.
     pub fn open(&self) -> Result<Locations, ConfigError> {
         let Some(places) = &self.places else { return Ok(Locations::default()) };
-        let bytes = places.read(self.bytes_max)?;
+        let bytes = places.read()?;
         let locator =
             Locator::from_bytes(bytes, None).map_err(|error| places.no_database(&error))?;
         Ok(Locations { locator: Some(Arc::new(locator)), rules: self.rules.clone() })
@@ -170,14 +158,14 @@ impl GeoConfig {
 }
 
 impl DatabaseFile {
-    fn read(&self, bytes_max: u64) -> Result<Vec<u8>, ConfigError> {
+    fn read(&self) -> Result<Vec<u8>, ConfigError> {
         let unreadable = |error: std::io::Error| {
             self.fault(format!("can't read it: {error}"), "check path and rights")
         };
-        let bytes = read_at_most(&self.path, bytes_max).map_err(unreadable)?;
+        let bytes = read_at_most(&self.path, DATABASE_BYTES_MAX).map_err(unreadable)?;
         bytes.ok_or_else(|| {
-            let message = format!("the file has more than {bytes_max} bytes, or is none");
-            self.fault(message, "take a smaller database, or raise database_bytes_max")
+            let message = format!("the file has more than {DATABASE_BYTES_MAX} bytes, or is none");
+            self.fault(message, "take a smaller database")
         })
     }
 

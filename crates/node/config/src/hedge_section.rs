@@ -54,9 +54,6 @@ impl HedgeSection {
                 return Err(fault("it does not say after which time", remedy));
             }
         };
-        if !(1..=100).contains(&self.budget_percent) {
-            return Err(fault("no budget", "use budget_percent = 1 to 100"));
-        }
         Ok(HedgeSpec { after, budget_percent: self.budget_percent })
     }
 }

@@ -1,13 +1,14 @@
 //! Reading of a config from a file or a text, and the JSON schema of the file.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use crate::config::Config;
 use crate::environment::overrides;
 use crate::error::{ConfigError, ConfigErrors, Severity};
 use crate::file::ConfigFile;
 use crate::lower::lower;
-use crate::recovery::{Recovered, read};
+use crate::recovery::{Document, Recovered, read};
 use crate::source::Source;
 use crate::warnings::warnings;
 
@@ -54,11 +55,11 @@ impl Config {
         let source = Source::new(path, text).with_variables(overrides(environment));
         let Recovered { content, mut errors, lost } = read::<ConfigFile>(&source);
         let mut config = None;
-        if let Some(file) = content {
+        if let Some((file, at_start)) = content {
             // Where something is left out, a warning may speak of just that.
             let warned = if errors.is_empty() { warnings(&source, &file) } else { Vec::new() };
             match lower(&source, file, &lost) {
-                Ok(lowered) => config = Some(lowered),
+                Ok(lowered) => config = Some(Config { at_start, ..lowered }),
                 Err(mut more) => {
                     more.retain(|error| !lost.explains(error));
                     errors.add(more);
@@ -77,8 +78,17 @@ impl Config {
     }
 }
 
-/// Returns the JSON Schema of the config file.
+/// Returns the JSON Schema of the config file: the table of all settings, from which their parser,
+/// their reference page and the list of those that wait for a restart follow.
 #[must_use]
-pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(ConfigFile).to_value()
+pub fn schema() -> &'static serde_json::Value {
+    ConfigFile::schema()
+}
+
+impl Document for ConfigFile {
+    fn schema() -> &'static serde_json::Value {
+        static SCHEMA: LazyLock<serde_json::Value> =
+            LazyLock::new(|| schemars::schema_for!(ConfigFile).to_value());
+        &SCHEMA
+    }
 }

@@ -6,7 +6,6 @@ use std::mem::take;
 use std::net::IpAddr;
 use std::num::NonZero;
 use std::sync::Arc;
-use std::time::Duration;
 
 use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_front::client::{Listener, ListenerSpec, ServerTls, TlsIdentity};
@@ -15,11 +14,11 @@ use spillway_quota::LimitTerms;
 use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
 use spillway_resolver::SystemFiles;
-use spillway_types::ModelName;
+use spillway_types::{Millis, ModelName};
 use spillway_upstream::names::NameSpec;
-use spillway_upstream::queue_spec::QueueSpec;
+use spillway_upstream::queue_spec::{QueueSpec, WaitTotals};
 use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::settings::{Retry, Timeouts};
+use spillway_upstream::settings::Timeouts;
 use spillway_usage::PriceList;
 use toml::Spanned;
 
@@ -62,7 +61,6 @@ pub(crate) fn lower(
     lost: &Lost,
 ) -> Result<Config, ConfigErrors> {
     // Taken before the code below moves the sections out of the file.
-    let at_start = AtStart::new(&file);
     let places = StartPlaces::new(source, &file);
     let mut errors = ConfigErrors::default();
     errors.keep(check_names(source, [&file.node.name, &file.node.region]));
@@ -79,32 +77,17 @@ pub(crate) fn lower(
     let dns = cluster.as_ref().and_then(|cluster| {
         errors.keep(lower_dns(source, &mut file, (cluster.as_ref(), has_tls, lost)))
     });
-    let spill = errors.keep(file.spill.lower(source));
-    let steering = errors.keep(file.steering.lower(source));
-    let knowledge = errors.keep(file.prefix.lower(source));
     let told = errors.keep(lower_told(source, &mut file));
     let (geo, residency) = (take(&mut file.geo), take(&mut file.residency));
     let geo = errors.keep(lower_geo(source, geo, residency));
     let cluster_known = cluster.as_ref().and_then(Option::as_ref);
     let world = errors.keep(lower_world(source, &mut file, (fleet, cluster_known, lost)));
-    let parts = (doors, cluster, dns, spill, steering, knowledge, told, geo, world);
-    let (
-        Some(doors),
-        Some(cluster),
-        Some(dns),
-        Some(spill),
-        Some(steering),
-        Some(knowledge),
-        Some(told),
-        Some(geo),
-        Some(world),
-    ) = parts
-    else {
+    let parts = (doors, cluster, dns, told, geo, world);
+    let (Some(doors), Some(cluster), Some(dns), Some(told), Some(geo), Some(world)) = parts else {
         return Err(errors);
     };
     errors.or(Config {
         workers: worker_count(file.node.workers),
-        worker_layout: file.node.worker_layout,
         gateway: lower_gateway(&file),
         listeners: doors.listeners,
         admin: doors.admin,
@@ -112,9 +95,9 @@ pub(crate) fn lower(
         limits: doors.limits,
         cluster,
         dns,
-        spill,
-        steering,
-        knowledge,
+        spill: file.spill.config(),
+        steering: file.steering.config(),
+        knowledge: file.prefix.config(),
         access_log: told.access_log,
         traces: told.traces,
         geo,
@@ -122,12 +105,12 @@ pub(crate) fn lower(
         prices: told.prices,
         system_files: SystemFiles::default(),
         world: WorldConfig { cors: doors.cors, identities: doors.identities, ..world },
-        drain_notice: file.node.drain_notice_ms.map(Duration::from_millis),
-        drain: Duration::from_millis(file.node.drain_ms),
+        drain_notice: file.node.drain_notice_ms.map(Millis::duration),
+        drain: file.node.drain_ms.duration(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         node: file.node.name.into_inner(),
         path: None,
-        at_start,
+        at_start: AtStart::default(),
         places,
         text: source.text().to_owned(),
         files: source.files(),
@@ -159,12 +142,12 @@ fn lower_gateway(file: &ConfigFile) -> GatewayConfig {
     GatewayConfig {
         region: file.node.region.get_ref().clone(),
         country: file.node.country,
-        limits: file.limits.clone().into(),
-        retry: Retry::from(file.retry),
+        limits: file.limits.clone(),
+        retry: file.retry.clone(),
         // The node draws its own seed when it starts.
         seed: 0,
         expose_routing: file.node.expose_routing,
-        waiting: file.spill.totals(),
+        waiting: WaitTotals::default(),
     }
 }
 
@@ -289,7 +272,7 @@ fn lower_world(
     errors.keep(no_effect::check(source));
     errors.keep(check_routes(source, &file.route, known));
     let base = file.timeouts.over(Timeouts::default());
-    let queue = errors.keep(file.spill.queue(source)).unwrap_or_default();
+    let queue = file.spill.queue();
     let (implies_default, said) = (implies_default(&file.route), RoutesSaid::new(&file.route));
     let routes = errors.keep(lower_routes(source, take(&mut file.route), (base, queue)));
     errors.or(WorldConfig {

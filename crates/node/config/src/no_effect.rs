@@ -25,30 +25,18 @@ enum Needs {
     Without(&'static str),
     /// A route whose requests are read for their prompts.
     Bodies,
-    /// This table of the file.
-    Table(&'static str),
 }
 
 const RULES: &[Rule] = &[
     rule("route", &["replace_prefix", "protocol", "model"], Needs::Key("path_prefix")),
-    rule("route", &["continue_bytes_max", "continuations_max"], Needs::Key("continue_streams")),
-    rule("route", &["least_loaded"], Needs::Value("policy", "least_loaded")),
-    rule("route", &["prefix_aware"], Needs::Value("policy", "prefix_aware")),
-    rule("route", &["prequal"], Needs::Value("policy", "prequal")),
-    rule("route", &["inject_usage", "continue_streams", "prefix_aware"], Needs::Bodies),
+    rule("route", &["inject_usage", "continue_streams"], Needs::Bodies),
     rule("split", &["sticky_max_age_s"], Needs::Key("sticky_cookie")),
-    rule("replica", &["notice_ms"], Needs::Key("notice_url")),
     rule("replica", &["class"], Needs::Without("weight")),
     rule("discovery.replica", &["class"], Needs::Without("weight")),
     rule("access_log", &["share_percent"], Needs::Value("requests", "all")),
-    rule("spill", &["guests_percent_max"], Needs::Table("cluster")),
-    rule("geo", &["database_bytes_max", "unknown_clients"], Needs::Key("database")),
+    rule("geo", &["unknown_clients"], Needs::Key("database")),
     rule("cluster", &["join_token_file"], Needs::Key("data")),
-    rule(
-        "traces",
-        &["protocol", "share_percent", "slow_ms", "headers_file", "ca"],
-        Needs::Key("endpoint"),
-    ),
+    rule("traces", &["share_percent", "headers_file", "ca"], Needs::Key("endpoint")),
 ];
 
 const fn rule(table: &'static str, keys: &'static [&'static str], needs: Needs) -> Rule {
@@ -66,7 +54,7 @@ pub(crate) fn check(source: &Source) -> Result<(), ConfigErrors> {
     let file = file.get_ref();
     for rule in RULES {
         for section in sections(file, rule.table) {
-            if rule.needs.is_in(file, section) || rule.is_from_outside(source) {
+            if rule.needs.is_in(section) || rule.is_from_outside(source) {
                 continue;
             }
             // A setting that is switched off is meant to have no effect.
@@ -111,11 +99,7 @@ impl Rule {
     /// Returns true if an environment variable may set the missing setting.
     fn is_from_outside(&self, source: &Source) -> bool {
         let own = self.table.split('.').next();
-        let other = match self.needs {
-            Needs::Table(table) => Some(table),
-            _ => None,
-        };
-        own.into_iter().chain(other).any(|table| {
+        own.is_some_and(|table| {
             let begin = format!("SPILLWAY__{}__", table.to_ascii_uppercase());
             let names = source.variables().iter().map(|it| it.name.to_ascii_uppercase());
             names.into_iter().any(|name| name.starts_with(&begin))
@@ -124,7 +108,7 @@ impl Rule {
 }
 
 impl Needs {
-    fn is_in(&self, file: &DeTable<'_>, section: &DeTable<'_>) -> bool {
+    fn is_in(&self, section: &DeTable<'_>) -> bool {
         let is = |key: &str, value: &str| {
             section.get(key).and_then(|it| it.get_ref().as_str()) == Some(value)
         };
@@ -133,7 +117,6 @@ impl Needs {
             Self::Value(key, value) => is(key, value),
             Self::Without(key) => !section.contains_key(*key),
             Self::Bodies => !section.contains_key("path_prefix") || is("protocol", "openai"),
-            Self::Table(table) => file.contains_key(*table),
         }
     }
 
@@ -143,7 +126,6 @@ impl Needs {
             Self::Value(key, value) => format!("unless {key} is {value:?}"),
             Self::Without(key) => format!("beside {key}"),
             Self::Bodies => "in a route whose bodies are not read".to_owned(),
-            Self::Table(table) => format!("without [{table}]"),
         }
     }
 
@@ -153,7 +135,6 @@ impl Needs {
             Self::Value(key, value) => format!("set {key} = {value:?}"),
             Self::Without(key) => format!("remove {key}"),
             Self::Bodies => "set protocol = \"openai\" if requests have its form".to_owned(),
-            Self::Table(table) => format!("add [{table}]"),
         }
     }
 }
@@ -180,17 +161,10 @@ mod tests {
             (route("protocol = \"openai\""), "protocol", "add path_prefix"),
             (route("replace_prefix = \"/y\""), "replace_prefix", "add path_prefix"),
             (route("model = \"tiny\""), "model", "add path_prefix"),
-            (route("continuations_max = 2"), "continuations_max", "add continue_streams"),
-            (route("prequal = { probes = 2 }"), "prequal", "set policy = \"prequal\""),
             (route("path_prefix = \"/x\"\ninject_usage = true"), "inject_usage", "\"openai\""),
             (
                 route("path_prefix = \"/x\"\nprotocol = \"v2\"\ncontinue_streams = true"),
                 "continue_streams",
-                "\"openai\"",
-            ),
-            (
-                route("path_prefix = \"/x\"\npolicy = \"prefix_aware\"\nprefix_aware = {}"),
-                "prefix_aware",
                 "\"openai\"",
             ),
         ] {
@@ -203,7 +177,6 @@ mod tests {
     #[test]
     fn so_is_one_of_another_table_than_a_route() {
         for (text, key, remedy) in [
-            ("notice_ms = 5\n".to_owned(), "notice_ms", "add notice_url"),
             (
                 "weight = 2\nclass = \"big\"\n[classes]\nbig = 4\n".to_owned(),
                 "class does nothing beside weight",
@@ -229,16 +202,11 @@ mod tests {
                 "set requests = \"all\"",
             ),
             (
-                "[spill]\nguests_percent_max = 5\n".to_owned(),
-                "guests_percent_max does nothing without [cluster]",
-                "add [cluster]",
-            ),
-            (
                 "[geo]\nunknown_clients = \"no_rule\"\n".to_owned(),
                 "unknown_clients",
                 "add database",
             ),
-            ("[traces]\nslow_ms = 5\n".to_owned(), "slow_ms", "add endpoint"),
+            ("[traces]\nshare_percent = 5\n".to_owned(), "share_percent", "add endpoint"),
             ("[geo]\nasn_database = \"a.mmdb\"\n".to_owned(), "asn_database", "remove it"),
             (
                 "kind = \"triton\"\nkv_events_port = 5557\n".to_owned(),
@@ -261,14 +229,10 @@ mod tests {
     fn a_setting_beside_what_it_needs_is_none() {
         for text in [
             route("path_prefix = \"/x\"\nprotocol = \"openai\"\nreplace_prefix = \"/y\""),
-            route("continue_streams = true\ncontinuations_max = 2"),
-            route("inject_usage = true\npolicy = \"prefix_aware\"\nprefix_aware = {}"),
             route("path_prefix = \"/x\"\nprotocol = \"openai\"\ninject_usage = true"),
             route("path_prefix = \"/x\"\ninject_usage = false"),
             "class = \"big\"\n[classes]\nbig = 4\n".to_owned(),
             "[access_log]\nrequests = \"all\"\nshare_percent = 5\n".to_owned(),
-            route("policy = \"prequal\"\nprequal = { probes = 2 }"),
-            "notice_ms = 5\nnotice_url = \"http://h:1/n\"\n".to_owned(),
             "kind = \"vllm\"\nkv_events_port = 5557\n".to_owned(),
             "kv_events_port = 5557\n".to_owned(),
         ] {

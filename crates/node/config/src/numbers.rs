@@ -1,7 +1,4 @@
-//! Units of numbers, which keys end with, and the error of a number that may not be zero.
-
-/// Error of a number that may not be zero.
-pub(crate) const AT_LEAST_ONE: &str = "must be at least 1";
+//! Units of numbers, which keys end with.
 
 /// Endings of keys, and the unit that each means.
 const UNITS: [(&str, &str); 11] = [

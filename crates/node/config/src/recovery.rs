@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
+use crate::at_start::AtStart;
 use crate::environment;
 use crate::error::{ConfigError, ConfigErrors};
 use crate::explanation::{Finding, Fix};
@@ -16,6 +16,7 @@ use crate::schema_node::Node;
 use crate::source::Source;
 use crate::syntax;
 use crate::tree::{self, Step, Wanted};
+use crate::validation::{Violation, violation};
 
 /// Maximum number of reported errors: a file with more probably has an error of another kind.
 const ERRORS_MAX: usize = 50;
@@ -23,8 +24,9 @@ const ERRORS_MAX: usize = 50;
 /// Readable part of a document.
 #[derive(Debug)]
 pub(crate) struct Recovered<T> {
-    /// The content, with all errors corrected or left out; `None` if the text is not TOML.
-    pub(crate) content: Option<T>,
+    /// The content, with all errors corrected or left out, and its settings that wait for a restart;
+    /// `None` if the text is not TOML.
+    pub(crate) content: Option<(T, AtStart)>,
     pub(crate) errors: ConfigErrors,
     pub(crate) lost: Lost,
 }
@@ -68,8 +70,14 @@ impl Lost {
     }
 }
 
+/// A kind of file, with the schema of its settings.
+pub(crate) trait Document: DeserializeOwned {
+    /// Returns the schema, which is made once: that of all settings is large.
+    fn schema() -> &'static Value;
+}
+
 /// Reads the source's text, with its overrides.
-pub(crate) fn read<T: DeserializeOwned + JsonSchema>(source: &Source) -> Recovered<T> {
+pub(crate) fn read<T: Document>(source: &Source) -> Recovered<T> {
     let (mut table, wrong) = DeTable::parse_recoverable(source.text());
     if !wrong.is_empty() {
         // Nothing else is reported: where a bracket is missing, any text may mean something else.
@@ -96,25 +104,30 @@ struct Reading<'a> {
 
 impl Reading<'_> {
     /// Reads the document again and again, each time with one error less.
-    fn read<T: DeserializeOwned + JsonSchema>(&mut self) -> Option<T> {
-        // Made only if something is wrong: the schema of all settings is large.
-        let mut schema: Option<Value> = None;
+    fn read<T: Document>(&mut self) -> Option<(T, AtStart)> {
+        let schema = Node::root(T::schema());
         for _ in 0..ERRORS_MAX {
             let mut table = self.table.clone();
             self.fixes.iter().for_each(|(path, fix)| apply(table.get_mut(), path, fix));
-            let error = match T::deserialize(Deserializer::from(table.clone())) {
-                Ok(content) => return Some(content),
+            let error = match try_read::<T>(&table, schema) {
+                Ok(content) => return Some((content, AtStart::new(table.get_ref(), schema))),
                 Err(error) => error,
             };
-            let schema = schema.get_or_insert_with(|| schemars::schema_for!(T).to_value());
-            let found = find(self.source, table.get_ref(), &error, Node::root(schema));
-            let Some((path, explained, fix)) = found else {
+            let Some(path) = error.path else {
                 let remedy = "correct the value; `spillway config reference` lists all settings";
-                let span = error.span().unwrap_or(0..0);
-                self.errors.add(self.source.fault(span, error.message(), remedy));
+                self.errors.add(self.source.fault(error.span, error.message, remedy));
                 return None;
             };
-            let is_missing = error.message().starts_with("missing field");
+            let finding = Finding {
+                source: self.source,
+                table: table.get_ref(),
+                schema,
+                path: &path,
+                message: &error.message,
+                span: error.span,
+            };
+            let (explained, fix) = finding.explain();
+            let is_missing = error.message.starts_with("missing field");
             // A required setting may be missing only because its value was left out.
             if !(is_missing && self.lost.explains(&explained)) {
                 self.errors.add(explained);
@@ -130,23 +143,38 @@ impl Reading<'_> {
     }
 }
 
-/// Returns the place of an error, the error in words, and its correction; `None` if its place is
-/// unknown.
-fn find(
-    source: &Source,
-    table: &DeTable<'_>,
-    error: &toml::de::Error,
-    schema: Node<'_>,
-) -> Option<(Vec<Step>, ConfigError, Fix)> {
+/// Error of a document, in serde's words.
+struct ReadError {
+    /// Path of the key or value, or of the table in which one is missing; `None` if it is unknown.
+    path: Option<Vec<Step>>,
+    span: Range<usize>,
+    message: String,
+}
+
+/// Reads a document by its type, and checks what only its schema forbids.
+fn try_read<T: Document>(table: &Spanned<DeTable<'_>>, schema: Node<'_>) -> Result<T, ReadError> {
+    let content = T::deserialize(Deserializer::from(table.clone())).map_err(|error| ReadError {
+        path: path_of(table.get_ref(), &error, schema),
+        span: error.span().unwrap_or(0..0),
+        message: error.message().to_owned(),
+    })?;
+    match violation(table.get_ref(), table.span(), schema) {
+        Some(Violation { path, span, message }) => {
+            Err(ReadError { path: Some(path), span, message })
+        }
+        None => Ok(content),
+    }
+}
+
+/// Returns the path of an error; `None` if its place is unknown.
+fn path_of(table: &DeTable<'_>, error: &toml::de::Error, schema: Node<'_>) -> Option<Vec<Step>> {
     let mut path = tree::find(table, &error.span()?, wanted(error))?;
     // `[[node]]` for `[node]`: serde takes the list's elements for the table's values.
     let is_single = |section: &[Step]| schema.at(section).is_some_and(|it| !it.is_list());
     if matches!(path[..], [_, Step::Index(_), ..]) && is_single(&path[..1]) {
         path.truncate(1);
     }
-    let finding = Finding { source, table, schema, path: &path, error };
-    let (explained, fix) = finding.explain();
-    Some((path, explained, fix))
+    Some(path)
 }
 
 fn apply<'i>(table: &mut DeTable<'i>, path: &[Step], fix: &'i Fix) {

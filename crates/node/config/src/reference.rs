@@ -6,19 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::numbers::unit_of;
-use crate::schema_node::resolve;
-
-/// Settings that exist to compare policies; they have their own table.
-const TUNING: [&str; 8] = [
-    "replica.bucket",
-    "route.least_loaded",
-    "route.predicted_latency.crowding",
-    "route.predicted_latency.kappa",
-    "route.predicted_latency.session_ms",
-    "route.predicted_latency.tie_ms",
-    "route.prefix_aware",
-    "route.prequal",
-];
+use crate::schema_node::{Node, resolve};
 
 const HEAD: &str = "\
 # Configuration reference
@@ -29,17 +17,11 @@ by subject, and a sample file.
 
 A key with a dot is inside a table: `health.path` of a `[[replica]]` is `health = { path = \"..\" }`. Such a key is required
 only if its table is present. NAME is a name that you choose. A default of – means that the setting has no value; the
-description says what applies then.
+description says what applies then. A change of a setting takes effect when the file is saved, or when the node is
+restarted.
 ";
 
-const TUNING_HEAD: &str = "
-## Tuning knobs of policies
-
-Keep the defaults: these settings exist to compare policies.
-[policies.md](../explanation/policies.md#tuning-knobs) describes each.
-";
-
-const TABLE: &str = "\n| key | type | default | description |\n|---|---|---|---|\n";
+const TABLE: &str = "\n| key | type | default | change | description |\n|---|---|---|---|---|\n";
 
 /// One setting.
 struct Row {
@@ -49,11 +31,12 @@ struct Row {
     cells: String,
 }
 
-/// Settings of one section.
+/// Settings that are listed already.
 #[derive(Default)]
-struct Section<'a> {
+struct Listed<'a> {
+    /// Rows of the section that is being written.
     rows: Vec<Row>,
-    /// Tables whose settings are listed, with the key that has them.
+    /// Tables whose settings are listed, with the section and the key that has them.
     tables: Vec<(&'a Value, String)>,
 }
 
@@ -61,38 +44,22 @@ struct Section<'a> {
 #[must_use]
 pub fn reference() -> String {
     let schema = crate::schema();
-    let writer = Writer { schema: &schema };
+    let writer = Writer { schema };
     let mut page = HEAD.to_owned();
-    let mut tuning = Vec::new();
-    for (name, section) in properties(&schema) {
-        let mut listed = Section::default();
-        writer.add_rows(name, section, &mut listed);
-        let (knobs, rows): (Vec<Row>, _) = listed.rows.into_iter().partition(Row::is_tuning);
-        tuning.extend(knobs);
+    let mut listed = Listed::default();
+    for (name, section) in properties(schema) {
+        let waits = Node::root(section).waits_for_restart() == Some(true);
+        writer.add_rows(name, section, waits, &mut listed);
         let heading = heading(name, section);
         let about = section["description"].as_str().unwrap_or_default().replace('\n', " ");
         page.push_str(&format!("\n## `{heading}`\n\n{about}\n"));
         page.push_str(TABLE);
-        let inside = |row: &Row| row.path.split_once('.').map(|(_, key)| key.to_owned());
-        rows.iter().for_each(|row| {
-            let key = inside(row).unwrap_or_else(|| "NAME".to_owned());
+        for row in listed.rows.drain(..) {
+            let key = row.path.split_once('.').map_or("NAME", |(_, key)| key);
             page.push_str(&format!("| `{key}` | {} |\n", row.cells));
-        });
+        }
     }
-    page.push_str(TUNING_HEAD);
-    page.push_str(TABLE);
-    tuning.iter().for_each(|row| page.push_str(&format!("| `{}` | {} |\n", row.path, row.cells)));
     page
-}
-
-impl Row {
-    fn is_tuning(&self) -> bool {
-        TUNING.iter().any(|knob| {
-            self.path
-                .strip_prefix(knob)
-                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        })
-    }
 }
 
 /// Reads the schema.
@@ -102,7 +69,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     /// Adds the settings inside a table, a list of tables, or a map by names.
-    fn add_rows(&self, path: &str, schema: &'a Value, section: &mut Section<'a>) {
+    fn add_rows(&self, path: &str, schema: &'a Value, waits: bool, section: &mut Listed<'a>) {
         let list = self.resolve(schema);
         let item = list.get("items").unwrap_or(list);
         let table = self.resolve(item);
@@ -112,9 +79,9 @@ impl<'a> Writer<'a> {
             // A map to plain values, such as `[classes]`, is one row; each setting of a map to
             // tables, such as `[mapping.NAME]`, has its own.
             if value.get("properties").is_none() {
-                section.rows.push(self.row(path, values, false));
+                section.rows.push(self.row(path, values, false, waits));
             } else {
-                self.add_rows(&format!("{path}.NAME"), value, section);
+                self.add_rows(&format!("{path}.NAME"), value, waits, section);
             }
             return;
         }
@@ -122,7 +89,8 @@ impl<'a> Writer<'a> {
             let path = format!("{path}.{key}");
             // A list may require more of its tables than their type does.
             let is_required = requires(table, key) || requires(item, key);
-            let row = self.row(&path, property, is_required);
+            let waits = Node::root(property).waits_for_restart().unwrap_or(waits);
+            let row = self.row(&path, property, is_required, waits);
             let inner = self.inner_table(property);
             let earlier = section.tables.iter().find(|(table, _)| std::ptr::eq(*table, inner));
             if let Some((_, earlier)) = earlier {
@@ -132,9 +100,10 @@ impl<'a> Writer<'a> {
             section.rows.push(row);
             // A table that is also a section of the file is listed there; here a row refers to it.
             if inner.get("properties").is_some() && self.section_of(inner).is_none() {
-                let (_, key) = path.split_once('.').unwrap_or_default();
-                section.tables.push((inner, format!("as `{key}`")));
-                self.add_rows(&path, property, section);
+                let (name, key) = path.split_once('.').unwrap_or_default();
+                let heading = heading(name, &self.schema["properties"][name]);
+                section.tables.push((inner, format!("as `{key}` of `{heading}`")));
+                self.add_rows(&path, property, waits, section);
             }
         }
     }
@@ -145,7 +114,7 @@ impl<'a> Writer<'a> {
         self.resolve(inner.get("items").unwrap_or(inner))
     }
 
-    fn row(&self, path: &str, schema: &Value, is_required: bool) -> Row {
+    fn row(&self, path: &str, schema: &Value, is_required: bool, waits: bool) -> Row {
         let default = match &schema["default"] {
             _ if is_required => "required".to_owned(),
             Value::Null => "–".to_owned(),
@@ -162,7 +131,9 @@ impl<'a> Writer<'a> {
         let about = about.or_else(|| self.resolve(schema)["description"].as_str());
         let about = first_sentence(&about.unwrap_or_default().replace('\n', " "));
         let kind = self.kind(path, schema);
-        Row { path: path.to_owned(), cells: format!("{kind} | {default} | {}", escaped(&about)) }
+        let change = if waits { "restart" } else { "save" };
+        let cells = format!("{kind} | {default} | {change} | {}", escaped(&about));
+        Row { path: path.to_owned(), cells }
     }
 
     /// Returns the type of a value, with bounds and unit.
@@ -275,15 +246,6 @@ mod tests {
         let written = std::fs::read_to_string(&path).unwrap_or_default();
         let remedy = "run: cargo run -- config reference > docs/reference/settings.md";
         assert!(written == reference(), "docs/reference/settings.md has drifted; {remedy}");
-    }
-
-    #[test]
-    fn every_knob_is_a_setting() {
-        let page = reference();
-        let (_, tuning) = page.split_once("## Tuning knobs").unwrap();
-        for knob in TUNING {
-            assert!(tuning.contains(&format!("| `{knob}")), "{knob}");
-        }
     }
 
     #[test]

@@ -25,9 +25,10 @@ pub(crate) struct RegionSection {
     /// evacuates it.
     #[serde(default = "default_weight_percent")]
     #[schemars(with = "f64", range(min = 0, max = 100))]
-    pub(crate) weight_percent: Spanned<Percent>,
+    pub(crate) weight_percent: Percent,
     /// Extra cost of a request in that region, as an equivalent waiting time in ms.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub(crate) price_ms: f32,
     /// Round-trip time to the region in ms, until it is measured.
     #[serde(default)]
@@ -91,8 +92,8 @@ impl Default for RegionConfig {
     }
 }
 
-fn default_weight_percent() -> Spanned<Percent> {
-    Spanned::new(0..0, Percent::ALL)
+fn default_weight_percent() -> Percent {
+    Percent::ALL
 }
 
 /// Checks the sections. `known` are the regions that there can be; `None` if any can.
@@ -127,19 +128,11 @@ pub(crate) fn lower_regions(
 impl RegionSection {
     fn lower(self, source: &Source) -> Result<RegionConfig, ConfigErrors> {
         let mut errors = ConfigErrors::default();
-        let weight = *self.weight_percent.get_ref();
-        if weight > Percent::ALL {
-            let span = self.weight_percent.span();
-            errors.add(source.fault(span, "more than all", "use 0 to 100"));
-        }
-        if !self.price_ms.is_finite() || self.price_ms < 0.0 {
-            errors.add(source.fault(self.name.span(), "price_ms is no price", "use 0 or more"));
-        }
         let coordinates = errors.keep(lower_coordinates(source, &self)).flatten();
         let networks = errors.keep(lower_networks(source, &self.client_networks));
         errors.or(RegionConfig {
             name: RegionName::from(self.name.into_inner()),
-            weight_permille: weight.permille(),
+            weight_permille: self.weight_percent.permille(),
             price_ms: self.price_ms,
             rtt: self.rtt_ms.map(|rtt_ms| Duration::from_millis(rtt_ms.into())),
             country: self.country,

@@ -77,8 +77,8 @@ pub(crate) struct ReplicaSection {
     pub(crate) pool: String,
     /// Weight relative to other replicas, 1 to 1,000; by default its class's weight, else 1.
     #[serde(default)]
-    #[schemars(with = "Option<u32>", range(min = 1, max = 1_000))]
-    pub(crate) weight: Option<Spanned<u32>>,
+    #[schemars(range(min = 1, max = 1_000))]
+    pub(crate) weight: Option<u32>,
     /// Hardware class of the replica: a name in `[classes]`, which sets the weight.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
@@ -103,13 +103,11 @@ pub(crate) struct ReplicaSection {
     /// events are read by default. It is an error for a `kind` that publishes none.
     #[serde(default)]
     pub(crate) kv_events_port: Option<u16>,
-    /// URL that answers 200 once the replica's machine is scheduled for removal, and 404 before.
+    /// URL that answers 200 once the replica's machine is scheduled for removal, and 404 before. The
+    /// replica then gets no new requests, and 100 s for those that it has.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) notice_url: Option<Spanned<String>>,
-    /// Time limit in ms for the replica's requests to finish after such a notice (`notice_url`).
-    #[serde(default = "default_notice_ms")]
-    pub(crate) notice_ms: u64,
     /// Prompts sent to the replica before its first request, to load weights and fill its cache.
     #[serde(default)]
     pub(crate) warm_up: Vec<String>,
@@ -119,9 +117,6 @@ pub(crate) struct ReplicaSection {
     /// True to keep the replica in reserve until its pool needs it (see `[standby]`).
     #[serde(default)]
     pub(crate) standby: bool,
-    /// Duration of slow start in ms, instead of the one in `[health]`.
-    #[serde(default)]
-    pub(crate) slow_start_ms: Option<u64>,
     /// Protocol of the replica.
     #[serde(default)]
     pub(crate) protocol: ProtocolSection,
@@ -394,21 +389,12 @@ impl ReplicaSection {
     fn weight(&self, defaults: &CareDefaults, source: &Source) -> Result<u32, ConfigError> {
         let by_class = match &self.class {
             None => None,
-            Some(class) => {
-                let Some(weight) = defaults.classes.get(class.get_ref()) else {
-                    let message = format!("there is no class {:?}", class.get_ref());
-                    let remedy = "add it to [classes], e.g. h100 = 4";
-                    return Err(source.fault(class.span(), message, remedy));
-                };
-                Some(weight)
-            }
+            Some(class) => Some(*defaults.classes.get(class.get_ref()).ok_or_else(|| {
+                let message = format!("there is no class {:?}", class.get_ref());
+                source.fault(class.span(), message, "add it to [classes], e.g. h100 = 4")
+            })?),
         };
-        let Some(weight) = self.weight.as_ref().or(by_class) else { return Ok(1) };
-        if !(1..=1000).contains(weight.get_ref()) {
-            let remedy = "use a weight from 1 to 1000; to take a replica out, remove or drain it";
-            return Err(source.fault(weight.span(), "the weight is out of range", remedy));
-        }
-        Ok(*weight.get_ref())
+        Ok(self.weight.or(by_class).unwrap_or(1))
     }
 }
 
@@ -637,10 +623,6 @@ fn no_text() -> Spanned<String> {
 
 fn default_pool() -> String {
     "default".to_owned()
-}
-
-fn default_notice_ms() -> u64 {
-    100_000
 }
 
 fn default_idle_ms() -> u64 {

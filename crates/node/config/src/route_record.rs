@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,7 +14,7 @@ use spillway_upstream::settings::Timeouts;
 
 use crate::error::{ConfigError, ConfigErrors};
 use crate::no_effect;
-use crate::recovery::{Recovered, read};
+use crate::recovery::{Document, Recovered, read};
 use crate::route_section::RouteSection;
 use crate::source::Source;
 
@@ -29,6 +30,14 @@ pub struct RoutesSaid(BTreeMap<RouteName, RouteSection>);
 #[serde(deny_unknown_fields)]
 struct RoutesFile {
     route: Vec<RouteSection>,
+}
+
+impl Document for RoutesFile {
+    fn schema() -> &'static Value {
+        static SCHEMA: LazyLock<Value> =
+            LazyLock::new(|| schemars::schema_for!(RoutesFile).to_value());
+        &SCHEMA
+    }
 }
 
 impl RoutesSaid {
@@ -130,7 +139,7 @@ fn source(name: &str, record: &Map<String, Value>) -> Result<Source, ConfigError
 
 fn section(source: &Source) -> Result<RouteSection, ConfigErrors> {
     let Recovered { content, errors, .. } = read::<RoutesFile>(source);
-    let section = content.and_then(|mut file: RoutesFile| file.route.pop());
+    let section = content.and_then(|(mut file, _): (RoutesFile, _)| file.route.pop());
     match section {
         Some(section) if errors.is_empty() => Ok(section),
         _ => Err(errors),
@@ -156,10 +165,8 @@ macro_rules! merged {
 
 merged! {
     path_prefix, replace_prefix, protocol, models, model, pool, policy, hash_by, session,
-    least_loaded, predicted_latency, prefix_aware, prequal, inject_usage, forward_authorization,
-    allow_engine_fields, queue_max, queue_bytes_max, queue_ms, start_wait_ms, slo_ms,
-    degraded_below_percent, tenant_room_percent, continue_streams, continue_bytes_max,
-    continuations_max, hedge, regions, countries, overflow, timeouts,
+    predicted_latency, inject_usage, forward_authorization, allow_engine_fields, queue_max, queue_ms,
+    start_wait_ms, slo_ms, continue_streams, hedge, regions, countries, overflow, timeouts,
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@ use serde_json::json;
 use super::*;
 use crate::Config;
 
-/// A route with every setting that a file can have, except for a session by header and policies'
-/// own.
+/// A route with every setting that a file can have, except for a session by header.
 const EVERYTHING: &str = r#"
 [[route]]
 name = "r"
@@ -16,42 +15,21 @@ model = "tiny"
 pool = "default"
 policy = "bounded_consistent_hash"
 hash_by = "header:x-user"
-session = { cookie = "c", max_age_s = 7 }
+session = { cookie = "c", idle_s = 7 }
 regions = ["r"]
 countries = ["DE"]
-predicted_latency = { goal = "total", kappa = 3.0, output_tokens = 7 }
+predicted_latency = { goal = "total" }
 inject_usage = true
 forward_authorization = true
 overflow = false
 allow_engine_fields = ["priority"]
 continue_streams = true
-continue_bytes_max = 77
-continuations_max = 7
 queue_max = 7
-queue_bytes_max = 77
 queue_ms = 777
 start_wait_ms = 70
 slo_ms = 700
-degraded_below_percent = 7
-tenant_room_percent = 8
 hedge = { after_ms = 9, budget_percent = 1 }
 timeouts = { connect_ms = 1, first_byte_ms = 2, idle_ms = 3, total_ms = 4, keep_alive_ms = 5 }
-[[route]]
-name = "l"
-path_prefix = "/l"
-policy = "least_loaded"
-least_loaded = { queue = 2.0, gpu = 3.0, kv = 4.0, latency = 5.0 }
-[[route]]
-name = "a"
-path_prefix = "/a"
-protocol = "openai"
-policy = "prefix_aware"
-prefix_aware = { match_permille_min = 2, imbalance_min = 3.0, imbalance_ratio_min = 4.0 }
-[[route]]
-name = "q"
-path_prefix = "/q"
-policy = "prequal"
-prequal = { probes = 3, cold_permille = 2 }
 "#;
 
 fn config(routes: &str) -> Config {

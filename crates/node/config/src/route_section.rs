@@ -1,14 +1,13 @@
 //! `[[route]]`: a set of requests and how they are served.
 
 use std::fmt;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use spillway_protocol::{EngineFields, HashBy, Protocol};
 use spillway_route::{Policy, Tuning, WaitLimits};
-use spillway_types::{Country, ModelName, RegionName, Residency, RouteName};
+use spillway_types::{Country, Millis, ModelName, RegionName, Residency, RouteName, settings};
 use spillway_upstream::continuations::ContinuationSpec;
 use spillway_upstream::queue_spec::QueueSpec;
 use spillway_upstream::route_spec::RouteSpec;
@@ -18,147 +17,93 @@ use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors, all};
 use crate::hedge_section::HedgeSection;
-use crate::policy_sections::{
-    LeastLoadedSection, PredictedLatencySection, PrefixAwareSection, PrequalSection,
-};
-use crate::section::{TimeoutsSection, positive_if_set};
+use crate::policy_sections::PredictedLatencySection;
+use crate::section::TimeoutsSection;
 use crate::session_section::{SessionSection, lower_session};
 use crate::source::Source;
-use crate::spill_section::permille;
 
-/// `[[route]]`: a set of requests and how they are served.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RouteSection {
-    /// Unique name, used in metrics.
-    #[schemars(with = "String")]
-    pub(crate) name: Spanned<String>,
-    /// Path prefix of all requests of the route; without it, the route serves the built-in
-    /// endpoints.
-    #[serde(default)]
-    #[schemars(with = "Option<String>")]
-    pub(crate) path_prefix: Option<Spanned<String>>,
-    /// Text that replaces the prefix when a request is forwarded.
-    #[serde(default)]
-    pub(crate) replace_prefix: Option<String>,
-    /// Protocol of requests below `path_prefix`, and format of errors.
-    #[serde(default)]
-    pub(crate) protocol: RouteProtocol,
-    /// Models that the route serves; all by default. If all routes without `path_prefix` name
-    /// models, other models get 404.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub(crate) models: Vec<Spanned<String>>,
-    /// Model of requests below `path_prefix` that don't name one.
-    #[serde(default)]
-    #[schemars(with = "Option<String>")]
-    pub(crate) model: Option<Spanned<String>>,
-    /// Pool whose replicas the route uses; all replicas by default.
-    #[serde(default)]
-    #[schemars(with = "Option<String>")]
-    pub(crate) pool: Option<Spanned<String>>,
-    /// Routing policy: by default `predicted_latency` for routes that read prompts from bodies,
-    /// `power_of_two` for others.
-    #[serde(default)]
-    #[schemars(schema_with = "policy_schema")]
-    pub(crate) policy: Option<Spanned<Policy>>,
-    /// Key that keeps requests together: `header:NAME`, `cookie:NAME`, `user`, `client_ip`,
-    /// `conversation`, `prompt_prefix` or `prompt_prefix:BLOCKS`. Used by the policies that hash.
-    #[serde(default)]
-    #[schemars(with = "Option<String>")]
-    pub(crate) hash_by: Option<Spanned<HashBy>>,
-    /// Session affinity: later requests of a client go to the replica of its earlier ones, whatever
-    /// the policy.
-    #[serde(default)]
-    #[schemars(with = "Option<SessionSection>")]
-    pub(crate) session: Option<Spanned<SessionSection>>,
-    /// Weights of signals for the policy `least_loaded`.
-    #[serde(default)]
-    pub(crate) least_loaded: LeastLoadedSection,
-    /// Settings of the policy `predicted_latency`.
-    #[serde(default)]
-    pub(crate) predicted_latency: PredictedLatencySection,
-    /// Settings of the policy `prefix_aware`.
-    #[serde(default)]
-    pub(crate) prefix_aware: PrefixAwareSection,
-    /// Settings of the policy `prequal`.
-    #[serde(default)]
-    pub(crate) prequal: PrequalSection,
-    /// Replicas to request usage from in streams whose client did not ask for it: `"auto"` means
-    /// those of the kinds `vllm`, `sglang` and `llamacpp`, `true` all, `false` none. The report is
-    /// removed from the stream.
-    #[serde(default = "inject_auto")]
-    #[schemars(schema_with = "inject_usage_schema")]
-    pub(crate) inject_usage: Spanned<InjectUsageSetting>,
-    /// True to forward the client's `Authorization` and API key headers to the replica.
-    #[serde(default)]
-    pub(crate) forward_authorization: bool,
-    /// Fields of requests with which the route's clients may control the model server, e.g.
-    /// `priority`. Requests with any other of these fields are refused.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub(crate) allow_engine_fields: Vec<Spanned<String>>,
-    /// Maximum number of waiting requests, for each of the route's models; as in `[spill]` if not
-    /// set.
-    #[serde(default)]
-    pub(crate) queue_max: Option<usize>,
-    /// Maximum total size of these waiting requests, in bytes; as in `[spill]` if not set.
-    #[serde(default)]
-    pub(crate) queue_bytes_max: Option<usize>,
-    /// Longest wait of one request in ms; as in `[spill]` if not set.
-    #[serde(default)]
-    pub(crate) queue_ms: Option<u32>,
-    /// Longest time in ms that a request waits in the queue for a starting replica, while no
-    /// replica can serve it; with 0 it is answered at once. Choose more than the time an engine
-    /// takes to load its model, and less than the timeout of clients.
-    #[serde(default)]
-    pub(crate) start_wait_ms: u32,
-    /// Longest useful time to the first token of a reply, in ms; a request that is predicted to
-    /// exceed it is shed at once.
-    #[serde(default, deserialize_with = "positive_if_set")]
-    #[schemars(range(min = 1))]
-    pub(crate) slo_ms: Option<u64>,
-    /// Share of healthy replicas of a model, in percent, below which the least urgent requests are
-    /// shed first; as in `[spill]` if not set.
-    #[serde(default)]
-    #[schemars(with = "Option<u16>", range(max = 100))]
-    pub(crate) degraded_below_percent: Option<Spanned<u16>>,
-    /// Maximum share of a model's slots, in percent, that a tenant above its fair share leaves to
-    /// other active tenants; as in `[spill]` if not set.
-    #[serde(default)]
-    #[schemars(with = "Option<u16>", range(max = 100))]
-    pub(crate) tenant_room_percent: Option<Spanned<u16>>,
-    /// True to continue a broken stream of a completion on another replica, from the text sent so
-    /// far; off by default.
-    #[serde(default)]
-    pub(crate) continue_streams: bool,
-    /// Maximum size of the text kept for each continuable stream, in bytes; longer streams are not
-    /// continued.
-    #[serde(default = "continue_bytes_max")]
-    pub(crate) continue_bytes_max: usize,
-    /// Maximum number of continuations of one stream.
-    #[serde(default = "continuations_max")]
-    pub(crate) continuations_max: u32,
-    /// Settings for sending a request to a second replica if the first does not begin to reply; off
-    /// by default.
-    #[serde(default)]
-    #[schemars(with = "Option<HedgeSection>")]
-    pub(crate) hedge: Option<Spanned<HedgeSection>>,
-    /// Regions that may serve the route's requests; all by default.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub(crate) regions: Vec<Spanned<RegionName>>,
-    /// Countries whose regions may serve the route's requests, e.g. `DE`; all by default. If set, a
-    /// region whose country is unknown may not serve them.
-    #[serde(default)]
-    #[schemars(with = "Vec<String>")]
-    pub(crate) countries: Vec<Country>,
-    /// False to never send the route's requests to overflow replicas.
-    #[serde(default = "default_overflow")]
-    pub(crate) overflow: bool,
-    /// Timeouts of this route.
-    #[serde(default)]
-    pub(crate) timeouts: TimeoutsSection,
+settings! {
+    /// `[[route]]`: a set of requests and how they are served.
+    pub(crate) struct RouteSection {
+        /// Unique name, used in metrics.
+        #[schemars(with = "String", required)]
+        name: Spanned<String> = Spanned::new(0..0, String::new()),
+        /// Path prefix of all requests of the route; without it, the route serves the built-in
+        /// endpoints.
+        #[schemars(with = "Option<String>")]
+        path_prefix: Option<Spanned<String>> = None,
+        /// Text that replaces the prefix when a request is forwarded.
+        replace_prefix: Option<String> = None,
+        /// Protocol of requests below `path_prefix`, and format of errors.
+        protocol: RouteProtocol = RouteProtocol::default(),
+        /// Models that the route serves; all by default. If all routes without `path_prefix` name
+        /// models, other models get 404.
+        #[schemars(with = "Vec<String>")]
+        models: Vec<Spanned<String>> = Vec::new(),
+        /// Model of requests below `path_prefix` that don't name one.
+        #[schemars(with = "Option<String>")]
+        model: Option<Spanned<String>> = None,
+        /// Pool whose replicas the route uses; all replicas by default.
+        #[schemars(with = "Option<String>")]
+        pool: Option<Spanned<String>> = None,
+        /// Routing policy: by default `predicted_latency` for routes that read prompts from bodies,
+        /// `power_of_two` for others.
+        #[schemars(schema_with = "policy_schema")]
+        policy: Option<Spanned<Policy>> = None,
+        /// Key that keeps requests together: `header:NAME`, `cookie:NAME`, `user`, `client_ip`,
+        /// `conversation`, `prompt_prefix` or `prompt_prefix:BLOCKS`. Used by the policies that hash.
+        #[schemars(with = "Option<String>")]
+        hash_by: Option<Spanned<HashBy>> = None,
+        /// Session affinity: later requests of a client go to the replica of its earlier ones, whatever
+        /// the policy.
+        #[schemars(with = "Option<SessionSection>")]
+        session: Option<Spanned<SessionSection>> = None,
+        /// Settings of the policy `predicted_latency`.
+        predicted_latency: PredictedLatencySection = PredictedLatencySection::default(),
+        /// Replicas to request usage from in streams whose client did not ask for it: `"auto"` means
+        /// those of the kinds `vllm`, `sglang` and `llamacpp`, `true` all, `false` none. The report is
+        /// removed from the stream.
+        #[schemars(schema_with = "inject_usage_schema")]
+        inject_usage: Spanned<InjectUsageSetting> = Spanned::new(0..0, InjectUsageSetting(InjectUsage::Auto)),
+        /// True to forward the client's `Authorization` and API key headers to the replica.
+        forward_authorization: bool = false,
+        /// Fields of requests with which the route's clients may control the model server, e.g.
+        /// `priority`. Requests with any other of these fields are refused.
+        #[schemars(with = "Vec<String>")]
+        allow_engine_fields: Vec<Spanned<String>> = Vec::new(),
+        /// Maximum number of waiting requests, for each of the route's models; as in `[spill]` if not
+        /// set.
+        queue_max: Option<usize> = None,
+        /// Longest wait of one request in ms; as in `[spill]` if not set.
+        queue_ms: Option<u32> = None,
+        /// Longest time in ms that a request waits in the queue for a starting replica, while no
+        /// replica can serve it; with 0 it is answered at once. Choose more than the time an engine
+        /// takes to load its model, and less than the timeout of clients.
+        start_wait_ms: u32 = 0,
+        /// Longest useful time to the first token of a reply, in ms; a request that is predicted to
+        /// exceed it is shed at once.
+        #[schemars(range(min = 1))]
+        slo_ms: Option<Millis> = None,
+        /// True to continue a broken stream of a completion on another replica, from the text sent so
+        /// far; off by default. A stream is continued three times at most, and only while its text is
+        /// shorter than 256 KiB.
+        continue_streams: bool = false,
+        /// Settings for sending a request to a second replica if the first does not begin to reply; off
+        /// by default.
+        #[schemars(with = "Option<HedgeSection>")]
+        hedge: Option<Spanned<HedgeSection>> = None,
+        /// Regions that may serve the route's requests; all by default.
+        #[schemars(with = "Vec<String>")]
+        regions: Vec<Spanned<RegionName>> = Vec::new(),
+        /// Countries whose regions may serve the route's requests, e.g. `DE`; all by default. If set, a
+        /// region whose country is unknown may not serve them.
+        #[schemars(with = "Vec<String>")]
+        countries: Vec<Country> = Vec::new(),
+        /// False to never send the route's requests to overflow replicas.
+        overflow: bool = true,
+        /// Timeouts of this route.
+        timeouts: TimeoutsSection = TimeoutsSection::default(),
+    }
 }
 
 /// The protocol of a custom route.
@@ -209,43 +154,9 @@ impl<'de> Deserialize<'de> for InjectUsageSetting {
 
 impl RouteSection {
     /// Returns the route that serves everything built in, for configs without a route of their own
-    /// for it.
+    /// for it. Without a path prefix the endpoint decides about the protocol.
     pub(crate) fn catch_all() -> Self {
-        Self {
-            name: Spanned::new(0..0, "default".to_owned()),
-            path_prefix: None,
-            replace_prefix: None,
-            // Without a path prefix the endpoint decides about the protocol.
-            protocol: RouteProtocol::default(),
-            models: Vec::new(),
-            model: None,
-            pool: None,
-            policy: None,
-            hash_by: None,
-            session: None,
-            least_loaded: LeastLoadedSection::default(),
-            predicted_latency: PredictedLatencySection::default(),
-            prefix_aware: PrefixAwareSection::default(),
-            prequal: PrequalSection::default(),
-            inject_usage: inject_auto(),
-            forward_authorization: false,
-            allow_engine_fields: Vec::new(),
-            queue_max: None,
-            queue_bytes_max: None,
-            queue_ms: None,
-            start_wait_ms: 0,
-            slo_ms: None,
-            degraded_below_percent: None,
-            tenant_room_percent: None,
-            continue_streams: false,
-            continue_bytes_max: continue_bytes_max(),
-            continuations_max: continuations_max(),
-            hedge: None,
-            regions: Vec::new(),
-            countries: Vec::new(),
-            overflow: true,
-            timeouts: TimeoutsSection::default(),
-        }
+        Self { name: Spanned::new(0..0, "default".to_owned()), ..Self::default() }
     }
 
     /// Checks that there is a hash key exactly if the policy needs one, and that requests can have
@@ -289,26 +200,21 @@ impl RouteSection {
     }
 
     /// Returns the queue of waiting requests, with `base` for settings that the route leaves out.
-    fn queue_over(&self, source: &Source, base: QueueSpec) -> Result<QueueSpec, ConfigError> {
-        let degraded = self.degraded_below_percent.as_ref();
-        let tenant_room = self.tenant_room_percent.as_ref();
-        Ok(QueueSpec {
+    fn queue_over(&self, base: QueueSpec) -> QueueSpec {
+        QueueSpec {
             limits: WaitLimits {
                 count_max: self.queue_max.unwrap_or(base.limits.count_max),
-                bytes_max: self.queue_bytes_max.unwrap_or(base.limits.bytes_max),
                 wait_ms_max: self.queue_ms.map_or(base.limits.wait_ms_max, u64::from),
+                ..base.limits
             },
             start_wait_ms: self.start_wait_ms.into(),
-            slo: self.slo_ms.map(Duration::from_millis).or(base.slo),
-            degraded_below_permille: degraded
-                .map_or(Ok(base.degraded_below_permille), |percent| permille(source, percent))?,
-            tenant_room_permille: tenant_room
-                .map_or(Ok(base.tenant_room_permille), |percent| permille(source, percent))?,
-        })
+            slo: self.slo_ms.map(Millis::duration).or(base.slo),
+            ..base
+        }
     }
 
-    /// Converts the route to the data path's form; everything but its session, queue and hedging
-    /// has been checked.
+    /// Converts the route to the data path's form; everything but its session, its engine fields and
+    /// hedging has been checked.
     ///
     /// # Errors
     /// Returns an error for each of these three that does not work, with its line.
@@ -320,7 +226,7 @@ impl RouteSection {
         let mut errors = ConfigErrors::default();
         let session = self.session.as_ref().map(|session| lower_session(source, session));
         let session = errors.keep(session.transpose()).flatten();
-        let queue = errors.keep(self.queue_over(source, queue)).unwrap_or(queue);
+        let queue = self.queue_over(queue);
         let hedge = self.hedge.as_ref().map(|hedge| hedge.get_ref().lower(source, hedge.span()));
         let hedge = errors.keep(hedge.transpose()).flatten();
         let policy = self.policy();
@@ -341,20 +247,12 @@ impl RouteSection {
             default_model: self.model.map(|model| ModelName::from(model.into_inner())),
             pool: self.pool.map(Spanned::into_inner),
             policy,
-            tuning: Tuning {
-                least_loaded: self.least_loaded.into(),
-                predicted: self.predicted_latency.into(),
-                prefix_aware: self.prefix_aware.into(),
-                prequal: self.prequal.into(),
-            },
+            tuning: Tuning { predicted: self.predicted_latency.into(), ..Tuning::default() },
             hash_by: self.hash_by.map(Spanned::into_inner),
             inject_usage: self.inject_usage.get_ref().0,
             forward_authorization: self.forward_authorization,
             engine_fields: engine_fields.unwrap_or(EngineFields::NONE),
-            continuation: self.continue_streams.then_some(ContinuationSpec {
-                text_bytes_max: self.continue_bytes_max,
-                count_max: self.continuations_max,
-            }),
+            continuation: self.continue_streams.then(ContinuationSpec::default),
             queue,
             hedge,
             timeouts: self.timeouts.over(base),
@@ -362,10 +260,6 @@ impl RouteSection {
             overflow: self.overflow,
         })
     }
-}
-
-fn default_overflow() -> bool {
-    true
 }
 
 /// Reads the fields that clients may set.
@@ -383,23 +277,8 @@ fn engine_fields(names: &[Spanned<String>], source: &Source) -> Result<EngineFie
     Ok(fields.into_iter().fold(EngineFields::NONE, EngineFields::with))
 }
 
-fn inject_auto() -> Spanned<InjectUsageSetting> {
-    Spanned::new(0..0, InjectUsageSetting(InjectUsage::Auto))
-}
-
 fn inject_usage_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "enum": ["auto", true, false], "default": "auto" })
-}
-
-/// Returns the size of about 60,000 tokens: more than models generate in one answer.
-fn continue_bytes_max() -> usize {
-    256 << 10
-}
-
-/// Returns 3: a request that has killed four replicas is more likely to be the cause than a
-/// witness.
-fn continuations_max() -> u32 {
-    3
 }
 
 /// Returns the default policy. Where prompts are read, it uses the predicted time of the first

@@ -69,19 +69,39 @@ impl<'a> Node<'a> {
     }
 
     /// Returns the least and the greatest number, if the value is a number that has them.
-    pub(crate) fn bounds(self) -> (Option<i64>, Option<i64>) {
+    pub(crate) fn bounds(self) -> (Option<f64>, Option<f64>) {
         let target = self.target();
-        let bound = |name: &str| {
-            let bound = self.here.get(name).or_else(|| target.get(name))?;
-            bound.as_i64().or_else(|| bound.as_f64().map(|bound| bound as i64))
-        };
+        let bound = |name: &str| self.here.get(name).or_else(|| target.get(name))?.as_f64();
         let widest = match target["format"].as_str() {
-            Some("uint8") => Some(i64::from(u8::MAX)),
-            Some("uint16") => Some(i64::from(u16::MAX)),
-            Some("uint32") => Some(i64::from(u32::MAX)),
+            Some("uint8") => Some(u8::MAX.into()),
+            Some("uint16") => Some(u16::MAX.into()),
+            Some("uint32") => Some(u32::MAX.into()),
             _ => None,
         };
         (bound("minimum"), bound("maximum").or(widest))
+    }
+
+    /// Returns the keys that the table must have.
+    pub(crate) fn required(self) -> impl Iterator<Item = &'a str> {
+        let lists = [self.here, self.target()].map(|node| node["required"].as_array());
+        lists.into_iter().flatten().flatten().filter_map(Value::as_str)
+    }
+
+    /// Returns true if a change of the setting waits for a restart; `None` if that is as in the
+    /// table around it.
+    pub(crate) fn waits_for_restart(self) -> Option<bool> {
+        self.here["x-restart"].as_bool()
+    }
+
+    /// Returns true if the setting has a meaning when it is left out.
+    pub(crate) fn is_optional(self) -> bool {
+        let is_null = |form: &Value| form["type"] == "null";
+        self.here["anyOf"].as_array().is_some_and(|forms| forms.iter().any(is_null))
+    }
+
+    /// Returns the default, if the setting has one.
+    pub(crate) fn default(self) -> Option<&'a Value> {
+        self.here.get("default")
     }
 
     /// Describes what belongs here, e.g. `a list of strings`.
@@ -107,7 +127,7 @@ impl<'a> Node<'a> {
                 let number = if kind == "integer" { "a whole number" } else { "a number" };
                 match self.bounds() {
                     // The largest number of 32 bits is no useful limit to show.
-                    (Some(least), Some(most)) if most < i64::from(u32::MAX) => {
+                    (Some(least), Some(most)) if most < f64::from(u32::MAX) => {
                         format!("{number} from {least} to {most}")
                     }
                     (Some(least), _) => format!("{number} from {least} on"),

@@ -1,6 +1,5 @@
 //! `session` of a route: session affinity of a client's requests to one replica.
 
-use std::num::NonZero;
 use std::time::Duration;
 
 use http::HeaderName;
@@ -14,12 +13,10 @@ use crate::error::ConfigError;
 use crate::source::Source;
 use crate::split_section::check_cookie_name;
 
-/// Default duration of a session in seconds.
+/// Default time in seconds for which a session is remembered.
 const SESSION_S: u32 = 3600;
-/// Default number of sessions remembered at a time: about 20 MB.
-const SESSIONS: u32 = 100_000;
-/// Maximum number of sessions remembered at a time: about 2 GB.
-const SESSIONS_MAX: u32 = 10_000_000;
+/// Number of sessions remembered at a time: about 20 MB.
+const SESSIONS_MAX: u64 = 100_000;
 
 /// Method by which a route knows the sessions of its clients: exactly one of `cookie` and `header`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -29,21 +26,17 @@ pub(crate) struct SessionSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) cookie: Option<Spanned<String>>,
-    /// Time for which clients keep the cookie; 3,600 s by default.
-    #[serde(default)]
-    pub(crate) max_age_s: Option<NonZero<u32>>,
     /// Name of a header that clients send with every request of a session; the nodes remember the
     /// session's replica.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) header: Option<Spanned<String>>,
-    /// Time after which a session without requests is forgotten; 3,600 s by default.
+    /// Time after which a session without requests is forgotten, and for which clients keep the
+    /// cookie since they got it; 3,600 s by default. A node remembers 100,000 sessions by header;
+    /// beyond that, the tenant with most sessions loses its least recently used ones.
     #[serde(default)]
-    pub(crate) idle_s: Option<NonZero<u32>>,
-    /// Maximum number of remembered sessions; beyond it the tenant with most sessions loses its
-    /// least recently used ones. 100,000 by default.
-    #[serde(default)]
-    pub(crate) sessions_max: Option<NonZero<u32>>,
+    #[schemars(range(min = 1))]
+    pub(crate) idle_s: Option<u32>,
 }
 
 /// Checks the section.
@@ -57,37 +50,19 @@ pub(crate) fn lower_session(
     let span = section.span();
     let fault = |message: &str, remedy: &str| source.fault(span.clone(), message, remedy);
     let section = section.get_ref();
-    let seconds = |given: Option<NonZero<u32>>| {
-        Duration::from_secs(given.map_or(SESSION_S, NonZero::get).into())
-    };
+    let time = Duration::from_secs(section.idle_s.unwrap_or(SESSION_S).into());
     match (&section.cookie, &section.header) {
         (Some(cookie), None) => {
-            // With a cookie the client remembers the replica: no session fills up or idles in this
-            // node.
-            if section.idle_s.is_some() || section.sessions_max.is_some() {
-                let remedy = "set max_age_s, or use header instead of cookie";
-                return Err(fault("idle_s and sessions_max are for sessions by header", remedy));
-            }
             check_cookie_name(source, cookie)?;
             let name = cookie.get_ref().clone();
-            Ok(SessionSpec::Cookie { name, max_age: seconds(section.max_age_s) })
+            Ok(SessionSpec::Cookie { name, max_age: time })
         }
         (None, Some(header)) => {
-            if section.max_age_s.is_some() {
-                let remedy = "set idle_s, or use cookie instead of header";
-                return Err(fault("max_age_s is for sessions by cookie", remedy));
-            }
             let name: HeaderName = header.get_ref().parse().map_err(|_| {
                 let message = format!("{:?} is not a header name", header.get_ref());
                 source.fault(header.span(), message, "e.g. x-session-id")
             })?;
-            let sessions_max = section.sessions_max.map_or(SESSIONS, NonZero::get);
-            if sessions_max > SESSIONS_MAX {
-                let remedy = format!("use {SESSIONS_MAX} at most");
-                return Err(fault("sessions_max is more than a node can hold", &remedy));
-            }
-            let sessions_max = sessions_max.into();
-            Ok(SessionSpec::Header { name, idle: seconds(section.idle_s), sessions_max })
+            Ok(SessionSpec::Header { name, idle: time, sessions_max: SESSIONS_MAX })
         }
         _ => Err(fault(
             "a session goes by a cookie or by a header",

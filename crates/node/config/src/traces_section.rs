@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use spillway_types::settings;
 use toml::Spanned;
 
 use crate::error::ConfigError;
@@ -15,53 +14,40 @@ use crate::source::Source;
 /// Path that OTLP over HTTP has for traces, if the endpoint names none.
 const TRACES_PATH: &str = "/v1/traces";
 
-/// `[traces]`: spans of requests, sent to a collector by OTLP. They contain no text of prompts or
-/// replies.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct TracesSection {
-    /// Address of the collector, e.g. `http://127.0.0.1:4317`. No spans are sent by default.
-    #[schemars(with = "Option<String>")]
-    pub(crate) endpoint: Option<Spanned<String>>,
-    /// Protocol of the collector's port: `grpc`, usually 4317, or `http`, usually 4318.
-    pub(crate) protocol: TracesProtocol,
-    /// Share of the traces that begin at this node to send, in percent. Traces begun by a caller
-    /// are sent if the caller sampled them.
-    #[schemars(with = "f64", range(min = 0, max = 100))]
-    pub(crate) share_percent: Spanned<f64>,
-    /// Time to the first byte of a reply, in ms, from which a request is always sent, as are failed
-    /// and shed requests. 0 disables this.
-    pub(crate) slow_ms: u64,
-    /// File with further headers to send, such as a key, in lines of `name: value`.
-    #[schemars(with = "Option<String>")]
-    pub(crate) headers_file: Option<Spanned<String>>,
-    /// Certificates to trust at an `https` endpoint, PEM. The system's by default.
-    #[schemars(with = "Option<String>")]
-    pub(crate) ca: Option<Spanned<String>>,
+settings! {
+    /// `[traces]`: spans of requests, sent to a collector by OTLP over HTTP. They contain no text of
+    /// prompts or replies.
+    pub(crate) struct TracesSection {
+        /// Address of the collector's HTTP port, e.g. `http://127.0.0.1:4318`. No spans are sent by
+        /// default.
+        #[schemars(with = "Option<String>")]
+        endpoint: Option<Spanned<String>> = None,
+        /// Share of the traces that begin at this node to send, in percent. Traces begun by a caller
+        /// are sent if the caller sampled them. Failed, shed and slow requests, with ten seconds or
+        /// more to the first byte, are always sent.
+        #[schemars(range(min = 0, max = 100))]
+        share_percent: f64 = 1.0,
+        /// File with further headers to send, such as a key, in lines of `name: value`.
+        #[schemars(with = "Option<String>")]
+        headers_file: Option<Spanned<String>> = None,
+        /// Certificates to trust at an `https` endpoint, PEM. The system's by default.
+        #[schemars(with = "Option<String>")]
+        ca: Option<Spanned<String>> = None,
+    }
 }
 
-/// Protocol that a collector speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TracesProtocol {
-    /// OTLP over gRPC.
-    #[default]
-    Grpc,
-    /// OTLP over HTTP, as protobuf.
-    Http,
-}
+/// Time to the first byte of a reply from which on a request is always sent.
+const SLOW: Duration = Duration::from_secs(10);
 
 /// Settings of traces.
 #[derive(Clone, PartialEq)]
 pub struct TracesConfig {
-    /// Address of the collector, with a path for HTTP.
+    /// Address of the collector, with its path.
     pub endpoint: Uri,
-    /// Protocol that it speaks.
-    pub protocol: TracesProtocol,
     /// Share of the traces that begin at this node to send, in percent.
     pub share_percent: f64,
-    /// Time to the first byte from which on a request is always sent; `None` for no such time.
-    pub slow: Option<Duration>,
+    /// Time to the first byte from which on a request is always sent.
+    pub slow: Duration,
     /// Headers to send along; secret.
     pub headers: HeaderMap,
     /// Certificates to trust, PEM; `None` for the system's.
@@ -73,24 +59,10 @@ impl std::fmt::Debug for TracesConfig {
         let headers: Vec<&HeaderName> = self.headers.keys().collect();
         f.debug_struct("TracesConfig")
             .field("endpoint", &self.endpoint)
-            .field("protocol", &self.protocol)
             .field("share_percent", &self.share_percent)
             .field("slow", &self.slow)
             .field("headers", &headers)
             .finish_non_exhaustive()
-    }
-}
-
-impl Default for TracesSection {
-    fn default() -> Self {
-        Self {
-            endpoint: None,
-            protocol: TracesProtocol::default(),
-            share_percent: Spanned::new(0..0, 1.0),
-            slow_ms: 10_000,
-            headers_file: None,
-            ca: None,
-        }
     }
 }
 
@@ -99,32 +71,22 @@ pub(crate) fn lower_traces(
     source: &Source,
     section: TracesSection,
 ) -> Result<Option<Box<TracesConfig>>, ConfigError> {
-    let share = &section.share_percent;
-    if !(0.0..=100.0).contains(share.get_ref()) {
-        let message = format!("{} is no share in percent", share.get_ref());
-        return Err(source.fault(share.span(), message, "give a number from 0 to 100"));
-    }
     let Some(endpoint) = &section.endpoint else { return Ok(None) };
     let ca_pem = section.ca.map(|file| read_file(&file, source)).transpose()?;
     let headers = section.headers_file.map(|file| read_headers(&file, source)).transpose()?;
     Ok(Some(Box::new(TracesConfig {
-        endpoint: endpoint_of(endpoint, section.protocol, source)?,
-        protocol: section.protocol,
-        share_percent: *share.get_ref(),
-        slow: (section.slow_ms > 0).then(|| Duration::from_millis(section.slow_ms)),
+        endpoint: endpoint_of(endpoint, source)?,
+        share_percent: section.share_percent,
+        slow: SLOW,
         headers: headers.unwrap_or_default(),
         ca_pem,
     })))
 }
 
-fn endpoint_of(
-    text: &Spanned<String>,
-    protocol: TracesProtocol,
-    source: &Source,
-) -> Result<Uri, ConfigError> {
+fn endpoint_of(text: &Spanned<String>, source: &Source) -> Result<Uri, ConfigError> {
     let fault = || {
         let message = format!("{:?} is no address of a collector", text.get_ref());
-        source.fault(text.span(), message, "give a URL, e.g. http://127.0.0.1:4317")
+        source.fault(text.span(), message, "give a URL, e.g. http://127.0.0.1:4318")
     };
     let uri: Uri = text.get_ref().parse().map_err(|_| fault())?;
     let mut parts = uri.into_parts();
@@ -135,7 +97,7 @@ fn endpoint_of(
     let host = parts.authority.as_ref().map(http::uri::Authority::host).unwrap_or_default();
     check_host(source, text, host.trim_matches(['[', ']']))?;
     let has_path = parts.path_and_query.as_ref().is_some_and(|path| path.as_str() != "/");
-    if protocol == TracesProtocol::Http && !has_path {
+    if !has_path {
         parts.path_and_query = Some(PathAndQuery::from_static(TRACES_PATH));
     }
     Uri::from_parts(parts).map_err(|_| fault())
@@ -183,9 +145,9 @@ mod tests {
         let here = Path::new(".");
         assert_eq!(parsed("", here), Ok(None), "nothing is sent without an endpoint");
         for (lines, endpoint) in [
-            ("endpoint = \"http://c:4317\"", "http://c:4317/"),
-            ("endpoint = \"https://c\"\nprotocol = \"http\"", "https://c/v1/traces"),
-            ("endpoint = \"https://c/x/y\"\nprotocol = \"http\"", "https://c/x/y"),
+            ("endpoint = \"http://c:4318\"", "http://c:4318/v1/traces"),
+            ("endpoint = \"https://c\"", "https://c/v1/traces"),
+            ("endpoint = \"https://c/x/y\"", "https://c/x/y"),
         ] {
             let config = parsed(lines, here).unwrap().unwrap();
             assert_eq!(config.endpoint.to_string(), endpoint);

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use spillway_types::ModelName;
+use serde::Deserialize;
+use spillway_types::{ModelName, settings};
 use spillway_usage::{Money, Price, PriceList};
 use toml::Spanned;
 
@@ -13,20 +13,18 @@ use crate::source::Source;
 
 /// Maximum number of prices in a config: as many as there are models in the cluster's agreed state.
 const PRICES_MAX: usize = 4_096;
-/// Maximum number of days that are kept: ten years.
-const DAYS_MAX: u32 = 3_653;
 
-/// `[usage]`: what is kept of the usage of tenants, keys and models.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct UsageSection {
-    /// Folder for usage data; by default `data` of `[cluster]`. Without either, usage is kept only
-    /// in memory, for a week.
-    #[schemars(with = "Option<String>")]
-    pub(crate) folder: Option<Spanned<String>>,
-    /// Number of days to keep, including today. Two months are enough for billing.
-    #[schemars(with = "u32", range(min = 1, max = 3653))]
-    pub(crate) days_max: Spanned<u32>,
+settings! {
+    /// `[usage]`: what is kept of the usage of tenants, keys and models.
+    pub(crate) struct UsageSection {
+        /// Folder for usage data; by default `data` of `[cluster]`. Without either, usage is kept only
+        /// in memory, for a week.
+        #[schemars(with = "Option<String>")]
+        folder: Option<Spanned<String>> = None,
+        /// Number of days to keep, including today. Two months are enough for billing.
+        #[schemars(range(min = 1, max = 3653))]
+        days_max: u32 = 62,
+    }
 }
 
 /// `[[price]]`: price of a model's tokens, for a million of them, in the currency that you choose.
@@ -60,12 +58,6 @@ pub struct UsageConfig {
     pub days_max: u32,
 }
 
-impl Default for UsageSection {
-    fn default() -> Self {
-        Self { folder: None, days_max: Spanned::new(0..0, 62) }
-    }
-}
-
 /// Checks the settings of stored usage and the prices of tokens.
 ///
 /// # Errors
@@ -75,26 +67,9 @@ pub(crate) fn lower_usage(
     section: &UsageSection,
     prices: &[PriceSection],
 ) -> Result<(UsageConfig, PriceList), ConfigErrors> {
-    let mut errors = ConfigErrors::default();
-    let usage = errors.keep(lower_kept(source, section));
-    let prices = errors.keep(lower_prices(source, prices));
-    let (Some(usage), Some(prices)) = (usage, prices) else { return Err(errors) };
-    errors.or((usage, prices))
-}
-
-/// Checks the settings of stored usage.
-///
-/// # Errors
-/// Returns an error if no day or too many days are to be kept.
-fn lower_kept(source: &Source, section: &UsageSection) -> Result<UsageConfig, ConfigError> {
-    let days_max = *section.days_max.get_ref();
-    if !(1..=DAYS_MAX).contains(&days_max) {
-        let message = format!("{days_max} days can't be kept");
-        let remedy = format!("give a number from 1 to {DAYS_MAX}");
-        return Err(source.fault(section.days_max.span(), message, remedy));
-    }
     let folder = section.folder.as_ref().map(|folder| source.resolve(folder.get_ref()));
-    Ok(UsageConfig { folder, days_max })
+    let prices = lower_prices(source, prices)?;
+    Ok((UsageConfig { folder, days_max: section.days_max }, prices))
 }
 
 /// Checks the prices of a config.

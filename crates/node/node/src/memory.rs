@@ -24,7 +24,8 @@ const CLOSE_LOOKS: u32 = 5;
 
 /// Watches until the stop. Without `/proc` it logs one warning and ends.
 pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
-    let Some(ceiling) = gateway.config().limits.memory_bytes_max.or_else(allowed_bytes) else {
+    let configured = Some(gateway.config().limits.memory_bytes_max).filter(|bytes| *bytes > 0);
+    let Some(ceiling) = configured.or_else(allowed_bytes) else {
         return tracing::warn!("what memory there is can't be read; set limits.memory_bytes_max");
     };
     let memory = gateway.memory();

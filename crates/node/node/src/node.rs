@@ -12,7 +12,6 @@ use spillway_admin::Overview;
 use spillway_cluster_state::State;
 use spillway_config::{
     AdminListener, AtStart, ClusterConfig, Config, ConfigError, ReadFiles, SpillConfig,
-    WorkerLayout,
 };
 use spillway_control_plane::ControlPlane;
 use spillway_dns::{Locate, NameServer, Served};
@@ -58,7 +57,7 @@ use crate::room::Room;
 use crate::route_fields::RouteFields;
 use crate::steering::{SteeringSource, steer};
 use crate::usage::{self, Usage, UsageParts};
-use crate::workers::{self, Bound, Threads, unit_count};
+use crate::workers::{self, Bound, Threads};
 
 /// Time limit for reading the agreed state from the own disk.
 const RECALL_LIMIT: Duration = Duration::from_secs(1);
@@ -159,10 +158,10 @@ impl Node {
         // Before any port opens: a bad database ends the start.
         let locations = open(&config.geo).await?;
         let facts = facts(&config);
-        let units = unit_count(config.worker_layout, config.workers);
+        let units = config.workers;
         let shown = shown_identities(&config.listeners, config.admin.as_ref());
         open_files::fit(&mut config.gateway.limits);
-        let stall = config.gateway.limits.stall_timeout;
+        let stall = config.gateway.limits.stall_timeout_ms.duration();
         let mut bound = open_listeners(config.listeners, stall).await?;
         let admin = open_admin(config.admin.as_ref()).await?;
         let name_server = open_dns(config.dns.as_ref())?;
@@ -233,7 +232,7 @@ impl Node {
         let (cluster, agreed, division) = joining.await?;
         keeper.started().await;
         let stop_workers = CancellationToken::new();
-        let serving = (&workers[..units], (config.worker_layout, config.workers), &stop_workers);
+        let serving = (&workers[..units], &stop_workers);
         let dns_address = name_server.as_ref().map(NameServer::address);
         let threads = base
             .start_threads(serving, &mut bound, name_server.zip(dns), learning)
@@ -470,22 +469,13 @@ impl Base<'_> {
     /// Returns an error if the operating system has no more threads.
     fn start_threads(
         &self,
-        (workers, layout, stop_workers): (
-            &[Arc<Worker>],
-            (WorkerLayout, usize),
-            &CancellationToken,
-        ),
+        (workers, stop_workers): (&[Arc<Worker>], &CancellationToken),
         bound: &mut [Bound],
         named: Option<(NameServer, Arc<Served>)>,
         learning: KnowledgeTask,
     ) -> std::io::Result<Threads> {
-        let mut threads = workers::start(
-            workers,
-            self.gateway,
-            bound,
-            layout,
-            (stop_workers, &self.tasks.watch),
-        )?;
+        let mut threads =
+            workers::start(workers, self.gateway, bound, (stop_workers, &self.tasks.watch))?;
         if let Some((server, served)) = named {
             self.feedback.watch_dns(Arc::clone(&served));
             threads.push(server.start(served, self.tasks.stop.clone())?);

@@ -8,14 +8,12 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-use spillway_config::WorkerLayout;
 use spillway_front::client::{HandOut, Listener, accept_loop, serve_handed};
 use spillway_front::port_holder::narrower_or_wider;
 use spillway_proxy::Worker;
 use spillway_request::gateway::Gateway;
 use spillway_sockets::{UNACKNOWLEDGED_MAX, keep_alive};
 use spillway_tasks::TaskWatch;
-use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -118,14 +116,6 @@ impl Threads {
     }
 }
 
-/// Returns the number of serving units of a layout: each gets its own pools and queue.
-pub(crate) fn unit_count(layout: WorkerLayout, threads: usize) -> usize {
-    match layout {
-        WorkerLayout::PerCore => threads,
-        WorkerLayout::Shared => 1,
-    }
-}
-
 /// Starts the threads. Each serves until `stop`, which is to be cancelled only after draining.
 ///
 /// # Errors
@@ -134,7 +124,6 @@ pub(crate) fn start(
     workers: &[Arc<Worker>],
     gateway: &Arc<Gateway>,
     bound: &mut [Bound],
-    (layout, threads): (WorkerLayout, usize),
     (stop, watch): (&CancellationToken, &TaskWatch),
 ) -> io::Result<Threads> {
     let mut sockets: Sockets = bound
@@ -145,7 +134,7 @@ pub(crate) fn start(
     let mut handles = Vec::new();
     let mut senders = Vec::new();
     for (index, worker) in workers.iter().enumerate() {
-        let runtime = runtime(layout, threads)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (sender, handed) = mpsc::channel(HANDED_MAX);
         senders.push(sender);
         // A single worker accepts by itself.
@@ -185,17 +174,6 @@ fn start_accepting(
     SockRef::from(&socket).set_read_timeout(Some(ACCEPT_LIMIT))?;
     let thread = Builder::new().name(format!("spillway-accept-{index}"));
     thread.spawn(move || out.accept(&listener, &socket))
-}
-
-fn runtime(layout: WorkerLayout, threads: usize) -> io::Result<Runtime> {
-    match layout {
-        WorkerLayout::PerCore => tokio::runtime::Builder::new_current_thread().enable_all().build(),
-        WorkerLayout::Shared => tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(threads)
-            .thread_name("spillway-shared")
-            .enable_all()
-            .build(),
-    }
 }
 
 /// Loop that a worker runs beside its connections, with its name.

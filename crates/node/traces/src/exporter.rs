@@ -13,20 +13,18 @@ use opentelemetry::KeyValue;
 use opentelemetry_http::hyper::HyperClient;
 use opentelemetry_otlp::{
     ExporterBuildError, Protocol, SpanExporter as OtlpExporter, WithExportConfig as _,
-    WithHttpConfig as _, WithTonicConfig as _,
+    WithHttpConfig as _,
 };
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
-use spillway_config::{TracesConfig, TracesProtocol};
+use spillway_config::TracesConfig;
 use spillway_resolver::Resolver;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 use tokio_util::sync::CancellationToken;
-use tonic::metadata::MetadataMap;
-use tonic::transport::Endpoint;
 
 use crate::collector_names::CollectorNames;
 use crate::spans::Origin;
@@ -70,9 +68,6 @@ pub enum ExportError {
     /// TLS can't use the certificates.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// The address is not one that gRPC can use.
-    #[error("endpoint: {0}")]
-    Endpoint(#[from] tonic::transport::Error),
     /// The settings don't fit together.
     #[error(transparent)]
     Settings(#[from] ExporterBuildError),
@@ -94,7 +89,7 @@ impl Exporter {
         let (spans, waiting) = channel(WAITING_MAX);
         let ending = CancellationToken::new();
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        // Channels are bound to the runtime that they are made in.
+        // Connections are bound to the runtime that they are made in.
         let guard = runtime.enter();
         let mut exporter = exporter(config, resolver)?;
         drop(guard);
@@ -208,29 +203,17 @@ fn resource(origin: &Origin) -> Resource {
 }
 
 fn exporter(config: &TracesConfig, resolver: &Resolver) -> Result<OtlpExporter, ExportError> {
-    let builder = OtlpExporter::builder();
-    match config.protocol {
-        TracesProtocol::Grpc => {
-            let channel = Endpoint::from(config.endpoint.clone())
-                .timeout(SENDING)
-                .connect_with_connector_lazy(connector(config, resolver)?);
-            let metadata = MetadataMap::from_headers(config.headers.clone());
-            let builder = builder.with_tonic().with_channel(channel).with_metadata(metadata);
-            Ok(builder.build()?)
-        }
-        TracesProtocol::Http => {
-            let headers = config.headers.iter().filter_map(|(name, value)| {
-                Some((name.to_string(), value.to_str().ok()?.to_owned()))
-            });
-            let builder = builder
-                .with_http()
-                .with_http_client(HyperClient::new(connector(config, resolver)?, SENDING, None))
-                .with_protocol(Protocol::HttpBinary)
-                .with_endpoint(config.endpoint.to_string())
-                .with_headers(headers.collect::<HashMap<_, _>>());
-            Ok(builder.build()?)
-        }
-    }
+    let headers = config
+        .headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())));
+    let builder = OtlpExporter::builder()
+        .with_http()
+        .with_http_client(HyperClient::new(connector(config, resolver)?, SENDING, None))
+        .with_protocol(Protocol::HttpBinary)
+        .with_endpoint(config.endpoint.to_string())
+        .with_headers(headers.collect::<HashMap<_, _>>());
+    Ok(builder.build()?)
 }
 
 fn connector(
@@ -259,8 +242,5 @@ fn connector(
     // The layer above speaks TLS.
     http.enforce_http(false);
     let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-    Ok(match config.protocol {
-        TracesProtocol::Grpc => builder.enable_http2().wrap_connector(http),
-        TracesProtocol::Http => builder.enable_http1().wrap_connector(http),
-    })
+    Ok(builder.enable_http1().wrap_connector(http))
 }

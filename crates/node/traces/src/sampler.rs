@@ -11,7 +11,7 @@ const UNUSUAL_PER_S: f64 = 50.0;
 /// Sampler of requests that ended.
 #[derive(Debug)]
 pub struct Sampler {
-    slow: Option<Duration>,
+    slow: Duration,
     /// Unusual requests that may be exported now.
     allowance: f64,
     filled: Instant,
@@ -20,7 +20,7 @@ pub struct Sampler {
 impl Sampler {
     /// Creates a sampler to which a first byte later than `slow` is unusual.
     #[must_use]
-    pub fn new(slow: Option<Duration>, now: Instant) -> Self {
+    pub fn new(slow: Duration, now: Instant) -> Self {
         Self { slow, allowance: UNUSUAL_PER_S, filled: now }
     }
 
@@ -49,7 +49,7 @@ impl Sampler {
         outcome.shed.is_some()
             || outcome.failure().is_some()
             || !matches!(outcome.end, End::Complete | End::Answered)
-            || self.slow.is_some_and(|slow| waited >= slow)
+            || waited >= self.slow
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn what_is_recorded_is_told_and_else_only_what_is_unusual() {
         let now = Instant::now();
-        let mut sampler = Sampler::new(Some(Duration::from_secs(1)), now);
+        let mut sampler = Sampler::new(Duration::from_secs(1), now);
         let cases = [
             (ended(true), true),
             (ended(false), false),
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn a_flood_of_failures_is_told_in_part_and_recorded_traces_in_full() {
         let start = Instant::now();
-        let mut sampler = Sampler::new(None, start);
+        let mut sampler = Sampler::new(Duration::MAX, start);
         let failed = Outcome { status: 503, ..ended(false) };
         let at = |ms: u64| start + Duration::from_millis(ms);
         let told = (0..10_000).filter(|ms| sampler.keeps(&failed, at(*ms))).count();

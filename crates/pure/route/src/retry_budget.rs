@@ -28,7 +28,7 @@ pub struct RetryBudgetConfig {
     pub in_hand: u32,
     /// Least number of retries earned per second, so that a few requests at a time survive the
     /// death of a replica. Three are more than the usual share of fewer than 20 requests a second,
-    /// and negligible load.
+    /// and negligible load. Without a share there are none either.
     pub per_second_min: u32,
 }
 
@@ -106,7 +106,7 @@ impl RetryBudget {
         // A request that is counted in between belongs to the next settlement; none is lost.
         let requests = self.requests.swap(0, Ordering::Relaxed);
         let share = requests.saturating_mul(u64::from(self.config.share_percent) * PERCENT);
-        let minimum = u64::from(self.config.per_second_min) * RETRY;
+        let minimum = self.config.minimum();
         let credit = share.max(scale(minimum, elapsed_ns, 1_000_000_000));
         // Of a time longer than the window, only the credit of one window is kept.
         let fresh = scale(credit, WINDOW_NS.min(elapsed_ns), elapsed_ns);
@@ -126,6 +126,11 @@ impl RetryBudget {
 }
 
 impl RetryBudgetConfig {
+    /// Returns the credit earned per second, however few requests there are.
+    fn minimum(self) -> u64 {
+        if self.share_percent == 0 { 0 } else { u64::from(self.per_second_min) * RETRY }
+    }
+
     /// Returns the credit in hand at the start.
     fn hand(self) -> u64 {
         if self.share_percent == 0 { 0 } else { u64::from(self.in_hand) * RETRY }

@@ -192,7 +192,7 @@ fn http2_builder<P: ReplyPump>(
         // not hold many replies in memory.
         .max_send_buf_size(STREAM_BUFFER_BYTES)
         // A peer that answers no ping is gone, even if TCP still retransmits.
-        .keep_alive_interval(Some(limits.idle_timeout / 2))
+        .keep_alive_interval(Some(limits.idle_timeout_ms.duration() / 2))
         .keep_alive_timeout(limits.head_timeout);
     builder
 }

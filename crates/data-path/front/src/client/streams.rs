@@ -75,7 +75,7 @@ impl<F: Future, P: ReplyPump> Future for Stream<F, P> {
         if wake::once(|| stream.future.poll(cx)).is_ready() {
             return Poll::Ready(());
         }
-        let ended = stream.pump.poll(cx, Some(stream.door.limits().stall_timeout));
+        let ended = stream.pump.poll(cx, Some(stream.door.limits().stall_timeout_ms.duration()));
         if ended.is_ready() {
             // Dropping the sending future resets the stream.
             stream.door.closed_stream();

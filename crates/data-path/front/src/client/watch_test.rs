@@ -40,13 +40,13 @@ struct World {
 
 impl World {
     async fn start() -> Self {
-        Self::with(Limits::default().idle_timeout).await
+        Self::with(Limits::default().idle_timeout_ms).await
     }
 
     /// Its watchdog looks each 20 ms.
-    async fn with(idle_timeout: Duration) -> Self {
+    async fn with(idle_timeout_ms: Millis) -> Self {
         let head_timeout = Duration::from_millis(40);
-        let limits = Limits { head_timeout, idle_timeout, ..Limits::default() };
+        let limits = Limits { head_timeout, idle_timeout_ms, ..Limits::default() };
         let (door, meter) = (Arc::new(FrontDoor::new(limits)), Arc::<ConnectionMeter>::default());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();

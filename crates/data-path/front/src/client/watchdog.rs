@@ -70,8 +70,8 @@ impl Watchdog {
     pub(super) fn new(limits: &Limits, version: Version, now: Instant) -> Self {
         Self {
             head_timeout: limits.head_timeout,
-            idle_timeout: limits.idle_timeout,
-            stall_timeout: limits.stall_timeout,
+            idle_timeout: limits.idle_timeout_ms.duration(),
+            stall_timeout: limits.stall_timeout_ms.duration(),
             resets_max: limits.resets_per_connection_max,
             reset_window: limits.reset_window,
             version,
@@ -185,6 +185,8 @@ impl Watchdog {
 
 #[cfg(test)]
 mod tests {
+    use spillway_types::Millis;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -192,8 +194,8 @@ mod tests {
     fn limits() -> Limits {
         Limits {
             head_timeout: 10 * SECOND,
-            idle_timeout: 75 * SECOND,
-            stall_timeout: 60 * SECOND,
+            idle_timeout_ms: Millis(75_000),
+            stall_timeout_ms: Millis(60_000),
             resets_per_connection_max: 100,
             ..Limits::default()
         }

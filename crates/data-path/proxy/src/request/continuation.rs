@@ -94,7 +94,7 @@ impl StreamContinuation {
         let RequestBody::Buffered(original) = &prepared.body else { return None };
         let stream = ContinuedStream::new(ContinuationRules {
             count_max: spec.count_max,
-            tries_max: worker.gateway.config.retry.attempts_max,
+            tries_max: worker.gateway.config.retry.attempts(),
             needs_engine: continuing.api == CompletionApi::Chat,
             deaths: prepared.deaths,
         });

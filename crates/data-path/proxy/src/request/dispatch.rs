@@ -131,7 +131,7 @@ impl Dispatch<'_> {
 
     /// Creates the journey of this request from its beginning.
     pub(super) fn journey(&self) -> Journey {
-        let attempts_max = self.worker.gateway.config.retry.attempts_max;
+        let attempts_max = self.worker.gateway.config.retry.attempts();
         Journey::new(self.started, attempts_max).after_deaths(self.prepared.deaths)
     }
 

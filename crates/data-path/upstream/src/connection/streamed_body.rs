@@ -127,7 +127,7 @@ impl StreamedBody {
             bytes: 0,
             bytes_max: limits.body_bytes_max,
             watch,
-            pace: PaceTimer::new(limits.body_timeout),
+            pace: PaceTimer::new(limits.stall_timeout_ms.duration()),
             refused: None,
             progress: Arc::default(),
         }

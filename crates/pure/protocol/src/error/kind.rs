@@ -91,7 +91,7 @@ error_kinds! {
         "use a method of the header `Allow`";
     /// The body arrived too slowly, or stopped.
     BodyTimeout = 408 "body_timeout",
-        "send the body without long pauses, or raise `limits.body_timeout_ms`";
+        "send the body without long pauses, or raise `limits.stall_timeout_ms`";
     /// The body is larger than the limit.
     BodyTooLarge = 413 "body_too_large",
         "send less, or raise `limits.body_bytes_max`";
