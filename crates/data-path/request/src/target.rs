@@ -110,7 +110,7 @@ impl Surroundings<'_> {
             None => return Err(self.no_model()),
         };
         // Before anything is said about the name.
-        if !self.grant.may_ask_for(self.view.names(), name) {
+        if !self.grant.may_ask_for(name, |name| self.view.names().behind(name)) {
             return Err(self.unknown_model(name));
         }
         let stored_at = wanted.stored_at.map(|slot| self.view.replica(slot).spec());

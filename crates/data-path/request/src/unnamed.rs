@@ -53,7 +53,9 @@ impl<'a> Surroundings<'a> {
         };
         view.models().iter().filter_map(move |name| {
             let name = name.as_str();
-            let behind = names.behind(name).filter(|_| grant.allows_name(names, name))?;
+            let behind = names
+                .behind(name)
+                .filter(|_| grant.allows_name(name, |name| names.behind(name)))?;
             let is_led = names.models_behind(name).into_iter().any(leads_to);
             is_led.then(|| Usable { name, behind, is_adapter: view.is_adapter(behind) })
         })

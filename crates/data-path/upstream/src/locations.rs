@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spillway_geo::{ClientRules, Locator};
-use spillway_types::{Country, Residency};
+use spillway_geo::{ClientBound, ClientRules, Locator};
+use spillway_types::Country;
 
 /// Letters of the alphabet, which country codes consist of.
 const LETTERS: usize = 26;
@@ -17,15 +17,6 @@ pub struct Locations {
     pub locator: Option<Arc<Locator>>,
     /// Residency rules by country of the client.
     pub rules: ClientRules,
-}
-
-/// Residency rules that a client's country puts on its requests.
-#[derive(Clone, Debug)]
-pub struct ClientBound {
-    /// Country of the client; `None` if it is unknown.
-    pub country: Option<Country>,
-    /// Regions and countries where the client's requests may be served.
-    pub residency: Residency,
 }
 
 impl Locations {

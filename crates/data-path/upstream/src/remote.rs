@@ -9,11 +9,11 @@ use std::time::Duration;
 use http::{Request, Response};
 use spillway_journey::RetrySafety;
 use spillway_protocol::{ErrorKind, GatewayError, RETRY_DELAY};
+use spillway_transport::{BoxError, LinkBody};
 use spillway_types::{ModelName, ModelVersion, NodeName, RegionName, Residency, TenantName};
 
 use crate::stored_responses::StoredResponse;
 use crate::usage_reports::WantedUsage;
-use crate::wire_body::{BoxError, LinkBody};
 
 /// Transport of requests to nodes of other regions.
 pub trait Remote: Send + Sync + Debug {

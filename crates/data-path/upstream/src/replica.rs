@@ -9,6 +9,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use spillway_resolver::{Endpoint, Resolver};
 use spillway_route::{HoldTime, Sharer};
+use spillway_transport::wake;
 use spillway_types::{DownCause, Holder};
 
 use crate::concurrency::{ConcurrencyLimiter, ConcurrencySeen};
@@ -25,7 +26,6 @@ use crate::tenant_rests::TenantRests;
 use crate::tenants::TenantPlace;
 use crate::usage_reports::UsageReports;
 use crate::wait_queues::WaitQueues;
-use crate::wake;
 
 /// Origin of the times that atomics hold.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);

@@ -7,10 +7,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_prefix::PrefixHasher;
 use spillway_protocol::cookie;
 use spillway_route::Candidate;
+use spillway_transport::wake;
 use spillway_types::{ModelName, RegionName, ReplicaName, TenantName};
 
 use crate::session_homes::{SessionHome, SessionHomes, SessionKey};
-use crate::wake;
 
 /// Most places in one cookie: a client of several models may have sessions at several replicas, and
 /// a replica of another region also takes a place for that region.

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use spillway_route::{RefusalScope, Refusals};
-
-use crate::wake;
+use spillway_transport::wake;
 
 /// Rest of a tenant at a replica that named no time.
 const REST: Duration = Duration::from_secs(1);

@@ -9,11 +9,11 @@ use spillway_route::{
     Admission, Asker, BUSY_AFTER_SHED, Refusal, ShedReason, WaitEntry, WaitLimit, WaitLimits,
     Waiting,
 };
+use spillway_transport::wake;
 use spillway_types::{Deadline, ModelName, RouteName};
 use tokio::sync::oneshot;
 
 use crate::queue_spec::WaitTotals;
-use crate::wake;
 
 mod queued_request;
 #[cfg(test)]

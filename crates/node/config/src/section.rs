@@ -8,8 +8,9 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use spillway_request::cors::Cors;
+use spillway_transport::Limits;
 use spillway_types::Country;
-use spillway_upstream::settings::{Limits, Retry, Timeouts};
+use spillway_upstream::settings::{Retry, Timeouts};
 use toml::Spanned;
 
 use crate::access_section::AuthMode;

@@ -20,6 +20,7 @@ use spillway_request::headers::{
 };
 use spillway_request::prepared::Prepared;
 use spillway_route::{Attempt, Candidate, SpillReason};
+use spillway_transport::wake;
 use spillway_types::{Compared, Inquiry, TriedPlace};
 use spillway_upstream::connection::{
     AttemptBounds, AttemptError, FailedAttempt, LineKind, OutboundBody, RequestBody, Sending,
@@ -35,7 +36,6 @@ use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_upstream::usage_reports::UsageReports;
 use spillway_upstream::view::View;
 use spillway_upstream::wait_queues::QueuedRequest;
-use spillway_upstream::wake;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 

@@ -8,6 +8,7 @@ use spillway_journey::{Event, Journey, RegionFailure, SOURCE_LOOK};
 use spillway_protocol::{CODE_HEADER, ErrorKind, FailureCause, SHED_REASON};
 use spillway_request::gateway::Gateway;
 use spillway_route::SpillReason;
+use spillway_transport::{BoxError, LinkBody, wake};
 use spillway_types::{Inquiry, ModelName, RegionName, TriedPlace};
 use spillway_upstream::affinity_moves::AffinityMove;
 use spillway_upstream::connection::LentBody;
@@ -20,8 +21,6 @@ use spillway_upstream::remote::{
 };
 use spillway_upstream::shared_region_circuit_breaker::SharedRegionCircuitBreaker;
 use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::wake;
-use spillway_upstream::wire_body::{BoxError, LinkBody};
 use tokio::time::{sleep, timeout};
 
 use crate::request::dispatch::{Choice, Dispatch, Dispatched};

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use http::{Request, Response};
 use http_body::Body;
 use spillway_journey::{Connection, Event, HedgeResult, Journey, Step, judge_hedge};
+use spillway_transport::wake;
 use spillway_types::Hedge;
 use spillway_upstream::connection::{AttemptBounds, FailedAttempt, OutboundBody, Sending, attempt};
 use spillway_upstream::group_memory::GroupMemory;
 use spillway_upstream::hedging::Hedges;
 use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::wake;
 use tokio::select;
 use tokio::time::{sleep_until, timeout};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use spillway_journey::{Claim, Event, Journey, WaitTerms};
 use spillway_route::Asker;
+use spillway_transport::wake;
 use spillway_types::{Inquiry, ModelName};
 use spillway_upstream::connection::RequestBody;
 use spillway_upstream::wait_queues::{Asking, Patience, QueuedEnd, WaitKey};
-use spillway_upstream::wake;
 use spillway_usage::ReplyKind;
 use tokio::time::timeout;
 

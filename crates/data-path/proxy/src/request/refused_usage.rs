@@ -10,10 +10,10 @@ use http::{Response, StatusCode};
 use http_body::{Body, Frame};
 use spillway_journey::Connection;
 use spillway_protocol::UsageWish;
+use spillway_transport::wake;
 use spillway_upstream::connection::FailedAttempt;
 use spillway_upstream::upstream_body::{UpstreamBody, UpstreamBodyError};
 use spillway_upstream::usage_reports::UsageReports;
-use spillway_upstream::wake;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout_at;
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_protocol::CODE_HEADER;
 use spillway_request::gateway::Gateway;
+use spillway_transport::wake;
 use spillway_upstream::control_age::ControlState;
 use spillway_upstream::place::Place;
-use spillway_upstream::wake;
 
 use crate::request::dispatch::Choice;
 
@@ -83,11 +83,12 @@ mod tests {
     use std::time::Instant;
 
     use spillway_prefix::{PrefixConfig, PrefixHasher};
+    use spillway_request::gateway::GatewayConfig;
+    use spillway_transport::Limits;
+    use spillway_upstream::settings::Retry;
+    use spillway_upstream::view::View;
 
     use super::*;
-    use spillway_request::gateway::GatewayConfig;
-    use spillway_upstream::settings::{Limits, Retry};
-    use spillway_upstream::view::View;
 
     fn gateway(expose_routing: bool) -> Gateway {
         let config = GatewayConfig {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use spillway_journey::{Connection, SOURCE_LOOK};
+use spillway_transport::wake;
 use spillway_types::{Deadline, DownCause, SignFault};
 use tokio::time::{timeout, timeout_at};
 use tokio_util::task::TaskTracker;
@@ -21,7 +22,6 @@ use crate::connection::shared_connections::{Found, OpeningTurn};
 use crate::replica::Replica;
 use crate::settings::Timeouts;
 use crate::upstream_body::UpstreamBody;
-use crate::wake;
 
 /// Most times that a request is sent which a replica does not take: one that refuses it on two new
 /// connections refuses others, too.

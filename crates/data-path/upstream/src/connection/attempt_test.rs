@@ -14,15 +14,14 @@ use http_body_util::{BodyExt, Full};
 use spillway_journey::RetrySafety;
 use spillway_protocol::Segments;
 use spillway_resolver::Resolver;
+use spillway_transport::{BoxError, Limits, WireBody};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::connection::streamed_body::StreamedBody;
 use crate::replica_spec::{ReplicaProtocol, ReplicaSpec};
-use crate::settings::Limits;
 use crate::usage_reports::UsageReports;
-use crate::wire_body::{BoxError, WireBody};
 
 fn replica_at(address: SocketAddr) -> Arc<Replica> {
     let spec = ReplicaSpec {

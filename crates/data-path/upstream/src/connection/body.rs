@@ -8,14 +8,13 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::{GatewayError, Segments, V2Look};
+use spillway_transport::{Limits, WireBody};
 
 use crate::connection::kept_body::KeptBody;
 use crate::connection::message_body::{ClientHalf, MessageBody};
 use crate::connection::streamed_body::{
     StreamedBody, StreamedBodyError, UploadHold, UploadProgress,
 };
-use crate::settings::Limits;
-use crate::wire_body::WireBody;
 
 /// Body of a request, for one or more attempts.
 #[derive(Debug)]

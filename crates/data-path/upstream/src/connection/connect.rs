@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use spillway_resolver::ConnectionAddress;
 use spillway_sockets::set_up;
+use spillway_transport::Stream;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::connection::error::AttemptError;
 use crate::connection::line::UpstreamLine;
-use crate::stream::Stream;
 
 /// Opens a connection, TLS included, within `bound`, to one of the addresses that the line's name is
 /// known to have.

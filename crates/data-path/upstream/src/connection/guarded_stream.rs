@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use spillway_transport::{BYTES_PER_EARNED, EARNED_BY_PIECE, FrameBudget, FrameSender, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use crate::connection::http1::HEAD_BYTES_MAX;
 use crate::connection::open_uploads::OpenUploads;
 use crate::connection::stream_count::StreamCount;
-use crate::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE, FrameBudget, FrameSender};
-use crate::stream::Stream;
 
 /// Byte stream that hyper's HTTP/2 client works on.
 ///

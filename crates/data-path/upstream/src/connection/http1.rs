@@ -27,6 +27,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use spillway_resolver::ConnectionAddress;
+use spillway_transport::{Received, Stream, wake};
 use tokio::io::AsyncReadExt;
 
 use crate::connection::body::OutboundBody;
@@ -35,8 +36,6 @@ use crate::connection::http1::body_decoder::{BodyDecoder, Read};
 use crate::connection::http1::reply_head::{ReplyHead, take_head};
 use crate::connection::http1::request_writer::RequestWriter;
 use crate::connection_count::ConnectionCount;
-use crate::stream::{Received, Stream};
-use crate::wake;
 
 pub use error::Http1Error;
 pub(crate) use reply_head::plain_length;

@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use spillway_resolver::ConnectionAddress;
+use spillway_transport::Stream;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
@@ -25,7 +26,6 @@ use crate::connection::stream_count::StreamPermit;
 use crate::connection::streamed_body::UploadHold;
 use crate::connection_count::ConnectionCount;
 use crate::executor::Executor;
-use crate::stream::Stream;
 
 /// Bytes of one reply that may wait here for a slow client. A nearby replica fills this window in
 /// well under a millisecond, so it limits no speed.

@@ -15,11 +15,10 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use spillway_protocol::GatewayError;
 use spillway_protocol::grpc::Messages;
+use spillway_transport::{PaceTimer, WireBody};
 use tokio::sync::oneshot;
 
 use crate::connection::streamed_body::{StreamedBodyError, UploadProgress};
-use crate::upload_pace::PaceTimer;
-use crate::wire_body::WireBody;
 
 /// Client's half of a call, as a request body.
 #[derive(Debug)]

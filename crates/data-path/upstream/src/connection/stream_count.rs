@@ -7,9 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use atomic_waker::AtomicWaker;
-
-use crate::frame_budget::FrameFacts;
-use crate::wake;
+use spillway_transport::{FrameFacts, wake};
 
 /// Streams that are opened before the server has named its limit, as many as the HTTP library opens.
 const UNKNOWN_MAX: u32 = 100;

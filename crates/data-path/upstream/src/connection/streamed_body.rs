@@ -8,11 +8,9 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::{GatewayError, V2Look};
-
-use crate::body_limits::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize};
-use crate::settings::Limits;
-use crate::upload_pace::PaceTimer;
-use crate::wire_body::{WireBody, WireError};
+use spillway_transport::{
+    DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, Limits, PaceTimer, WireBody, WireError, refuse_oversize,
+};
 
 /// Progress of a body that is sent while it arrives, as the rest of the request sees it.
 #[derive(Debug, Default)]

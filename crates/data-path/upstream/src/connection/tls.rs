@@ -70,7 +70,7 @@ impl ReplicaTls {
         let name = spec.server_name.as_deref().unwrap_or(host);
         let server_name = ServerName::try_from(name.to_owned())
             .map_err(|source| ReplicaTlsError::ServerName { name: name.to_owned(), source })?;
-        let config = ClientConfig::builder_with_provider(crate::tls::provider())
+        let config = ClientConfig::builder_with_provider(spillway_transport::tls::provider())
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots(spec)?);
         let mut config = match &spec.identity {
@@ -92,7 +92,7 @@ impl ClientIdentity {
     /// # Errors
     /// Returns an error that says which of both is at fault.
     pub fn check(&self) -> Result<(), ReplicaTlsError> {
-        let config = ClientConfig::builder_with_provider(crate::tls::provider())
+        let config = ClientConfig::builder_with_provider(spillway_transport::tls::provider())
             .with_safe_default_protocol_versions()?
             .with_root_certificates(RootCertStore::empty());
         with_identity(config, self).map(drop)

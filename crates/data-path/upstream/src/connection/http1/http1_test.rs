@@ -17,6 +17,7 @@ use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 use spillway_protocol::Segments;
 use spillway_resolver::Resolver;
+use spillway_transport::{BoxError, Limits, Stream, WireBody, wake};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -27,10 +28,6 @@ use crate::connection::body::OutboundBody;
 use crate::connection::error::AttemptError;
 use crate::connection::streamed_body::StreamedBody;
 use crate::connection_count::ConnectionCount;
-use crate::settings::Limits;
-use crate::stream::Stream;
-use crate::wake;
-use crate::wire_body::{BoxError, WireBody};
 
 /// Returns a connection and the server's end of it.
 async fn connected() -> (Box<Http1Connection>, TcpStream) {

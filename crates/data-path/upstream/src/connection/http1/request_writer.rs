@@ -10,11 +10,11 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, header};
 use http_body::Body;
 use smallvec::SmallVec;
+use spillway_transport::Stream;
 use tokio::io::AsyncWrite;
 
 use crate::connection::body::OutboundBody;
 use crate::connection::http1::error::Http1Error;
-use crate::stream::Stream;
 
 /// Most slices of one write besides the head.
 const SLICES_MAX: usize = 64;

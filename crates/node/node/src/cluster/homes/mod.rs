@@ -25,7 +25,7 @@ use spillway_upstream::affinity_moves::AffinityMove;
 use spillway_upstream::session::{Sessions, region_identity};
 use spillway_upstream::stored_responses::NotKept;
 use spillway_upstream::view::View;
-use spillway_upstream::wire_body::BoxError;
+use spillway_transport::BoxError;
 
 pub(super) use exchange::Exchange;
 pub(super) use question::{ResponseQuestions, ask};

@@ -26,7 +26,7 @@ pub struct UploadPace {
 
 /// Timer of an [`UploadPace`].
 #[derive(Debug)]
-pub(crate) struct PaceTimer {
+pub struct PaceTimer {
     pace: UploadPace,
     /// Timer; made at the first wait, since a complete body never needs it.
     timer: Option<Pin<Box<Sleep>>>,
@@ -68,17 +68,18 @@ impl UploadPace {
 }
 
 impl PaceTimer {
-    pub(crate) fn new(silence_max: Duration) -> Self {
+    /// Returns the timer of a body that may be silent for `silence_max`.
+    pub fn new(silence_max: Duration) -> Self {
         Self { pace: UploadPace::new(silence_max), timer: None }
     }
 
     /// Notes a piece of the body.
-    pub(crate) fn came(&mut self, bytes: usize) {
+    pub fn came(&mut self, bytes: usize) {
         self.pace.came(bytes, Instant::now);
     }
 
     /// Returns ready once the body is too slow. Call it while the client sends nothing.
-    pub(crate) fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<GatewayError> {
+    pub fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<GatewayError> {
         let is_new = self.pace.waits_since.is_none();
         let timer = match &mut self.timer {
             Some(timer) if !is_new => timer,

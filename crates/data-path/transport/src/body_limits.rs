@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spillway_protocol::{ErrorKind, GatewayError};
 
-use crate::settings::Limits;
+use crate::limits::Limits;
 
 /// Most bytes of a refused body that are read before its reply.
 pub const DISCARDED_BYTES_MAX: u64 = 1 << 20;
