@@ -69,7 +69,7 @@ impl Worker {
             }
             let now = Instant::now();
             for replica in self.gateway.view().replicas() {
-                replica.sweep(self.id, now);
+                replica.connections().sweep(self.id, now);
                 self.report_unasked(replica, now);
             }
         }
@@ -78,7 +78,7 @@ impl Worker {
     /// Reports bytes that no request had asked for as faults of their replica.
     fn report_unasked(&self, replica: &Replica, at: Instant) {
         let replica_name = &replica.spec().name;
-        let times = replica.take_unasked();
+        let times = replica.connections().take_unasked();
         if times == 0 {
             return;
         }

@@ -38,7 +38,7 @@ impl PlaceSight for TrafficPlaces<'_> {
 
     fn places_for(&self, can_wait: bool) -> u32 {
         let places = self.replica.places_for(can_wait);
-        match self.replica.streams_free(self.traffic) {
+        match self.replica.connections().streams_free(self.traffic) {
             u32::MAX => places,
             // Other requests in flight may have taken no stream.
             free => places.min(self.replica.in_flight().saturating_add(free)),

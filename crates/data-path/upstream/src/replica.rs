@@ -4,24 +4,17 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use http::HeaderValue;
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
-use spillway_resolver::{Endpoint, Resolver};
+use spillway_resolver::Resolver;
 use spillway_route::{HoldTime, Sharer};
 use spillway_transport::wake;
 use spillway_types::{DownCause, Holder};
 
 use crate::concurrency::{ConcurrencyLimiter, ConcurrencySeen};
-use crate::connection::{
-    GrpcLine, Http1Connection, LineKind, Pool, ReplicaTls, ReplicaTlsError, Traffic, UnaskedBytes,
-};
-use crate::connection_count::ConnectionCount;
+use crate::connection::{ReplicaConnections, ReplicaTlsError, StreamSlot, Traffic};
 use crate::hold_times::HoldTimes;
 use crate::loaded_adapters::LoadedAdapters;
 use crate::overflow::OverflowCaps;
-use crate::replica_spec::{ReplicaSpec, authority};
-use crate::stream_places::{StreamPlace, StreamPlaces};
+use crate::replica_spec::ReplicaSpec;
 use crate::tenant_rests::TenantRests;
 use crate::tenants::TenantPlace;
 use crate::usage_reports::UsageReports;
@@ -55,15 +48,7 @@ pub struct Replica {
 /// State of one server at this node: connections, counts and observations.
 #[derive(Debug)]
 pub struct ReplicaServer {
-    /// TLS settings; `None` for plain text.
-    pub tls: Option<ReplicaTls>,
-    /// Parameters of the gRPC port, if it has its own.
-    pub grpc: Option<GrpcLine>,
-    /// `Host` header of requests to the server.
-    pub authority: HeaderValue,
-    /// Host and port, with the addresses that the resolver keeps; requests never wait for names.
-    pub endpoint: Endpoint,
-    resolver: Resolver,
+    connections: ReplicaConnections,
     in_flight: AtomicU32,
     /// This node's part of the places, if several nodes share the server.
     claim: AtomicU32,
@@ -100,17 +85,8 @@ pub struct ReplicaServer {
     usage_limit: AtomicU8,
     /// Milliseconds after [`EPOCH`] of the last byte, or of the first request after an idle time.
     heard_ms: AtomicU64,
-    connections: Arc<AtomicU32>,
     /// Caps of an overflow replica; `None` for other replicas.
     overflow: Option<Box<OverflowCaps>>,
-    /// Connection pools, one per worker, so that workers never share a connection.
-    pools: Box<[Pool]>,
-    /// Places for streams at the main address, and at the one for gRPC.
-    streams: [Arc<StreamPlaces>; 2],
-    /// Times that the server sent bytes which no request had asked for.
-    unasked: AtomicU64,
-    /// Number of these times that were reported.
-    unasked_reported: AtomicU64,
 }
 
 impl Replica {
@@ -124,17 +100,8 @@ impl Replica {
         workers: usize,
         resolver: &Resolver,
     ) -> Result<Self, ReplicaTlsError> {
-        let tls = spec
-            .tls
-            .as_ref()
-            .map(|tls| ReplicaTls::new(tls, &spec.host, spec.protocol))
-            .transpose()?;
         let server = ReplicaServer {
-            authority: authority(&spec.host, spec.port, spec.tls.is_some()),
-            grpc: spec.grpc.as_ref().map(|grpc| GrpcLine::new(grpc, resolver)).transpose()?,
-            tls,
-            endpoint: resolver.endpoint(&spec.host, spec.port),
-            resolver: resolver.clone(),
+            connections: ReplicaConnections::new(spec.server(), workers, resolver)?,
             in_flight: AtomicU32::new(0),
             claim: AtomicU32::new(u32::MAX),
             concurrency: ConcurrencyLimiter::default(),
@@ -153,15 +120,10 @@ impl Replica {
             holder: AtomicU32::new(NO_HOLDER),
             usage_limit: AtomicU8::new(UsageReports::Throughout as u8),
             heard_ms: AtomicU64::new(0),
-            connections: Arc::default(),
             overflow: spec
                 .overflow
                 .as_ref()
                 .map(|overflow| Box::new(OverflowCaps::new(overflow, wake::now()))),
-            pools: (0..workers.max(1)).map(|_| Pool::new(spec.in_flight_max)).collect(),
-            streams: Default::default(),
-            unasked: AtomicU64::new(0),
-            unasked_reported: AtomicU64::new(0),
         };
         Ok(Self { spec, server: Arc::new(server) })
     }
@@ -196,6 +158,11 @@ impl Replica {
     #[must_use]
     pub fn is_same_server(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.server, &other.server)
+    }
+
+    /// Returns this node's connections to the replica.
+    pub fn connections(&self) -> &ReplicaConnections {
+        &self.server.connections
     }
 
     /// Returns the configuration.
@@ -449,109 +416,6 @@ impl Replica {
         Some(now.saturating_duration_since(heard_at))
     }
 
-    /// Returns the number of this node's connections, idle ones included.
-    #[must_use]
-    pub fn connections(&self) -> u32 {
-        self.server.connections.load(Ordering::Relaxed)
-    }
-
-    /// Returns the TLS settings and the expected name of the certificate; `None` for cleartext.
-    #[must_use]
-    pub fn tls_client(&self) -> Option<(&Arc<ClientConfig>, &ServerName<'static>)> {
-        self.server.tls.as_ref().map(|tls| (&tls.config, &tls.server_name))
-    }
-
-    /// Returns the resolver that looks the replica's name up.
-    #[must_use]
-    pub fn resolver(&self) -> &Resolver {
-        &self.server.resolver
-    }
-
-    /// Returns true if an address of the replica's name is known. Without one, the replica can be
-    /// given no request.
-    #[must_use]
-    pub fn has_address(&self) -> bool {
-        self.server.endpoint.host().has_address()
-    }
-
-    /// Returns when the first look-up of the replica's name has ended.
-    pub async fn resolved(&self) {
-        self.server.endpoint.host().ready().await;
-    }
-
-    /// Takes an idle HTTP/1.1 connection of a worker that is usable; `None` if there is none.
-    pub fn take_idle(&self, worker: usize, now: Instant) -> Option<Box<Http1Connection>> {
-        self.trusting(self.pool(worker).take(self.spec.idle, now)).flatten()
-    }
-
-    /// Keeps an HTTP/1.1 connection whose reply has ended, if it can serve again.
-    pub fn keep(&self, worker: usize, connection: Box<Http1Connection>, now: Instant) {
-        self.trusting(self.pool(worker).put(connection, now));
-    }
-
-    /// Closes connections that were idle for too long or that the server closed. Call it now and then.
-    pub fn sweep(&self, worker: usize, now: Instant) {
-        let pool = self.pool(worker);
-        self.trusting(pool.sweep(self.spec.idle, now));
-        for kind in [LineKind::Http2, LineKind::Grpc] {
-            if let Some(max) = pool.shared(kind).newest_max() {
-                self.note_streams_max(kind, max);
-            }
-        }
-    }
-
-    /// Counts bytes that no request had asked for, and closes all idle connections: similar bytes
-    /// may be in transit on any of them, and would be taken for the reply to the next request.
-    fn trusting<T>(&self, checked: Result<T, UnaskedBytes>) -> Option<T> {
-        match checked {
-            Ok(value) => Some(value),
-            Err(UnaskedBytes) => {
-                self.server.unasked.fetch_add(1, Ordering::Relaxed);
-                self.server.pools.iter().for_each(Pool::close_idle);
-                None
-            }
-        }
-    }
-
-    /// Returns how often the server sent bytes on a kept connection that no request had asked for.
-    #[must_use]
-    pub fn unasked(&self) -> u64 {
-        self.server.unasked.load(Ordering::Relaxed)
-    }
-
-    /// Returns those since the last call.
-    #[must_use]
-    pub fn take_unasked(&self) -> u64 {
-        let all = self.unasked();
-        all.saturating_sub(self.server.unasked_reported.swap(all, Ordering::Relaxed))
-    }
-
-    /// Notes the most streams that the server takes on a connection; `u32::MAX` for no limit.
-    pub(crate) fn note_streams_max(&self, kind: LineKind, each: u32) {
-        self.streams_of(kind).note_max(each);
-    }
-
-    /// Returns how many more streams the server takes for this traffic, over all connections that are
-    /// opened for them; `u32::MAX` over HTTP/1.1, where requests have no streams.
-    pub fn streams_free(&self, traffic: Traffic) -> u32 {
-        match self.line_kind(traffic) {
-            LineKind::Http1 => u32::MAX,
-            kind => self.streams_of(kind).free(),
-        }
-    }
-
-    fn streams_of(&self, kind: LineKind) -> &Arc<StreamPlaces> {
-        match kind {
-            LineKind::Http1 | LineKind::Http2 => &self.server.streams[0],
-            LineKind::Grpc => &self.server.streams[1],
-        }
-    }
-
-    /// Returns the connection pool of a worker.
-    pub fn pool(&self, worker: usize) -> &Pool {
-        &self.server.pools[worker % self.server.pools.len()]
-    }
-
     /// Takes a place for one more request, of `places` in all; `None` if all are taken, or all streams
     /// of this traffic. Its release wakes the waiting requests.
     pub fn lease(
@@ -560,10 +424,7 @@ impl Replica {
         places: u32,
         traffic: Traffic,
     ) -> Option<Lease> {
-        let stream = match self.line_kind(traffic) {
-            LineKind::Http1 => None,
-            kind => Some(self.streams_of(kind).take()?),
-        };
+        let stream = Some(self.connections().take_stream(traffic)?);
         let most = self.spec.in_flight_max.min(places);
         let more = |taken: u32| (taken < most).then(|| taken + 1);
         let order = Ordering::Relaxed;
@@ -612,12 +473,6 @@ impl Replica {
     pub fn heard(&self, now: Instant) {
         self.server.heard_ms.store(since_epoch_ms(now), Ordering::Relaxed);
     }
-
-    /// Counts a connection until the returned guard is dropped.
-    pub fn count_connection(&self) -> ConnectionCount {
-        self.server.connections.fetch_add(1, Ordering::Relaxed);
-        ConnectionCount::new(&self.server.connections)
-    }
 }
 
 fn since_epoch_ms(at: Instant) -> u64 {
@@ -630,8 +485,8 @@ fn since_epoch_ms(at: Instant) -> u64 {
 pub struct Lease {
     replica: Arc<Replica>,
     queues: Arc<WaitQueues>,
-    /// Place of its stream; `None` over HTTP/1.1.
-    stream: Option<StreamPlace>,
+    /// Slot of its stream; `None` once released.
+    stream: Option<StreamSlot>,
     /// Place of the same request in its tenant's count.
     tenant: Option<TenantPlace>,
     /// Size of the request in tokens.

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use spillway_resolver::Resolver;
 
 use super::*;
-use crate::replica_spec::ReplicaProtocol;
+use crate::connection::ReplicaProtocol;
 
 fn replica() -> Replica {
     let spec = ReplicaSpec {

@@ -419,7 +419,9 @@ impl Route {
     fn for_all(spec: RouteSpec, parts: &ViewParts<'_>) -> Self {
         let before = parts.previous.and_then(|view| view.route_named(&spec.name));
         let grpc_before = before.and_then(|route| route.grpc.as_deref());
-        let mut grpc = Self::new(spec.clone(), parts, grpc_before, Replica::speaks_grpc);
+        let mut grpc = Self::new(spec.clone(), parts, grpc_before, |replica| {
+            replica.connections().speaks_grpc()
+        });
         let route = Self::new(spec, parts, before, |_| true);
         // Both variants of the route share sessions and hedging.
         grpc.sessions.clone_from(&route.sessions);

@@ -36,7 +36,7 @@ impl Followers {
     /// those whose events are not read any more, or come from another address.
     pub(crate) fn reconcile(&mut self, replicas: &[Arc<Replica>]) -> Vec<ReplicaName> {
         let sources = replicas.iter().filter_map(|replica| {
-            let (spec, resolver) = (replica.spec(), replica.resolver());
+            let (spec, resolver) = (replica.spec(), replica.connections().resolver());
             let (replica, host) = (spec.name.clone(), spec.host.clone());
             let port = spec.kv_events_port?;
             let resolver = resolver.clone();

@@ -47,7 +47,7 @@ impl Relay {
             let replica = upstream.place.replica();
             // Only after a complete reply can a connection serve another request.
             if let Some((connection, replica)) = upstream.body.take_connection().zip(replica) {
-                replica.keep(self.plan.worker.id, connection, wake::now());
+                replica.connections().keep(self.plan.worker.id, connection, wake::now());
             }
         }
         self.close(self.reply.ended().map_or(End::Complete, ReplyEnd::end));

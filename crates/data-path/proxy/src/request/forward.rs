@@ -11,7 +11,7 @@ use spillway_route::SpillReason;
 use spillway_transport::{BoxError, LinkBody, wake};
 use spillway_types::{Inquiry, ModelName, RegionName, TriedPlace};
 use spillway_upstream::affinity_moves::AffinityMove;
-use spillway_upstream::connection::LentBody;
+use spillway_upstream::connection::{LentBody, UpstreamBody};
 use spillway_upstream::home_news::HomeNews;
 use spillway_upstream::learning::Learning;
 use spillway_upstream::place::{Place, RegionPlace};
@@ -20,7 +20,6 @@ use spillway_upstream::remote::{
     Destination, Forwarded, GuestTerms, RefusedFor, RemoteError, RemoteReply,
 };
 use spillway_upstream::shared_region_circuit_breaker::SharedRegionCircuitBreaker;
-use spillway_upstream::upstream_body::UpstreamBody;
 use tokio::time::{sleep, timeout};
 
 use crate::request::dispatch::{Choice, Dispatch, Dispatched};

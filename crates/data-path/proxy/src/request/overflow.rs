@@ -11,10 +11,9 @@ use spillway_request::headers::keep_of_hosted_api;
 use spillway_route::{Attempt, Group};
 use spillway_transport::wake;
 use spillway_types::{Inquiry, ReplicaSlot, TriedPlace, unix_ms};
-use spillway_upstream::connection::{FailedAttempt, RequestBody};
+use spillway_upstream::connection::{FailedAttempt, RequestBody, UpstreamBody};
 use spillway_upstream::overflow::{OverflowCap, overflow_account};
 use spillway_upstream::place::Place;
-use spillway_upstream::upstream_body::UpstreamBody;
 use spillway_usage::BudgetPeriod;
 
 use crate::request::asked::Asked;

@@ -2,12 +2,12 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use spillway_journey::{Connection, SOURCE_LOOK};
 use spillway_transport::wake;
-use spillway_types::{Deadline, DownCause, SignFault};
+use spillway_types::{Deadline, SignFault};
 use tokio::time::{timeout, timeout_at};
 use tokio_util::task::TaskTracker;
 
@@ -18,10 +18,10 @@ use crate::connection::http1::Http1Connection;
 use crate::connection::http2::{Http2Connection, OpenStream};
 use crate::connection::kept_body::{GivenBack, KeptBody};
 use crate::connection::line::{LineKind, Traffic, UpstreamLine};
+use crate::connection::replica_connections::ReplicaConnections;
 use crate::connection::shared_connections::{Found, OpeningTurn};
-use crate::replica::Replica;
+use crate::connection::upstream_body::UpstreamBody;
 use crate::settings::Timeouts;
-use crate::upstream_body::UpstreamBody;
 
 /// Most times that a request is sent which a replica does not take: one that refuses it on two new
 /// connections refuses others, too.
@@ -101,27 +101,28 @@ pub trait Sending {
     /// the request.
     fn request(&mut self) -> Option<Request<OutboundBody>>;
 
-    /// Returns true if another replica can serve the request now. Asked if the replica falls silent.
-    fn is_served_elsewhere(&self) -> bool;
+    /// Returns true if the replica went down after the request was sent at `asked_at`, so that its
+    /// reply is not worth waiting for at `now`. Called now and then during the wait for the reply.
+    fn is_lost(&self, asked_at: Instant, now: Instant) -> bool;
 }
 
-/// Connects to `replica`, sends the request and waits for the reply's head.
+/// Connects to a replica, sends the request and waits for the reply's head.
 ///
 /// # Errors
 /// Returns an error if the attempt fails before the head; [`AttemptError::retry_safety`] returns
 /// whether a retry is safe.
 pub async fn attempt(
     pools: WorkerPools<'_>,
-    replica: &Replica,
+    replica: &ReplicaConnections,
     sending: &mut impl Sending,
     bounds: AttemptBounds,
 ) -> Result<Response<UpstreamBody>, FailedAttempt> {
     let line = replica.line(bounds.traffic);
-    let way = Way { pools, replica, line, bounds };
+    let exchange = AttemptExchange { pools, replica, line, bounds };
     let mut was_kept = false;
-    let reply = match way.line.kind {
-        LineKind::Http1 => way.over_http1(sending, &mut was_kept).await,
-        LineKind::Http2 | LineKind::Grpc => way.over_http2(sending, &mut was_kept).await,
+    let reply = match exchange.line.kind {
+        LineKind::Http1 => exchange.over_http1(sending, &mut was_kept).await,
+        LineKind::Http2 | LineKind::Grpc => exchange.over_http2(sending, &mut was_kept).await,
     };
     let reply: Result<Response<UpstreamBody>, AttemptError> = match reply {
         // The bytes after an informational reply such as 101 are not HTTP.
@@ -131,15 +132,15 @@ pub async fn attempt(
     reply.map_err(|error| FailedAttempt { error, was_kept })
 }
 
-/// Way of one request to a replica.
-struct Way<'a> {
+/// Exchange of one request and its reply's head with a replica.
+struct AttemptExchange<'a> {
     pools: WorkerPools<'a>,
-    replica: &'a Replica,
+    replica: &'a ReplicaConnections,
     line: UpstreamLine<'a>,
     bounds: AttemptBounds,
 }
 
-impl Way<'_> {
+impl AttemptExchange<'_> {
     /// Sends the request over a connection of its own. If a kept one was closing, the request is sent
     /// again on a new one.
     async fn over_http1(
@@ -155,13 +156,13 @@ impl Way<'_> {
             None => self.connect().await?,
         };
         let first = sending.request().ok_or(AttemptError::BodyGone)?;
-        let reply = bounds.within(replica, connection.exchange(first), sending).await;
+        let reply = bounds.within(connection.exchange(first), sending).await;
         let reply = match reply {
             reply if *was_kept && was_closing(&reply) => match sending.request() {
                 Some(again) => {
                     *was_kept = false;
                     let connection = self.connect().await?;
-                    bounds.within(replica, connection.exchange(again), sending).await?
+                    bounds.within(connection.exchange(again), sending).await?
                 }
                 None => reply?,
             },
@@ -193,7 +194,7 @@ impl Way<'_> {
                 None => sending.request().ok_or(AttemptError::BodyGone)?,
             };
             let (next, spare) = SpareRequest::of(next);
-            let exchange = self.bounds.within(self.replica, stream.exchange(next), sending);
+            let exchange = self.bounds.within(stream.exchange(next), sending);
             let failed = match exchange.await {
                 Ok(reply) => return Ok(reply.map(UpstreamBody::Http2)),
                 Err(failed) => failed,
@@ -307,12 +308,10 @@ impl AttemptBounds {
         self.timeouts.connect.min(self.deadline.remaining(wake::now()))
     }
 
-    /// Limits the wait for a reply's head, by time and by the replica going down. A replica that is
-    /// merely silent is waited for unless another one can serve the request.
+    /// Limits the wait for a reply's head, by time and by the replica going down.
     #[expect(clippy::needless_pass_by_ref_mut, reason = "a shared reference would not be Send")]
     async fn within<T, E: From<AttemptError>>(
         &self,
-        replica: &Replica,
         exchange: impl Future<Output = Result<T, E>>,
         sending: &mut impl Sending,
     ) -> Result<T, E> {
@@ -332,12 +331,8 @@ impl AttemptBounds {
                 let late = AttemptError::DeadlinePassed;
                 return Err(if is_late { late } else { AttemptError::FirstByteTimeout }.into());
             }
-            match replica.lost(asked_at, now) {
-                Some(DownCause::Failure) => return Err(AttemptError::Down.into()),
-                Some(DownCause::Silence) if sending.is_served_elsewhere() => {
-                    return Err(AttemptError::Down.into());
-                }
-                _ => {}
+            if sending.is_lost(asked_at, now) {
+                return Err(AttemptError::Down.into());
             }
         }
     }

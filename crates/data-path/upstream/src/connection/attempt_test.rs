@@ -1,7 +1,6 @@
 //! Attempts over HTTP/2 at servers that limit, refuse and close.
 #![expect(clippy::disallowed_methods, reason = "a test waits for the tasks that it spawns")]
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,33 +18,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::connection::server_spec::{ReplicaProtocol, ServerSpec};
 use crate::connection::streamed_body::StreamedBody;
-use crate::replica_spec::{ReplicaProtocol, ReplicaSpec};
-use crate::usage_reports::UsageReports;
 
-fn replica_at(address: SocketAddr) -> Arc<Replica> {
-    let spec = ReplicaSpec {
-        name: "a".into(),
-        host: address.ip().to_string(),
+fn replica_at(address: SocketAddr) -> Arc<ReplicaConnections> {
+    Arc::new(connections_to(address, ReplicaProtocol::Http2))
+}
+
+fn connections_to(address: SocketAddr, protocol: ReplicaProtocol) -> ReplicaConnections {
+    let host = address.ip().to_string();
+    let spec = ServerSpec {
+        host: &host,
         port: address.port(),
+        base: None,
         tls: None,
-        protocol: ReplicaProtocol::Http2,
+        protocol,
         grpc: None,
-        models: Vec::new(),
-        versions: BTreeMap::new(),
-        pool: "default".to_owned(),
-        weight: 1,
         in_flight_max: 1_000,
         idle: Duration::from_secs(1),
-        continues_chats: false,
-        salt_field: None,
-        usage_reports: UsageReports::None,
-        kv_events_port: None,
-        credential: None,
-        base: None,
-        overflow: None,
     };
-    Arc::new(Replica::new(spec, 1, &Resolver::default()).unwrap())
+    ReplicaConnections::new(spec, 1, &Resolver::default()).unwrap()
 }
 
 /// Sends what a closure returns.
@@ -56,7 +48,7 @@ impl<F: FnMut() -> Option<Request<OutboundBody>>> Sending for FromClosure<F> {
         (self.0)()
     }
 
-    fn is_served_elsewhere(&self) -> bool {
+    fn is_lost(&self, _: Instant, _: Instant) -> bool {
         false
     }
 }
@@ -74,12 +66,12 @@ fn bounds() -> AttemptBounds {
     }
 }
 
-async fn ask(replica: &Replica) -> Result<Response<UpstreamBody>, FailedAttempt> {
+async fn ask(replica: &ReplicaConnections) -> Result<Response<UpstreamBody>, FailedAttempt> {
     let background = TaskTracker::new();
     let pools = WorkerPools { worker: 0, background: &background };
     let body = Segments::from(Bytes::from_static(b"abcd"));
     let request = || {
-        let uri = format!("http://{}/", replica.spec().host);
+        let uri = format!("http://{}/", replica.line(Traffic::Http).endpoint.host().name());
         Some(Request::post(uri).body(OutboundBody::of(&body)).unwrap())
     };
     attempt(pools, replica, &mut FromClosure(request), bounds()).await
@@ -90,7 +82,7 @@ type Requests = tokio::sync::mpsc::Receiver<(usize, Request<RecvStream>, Respond
 type Respond = server::SendResponse<Bytes>;
 
 /// Starts a server that takes `streams_max` streams on each connection.
-async fn server(streams_max: u32) -> (Arc<Replica>, Requests, Arc<AtomicU32>) {
+async fn server(streams_max: u32) -> (Arc<ReplicaConnections>, Requests, Arc<AtomicU32>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (sender, requests) = tokio::sync::mpsc::channel(1_000);
@@ -145,7 +137,7 @@ async fn beyond_a_server_s_limit_of_streams_further_connections_are_opened() {
         waiting.push(requests.recv().await.unwrap());
     }
     assert_eq!(connections.load(Ordering::Relaxed), 4);
-    assert_eq!(replica.connections(), 4);
+    assert_eq!(replica.open(), 4);
     let mut by_connection = [0; 4];
     for (connection, _, respond) in &mut waiting {
         by_connection[*connection] += 1;
@@ -159,11 +151,11 @@ async fn beyond_a_server_s_limit_of_streams_further_connections_are_opened() {
     let pool = replica.pool(0).shared(LineKind::Http2);
     pool.sweep(Duration::from_secs(60), wake::now());
     pool.sweep(Duration::ZERO, wake::now());
-    while replica.connections() > 1 {
+    while replica.open() > 1 {
         // wait: between two looks.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(replica.streams_free(Traffic::Http), 3 * 64, "as many as its places");
+    assert_eq!(replica.streams_free(Traffic::Http), 3 * 64, "as many as its slots");
 }
 
 #[tokio::test]
@@ -266,9 +258,7 @@ async fn long_heads_and_trailers_are_whole_or_refused() {
 #[tokio::test]
 async fn the_farewell_of_an_idle_connection_is_no_reply_to_a_request() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let replica = replica_at(listener.local_addr().unwrap());
-    let spec = ReplicaSpec { protocol: ReplicaProtocol::Http1, ..replica.spec().clone() };
-    let replica = Replica::new(spec, 1, &Resolver::default()).unwrap();
+    let replica = connections_to(listener.local_addr().unwrap(), ReplicaProtocol::Http1);
     const TIMEOUT: &str = "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\n\
         content-length: 0\r\n\r\n";
     const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
@@ -363,7 +353,7 @@ impl Script {
     }
 }
 
-async fn scripted() -> (TcpListener, Arc<Replica>) {
+async fn scripted() -> (TcpListener, Arc<ReplicaConnections>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let replica = replica_at(listener.local_addr().unwrap());
     (listener, replica)

@@ -31,11 +31,11 @@ use spillway_transport::{Received, Stream, wake};
 use tokio::io::AsyncReadExt;
 
 use crate::connection::body::OutboundBody;
+use crate::connection::connection_count::ConnectionCount;
 use crate::connection::error::AttemptError;
 use crate::connection::http1::body_decoder::{BodyDecoder, Read};
 use crate::connection::http1::reply_head::{ReplyHead, take_head};
 use crate::connection::http1::request_writer::RequestWriter;
-use crate::connection_count::ConnectionCount;
 
 pub use error::Http1Error;
 pub(crate) use reply_head::plain_length;

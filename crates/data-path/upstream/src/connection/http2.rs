@@ -18,14 +18,14 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::connection::body::OutboundBody;
+use crate::connection::connection_count::ConnectionCount;
 use crate::connection::error::{AttemptError, ConnectionError};
+use crate::connection::executor::Executor;
 use crate::connection::guarded_stream::{GuardedStream, StreamGuards};
 use crate::connection::http1::{HEAD_BYTES_MAX, plain_length};
 use crate::connection::open_uploads::OpenUpload;
 use crate::connection::stream_count::StreamPermit;
 use crate::connection::streamed_body::UploadHold;
-use crate::connection_count::ConnectionCount;
-use crate::executor::Executor;
 
 /// Bytes of one reply that may wait here for a slow client. A nearby replica fills this window in
 /// well under a millisecond, so it limits no speed.

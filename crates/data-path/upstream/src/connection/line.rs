@@ -4,9 +4,8 @@ use http::HeaderValue;
 use spillway_resolver::{Endpoint, Resolver};
 use spillway_types::BasePath;
 
+use crate::connection::server_spec::{GrpcTarget, ReplicaProtocol, authority};
 use crate::connection::tls::{ReplicaTls, ReplicaTlsError};
-use crate::replica::Replica;
-use crate::replica_spec::{GrpcTarget, ReplicaProtocol, authority};
 
 /// Kind of traffic over a connection to a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +45,9 @@ pub enum LineKind {
 /// Separate address of a replica for gRPC.
 #[derive(Debug)]
 pub struct GrpcLine {
-    tls: Option<ReplicaTls>,
-    authority: HeaderValue,
-    endpoint: Endpoint,
+    pub(crate) tls: Option<ReplicaTls>,
+    pub(crate) authority: HeaderValue,
+    pub(crate) endpoint: Endpoint,
 }
 
 impl GrpcLine {
@@ -64,44 +63,5 @@ impl GrpcLine {
             authority: authority(&target.host, target.port, target.tls.is_some()),
             endpoint: resolver.endpoint(&target.host, target.port),
         })
-    }
-}
-
-impl Replica {
-    /// Returns true if gRPC requests can be sent to this replica.
-    pub fn speaks_grpc(&self) -> bool {
-        self.server.grpc.is_some() || self.spec.protocol == ReplicaProtocol::Http2
-    }
-
-    /// Returns the kind of connection for this traffic.
-    pub(crate) fn line_kind(&self, traffic: Traffic) -> LineKind {
-        match (traffic, self.spec.protocol) {
-            (Traffic::Grpc, _) if self.server.grpc.is_some() => LineKind::Grpc,
-            (_, ReplicaProtocol::Http1) => LineKind::Http1,
-            (_, ReplicaProtocol::Http2) => LineKind::Http2,
-        }
-    }
-
-    /// Returns the connection parameters for this traffic. gRPC goes only to replicas that speak
-    /// it.
-    pub fn line(&self, traffic: Traffic) -> UpstreamLine<'_> {
-        if traffic == Traffic::Grpc
-            && let Some(grpc) = &self.server.grpc
-        {
-            return UpstreamLine {
-                kind: LineKind::Grpc,
-                tls: grpc.tls.as_ref(),
-                authority: &grpc.authority,
-                base: None,
-                endpoint: &grpc.endpoint,
-            };
-        }
-        UpstreamLine {
-            kind: self.line_kind(traffic),
-            tls: self.server.tls.as_ref(),
-            authority: &self.server.authority,
-            base: self.spec.base.as_ref(),
-            endpoint: &self.server.endpoint,
-        }
     }
 }

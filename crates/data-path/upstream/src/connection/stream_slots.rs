@@ -1,4 +1,4 @@
-//! Places for streams at a server that limits them on each connection.
+//! Slots for streams at a server that limits them on each connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,22 +9,22 @@ const CONNECTIONS_MAX: u32 = 64;
 
 /// Streams of a node at one address of a server.
 #[derive(Debug)]
-pub(crate) struct StreamPlaces {
+pub(crate) struct StreamSlots {
     taken: AtomicU32,
     max: AtomicU32,
 }
 
-/// Place of one stream; released when dropped.
+/// Slot of one stream; released when dropped. A request over HTTP/1.1 has an empty one.
 #[derive(Debug)]
-pub(crate) struct StreamPlace(Arc<StreamPlaces>);
+pub struct StreamSlot(Option<Arc<StreamSlots>>);
 
-impl Default for StreamPlaces {
+impl Default for StreamSlots {
     fn default() -> Self {
         Self { taken: AtomicU32::new(0), max: AtomicU32::new(u32::MAX) }
     }
 }
 
-impl StreamPlaces {
+impl StreamSlots {
     /// Notes the most streams that the server takes on a connection; `u32::MAX` for no limit.
     pub(crate) fn note_max(&self, each: u32) {
         // A server that takes none for now is asked again with the next request.
@@ -38,18 +38,25 @@ impl StreamPlaces {
         if max == u32::MAX { max } else { max.saturating_sub(self.taken.load(Ordering::Relaxed)) }
     }
 
-    /// Takes a place; `None` if there is none.
-    pub(crate) fn take(self: &Arc<Self>) -> Option<StreamPlace> {
+    /// Takes a slot; `None` if there is none.
+    pub(crate) fn take(self: &Arc<Self>) -> Option<StreamSlot> {
         let max = self.max.load(Ordering::Relaxed);
         let more = |taken: u32| (taken < max).then(|| taken + 1);
         self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
-        Some(StreamPlace(Arc::clone(self)))
+        Some(StreamSlot(Some(Arc::clone(self))))
     }
 }
 
-impl Drop for StreamPlace {
+impl StreamSlot {
+    /// Slot of a request that needs no stream.
+    pub(crate) const NONE: Self = Self(None);
+}
+
+impl Drop for StreamSlot {
     fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+        if let Some(slots) = &self.0 {
+            slots.taken.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -59,17 +66,17 @@ mod tests {
 
     #[test]
     fn a_server_s_limit_counts_once_for_each_connection() {
-        let places = Arc::new(StreamPlaces::default());
-        assert_eq!(places.free(), u32::MAX, "nothing is known");
-        places.note_max(2);
-        let held: Vec<_> = std::iter::from_fn(|| places.take()).collect();
-        assert_eq!((held.len(), places.free()), (128, 0));
-        places.note_max(1);
+        let slots = Arc::new(StreamSlots::default());
+        assert_eq!(slots.free(), u32::MAX, "nothing is known");
+        slots.note_max(2);
+        let held: Vec<_> = std::iter::from_fn(|| slots.take()).collect();
+        assert_eq!((held.len(), slots.free()), (128, 0));
+        slots.note_max(1);
         drop(held);
-        assert_eq!(places.free(), 64);
-        places.note_max(0);
-        assert_eq!(places.free(), 64, "it may take some again");
-        places.note_max(u32::MAX);
-        assert_eq!(places.free(), u32::MAX);
+        assert_eq!(slots.free(), 64);
+        slots.note_max(0);
+        assert_eq!(slots.free(), 64, "it may take some again");
+        slots.note_max(u32::MAX);
+        assert_eq!(slots.free(), u32::MAX);
     }
 }

@@ -8,7 +8,7 @@ use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, Serv
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 use tokio_rustls::TlsConnector;
 
-use crate::replica_spec::{ClientIdentity, ReplicaProtocol, TlsSpec};
+use crate::connection::server_spec::{ClientIdentity, ReplicaProtocol, TlsSpec};
 
 /// TLS client of one replica.
 pub struct ReplicaTls {

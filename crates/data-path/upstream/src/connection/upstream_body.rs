@@ -7,7 +7,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use spillway_transport::{BoxError, LinkBody};
 
-use crate::connection::{Http1Connection, Http1Error, Http2Body, Http2Error};
+use crate::connection::http1::{Http1Connection, Http1Error};
+use crate::connection::http2::{Http2Body, Http2Error};
 
 /// Next frame of a reply.
 type NextFrame = Option<Result<Frame<Bytes>, UpstreamBodyError>>;

@@ -6,7 +6,7 @@ use spillway_cluster_state::{
 use spillway_config::Config;
 use spillway_route::Policy;
 use spillway_types::{ModelName, SplitBy};
-use spillway_upstream::replica_spec::ReplicaProtocol;
+use spillway_upstream::connection::ReplicaProtocol;
 use spillway_upstream::route_spec::RouteSpec;
 
 use super::*;

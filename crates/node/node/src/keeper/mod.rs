@@ -362,7 +362,7 @@ impl Keeper {
         let replicas = gather_replicas(&folded.replicas, &self.replicas, parts)?;
         // Later nothing waits for names: a replica is used once its name has an address.
         if is_start {
-            let names = futures_util::future::join_all(replicas.iter().map(|it| it.resolved()));
+            let names = futures_util::future::join_all(replicas.iter().map(|it| it.connections().resolved()));
             // The rest of the names may take as long as they like.
             drop(timeout(NAMES_WAIT, names).await);
         }

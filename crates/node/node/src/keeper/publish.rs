@@ -48,7 +48,7 @@ impl Keeper {
         let standing = |replica: &Arc<Replica>| {
             let name = replica.spec().name.clone();
             let mut standing = self.fleet.standing(&name);
-            if !replica.has_address() {
+            if !replica.connections().has_address() {
                 standing.admission = standing.admission.max(Admission::Down);
             }
             (name, standing)

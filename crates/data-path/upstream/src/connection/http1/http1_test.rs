@@ -25,9 +25,9 @@ use super::body_decoder::Read;
 use super::reply_head::{plain_length, take_head};
 use super::{HEAD_BYTES_MAX, Http1Connection, Http1Error, NotUsable};
 use crate::connection::body::OutboundBody;
+use crate::connection::connection_count::ConnectionCount;
 use crate::connection::error::AttemptError;
 use crate::connection::streamed_body::StreamedBody;
-use crate::connection_count::ConnectionCount;
 
 /// Returns a connection and the server's end of it.
 async fn connected() -> (Box<Http1Connection>, TcpStream) {
