@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use spillway_request::gateway::Gateway;
 use spillway_types::{Outcome, Sign, SignFault, SignKind};
-use spillway_upstream::connection::WorkerPools;
-use spillway_upstream::learning::Learning;
-use spillway_upstream::replica::Replica;
+use spillway_upstream::WorkerPools;
+use spillway_view::{Learning, Replica};
 
 /// Most outcomes between two visits of the feedback task.
 const OUTCOMES_MAX: usize = 16_384;

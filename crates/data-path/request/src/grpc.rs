@@ -15,8 +15,8 @@ use spillway_protocol::grpc::{
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError, Segments};
 use spillway_transport::{UploadPace, WireBody};
 use spillway_types::ModelName;
-use spillway_upstream::connection::{MessageBody, RequestBody, Traffic};
-use spillway_upstream::view::{Route, View};
+use spillway_upstream::{MessageBody, RequestBody, Traffic};
+use spillway_view::{Route, View};
 use tokio::time::timeout;
 
 use crate::asked_timeout::asked_timeout;

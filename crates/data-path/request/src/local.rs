@@ -7,7 +7,7 @@ use spillway_protocol::{
     Echo, Endpoint, ErrorKind, GatewayError, RETRY_DELAY, decode_name, model_card, model_list,
 };
 use spillway_route::ShedReason;
-use spillway_upstream::view::View;
+use spillway_view::View;
 
 use crate::gateway::Gateway;
 use crate::methods::check_method;

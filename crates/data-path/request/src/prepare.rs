@@ -15,9 +15,8 @@ use spillway_protocol::{
 };
 use spillway_transport::WireBody;
 use spillway_types::ModelName;
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::usage_reports::WantedUsage;
-use spillway_upstream::view::Route;
+use spillway_upstream::RequestBody;
+use spillway_view::{Route, WantedUsage};
 
 use crate::continuation_terms::ContinuationTerms;
 use crate::cost::{Cost, counts_tokens};

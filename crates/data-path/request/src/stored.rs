@@ -7,10 +7,8 @@ use std::time::Duration;
 use spillway_protocol::{Echo, ErrorKind, GatewayError, Segments};
 use spillway_transport::{WireBody, wake};
 use spillway_types::{ModelName, RegionName, ReplicaSlot};
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::remote::Destination;
-use spillway_upstream::stored_responses::{Home, StoredResponse};
-use spillway_upstream::view::Route;
+use spillway_upstream::RequestBody;
+use spillway_view::{Destination, Home, Route, StoredResponse};
 
 use crate::cost::Cost;
 use crate::flavour::Flavour;

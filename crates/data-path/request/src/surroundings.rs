@@ -12,8 +12,7 @@ use spillway_protocol::{
 };
 use spillway_transport::WireBody;
 use spillway_types::{Deadline, Inquiry, ModelName};
-use spillway_upstream::remote::GuestTerms;
-use spillway_upstream::view::{Route, View};
+use spillway_view::{GuestTerms, Route, View};
 
 use crate::affinity::affinity;
 use crate::asked_timeout::asked_timeout;

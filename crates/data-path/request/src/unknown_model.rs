@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_transport::wake;
 use spillway_types::ModelName;
-use spillway_upstream::view::{Route, View};
+use spillway_view::{Route, View};
 use tokio::time::timeout_at;
 
 use crate::asked_timeout::asked_timeout;

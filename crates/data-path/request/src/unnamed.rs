@@ -2,7 +2,7 @@
 
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_types::ModelName;
-use spillway_upstream::view::Route;
+use spillway_view::Route;
 
 use crate::local::{named_here, not_known_yet};
 use crate::surroundings::Surroundings;

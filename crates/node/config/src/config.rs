@@ -11,10 +11,8 @@ use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
 use spillway_resolver::SystemFiles;
 use spillway_types::ReplicaName;
-use spillway_upstream::names::NameSpec;
-use spillway_upstream::queue_spec::QueueSpec;
-use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::settings::Timeouts;
+use spillway_upstream::Timeouts;
+use spillway_view::{NameSpec, QueueSpec, RouteSpec};
 
 use crate::access_log_section::AccessLogConfig;
 use crate::access_section::{AccessConfig, ListenerAccess};

@@ -16,11 +16,9 @@ use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
 use spillway_resolver::SystemFiles;
 use spillway_types::ModelName;
-use spillway_upstream::names::NameSpec;
-use spillway_upstream::queue_spec::QueueSpec;
-use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::settings::{Retry, Timeouts};
+use spillway_upstream::Timeouts;
 use spillway_usage::PriceList;
+use spillway_view::{NameSpec, QueueSpec, Retry, RouteSpec};
 use toml::Spanned;
 
 use crate::access_log_section::{AccessLogConfig, lower_access_log};

@@ -10,9 +10,8 @@ use spillway_replicas::{
 };
 use spillway_route::BucketConfig;
 use spillway_types::{ModelName, PoolName};
-use spillway_upstream::connection::ReplicaProtocol;
-use spillway_upstream::replica::Replica;
-use spillway_upstream::replica_spec::ReplicaSpec;
+use spillway_upstream::ReplicaProtocol;
+use spillway_view::{Replica, ReplicaSpec};
 
 use crate::kind_settings::{KindSettings, Preset};
 use crate::overflow_terms::OverflowTerms;

@@ -10,7 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use spillway_request::cors::Cors;
 use spillway_transport::Limits;
 use spillway_types::Country;
-use spillway_upstream::settings::{Retry, Timeouts};
+use spillway_upstream::Timeouts;
+use spillway_view::Retry;
 use toml::Spanned;
 
 use crate::access_section::AuthMode;

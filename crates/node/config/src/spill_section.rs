@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_route::{SpillTerms, WaitLimits};
-use spillway_upstream::queue_spec::{QueueSpec, WaitTotals};
+use spillway_view::{QueueSpec, WaitTotals};
 use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors};

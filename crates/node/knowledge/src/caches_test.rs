@@ -9,8 +9,7 @@ use spillway_replicas::{CacheReport, Mapping, ServerKind};
 use spillway_resolver::Resolver;
 use spillway_route::Candidate;
 use spillway_types::{BlockHashes, End, Prediction, Speed};
-use spillway_upstream::learning::{BegunStream, Replied};
-use spillway_upstream::replica::Replica;
+use spillway_view::{BegunStream, Replica, Replied};
 
 use super::caches::Caches;
 use super::speeds::Speeds;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use spillway_replicas::{KvDelivery, KvQueue, KvSource, follow_kv_events};
 use spillway_tasks::restarted;
 use spillway_types::ReplicaName;
-use spillway_upstream::replica::Replica;
+use spillway_view::Replica;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;

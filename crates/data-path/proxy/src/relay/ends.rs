@@ -8,10 +8,8 @@ use spillway_protocol::grpc::{GrpcStatus, status_in, trailers_of};
 use spillway_protocol::{ErrorKind, FailureCause, GatewayError};
 use spillway_transport::wake;
 use spillway_types::End;
-use spillway_upstream::connection::ClientHalf;
-use spillway_upstream::home_news::HomeNews;
-use spillway_upstream::learning::Learning;
-use spillway_upstream::stored_responses::{NotKept, StoredResponse};
+use spillway_upstream::ClientHalf;
+use spillway_view::{HomeNews, Learning, NotKept, StoredResponse};
 
 use crate::relay::content::{Content, counts};
 use crate::relay::relay_body::{Broken, Relay, RelayError};

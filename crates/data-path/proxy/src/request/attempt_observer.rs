@@ -13,8 +13,8 @@ use spillway_transport::wake;
 use spillway_types::{
     BlockHashes, End, LoadReport, ModelName, ReplyForm, Sign, SignFault, SignKind, TokenCounts,
 };
-use spillway_upstream::connection::{AttemptError, FailedAttempt};
-use spillway_upstream::replica::Replica;
+use spillway_upstream::{AttemptError, FailedAttempt};
+use spillway_view::Replica;
 
 use crate::request::cache_feedback::CacheFeedback;
 use crate::worker::Worker;

@@ -22,19 +22,14 @@ use spillway_request::prepared::Prepared;
 use spillway_route::{Attempt, Candidate, SpillReason};
 use spillway_transport::wake;
 use spillway_types::{Compared, DownCause, Inquiry, TriedPlace};
-use spillway_upstream::connection::{
+use spillway_upstream::{
     AttemptBounds, AttemptError, FailedAttempt, LineKind, OutboundBody, RequestBody, Sending,
     UpstreamBody, UpstreamLine, attempt,
 };
-use spillway_upstream::home_news::HomeNews;
-use spillway_upstream::kv_session::{KV_SESSION, kv_session};
-use spillway_upstream::place::Place;
-use spillway_upstream::regions::Regions;
-use spillway_upstream::replica::Replica;
-use spillway_upstream::route_group::RouteGroup;
-use spillway_upstream::usage_reports::UsageReports;
-use spillway_upstream::view::View;
-use spillway_upstream::wait_queues::QueuedRequest;
+use spillway_view::{
+    HomeNews, KV_SESSION, Place, QueuedRequest, Regions, Replica, RouteGroup, UsageReports, View,
+    kv_session,
+};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 

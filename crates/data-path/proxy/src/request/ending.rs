@@ -7,8 +7,7 @@ use spillway_journey::{Ending, Journey, RefusedRequest, ResidencyDenial, RetryTi
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::{PlanError, ShedReason};
 use spillway_transport::wake;
-use spillway_upstream::remote::RemoteError;
-use spillway_upstream::wait_queues::Foreseen;
+use spillway_view::{Foreseen, RemoteError};
 
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::errors::{engines_died, internal, shed_error};

@@ -19,7 +19,7 @@ use spillway_route::{
 };
 use spillway_transport::{BoxError, WireBody};
 use spillway_types::{BlockHashes, Prediction, TenantName};
-use spillway_upstream::regions::Regions;
+use spillway_view::Regions;
 
 use crate::request::dispatch::{Dispatch, Interim};
 use crate::request::response_cookies::begin_session;

@@ -9,7 +9,7 @@ use spillway_request::gateway::Gateway;
 use spillway_request::grpc::local_message;
 use spillway_request::methods::check_method;
 use spillway_transport::WireBody;
-use spillway_upstream::view::View;
+use spillway_view::View;
 
 use crate::relay::ReplyBody;
 use crate::request::record::RequestRecord;

@@ -18,13 +18,8 @@ use spillway_request::headers::RequestIdentity;
 use spillway_route::{Asker, Guest, OwnRegion, admit_guest, shed_state};
 use spillway_transport::{BoxError, LinkBody, WireBody};
 use spillway_types::{ModelName, Residency, RouteName, ShedState};
-use spillway_upstream::connection::Traffic;
-use spillway_upstream::knowledge::Cached;
-use spillway_upstream::pending_guests::PendingGuest;
-use spillway_upstream::regions::Regions;
-use spillway_upstream::remote::GuestTerms;
-use spillway_upstream::view::{Route, View};
-use spillway_upstream::wait_queues::{Asking, WaitKey};
+use spillway_upstream::Traffic;
+use spillway_view::{Asking, Cached, GuestTerms, PendingGuest, Regions, Route, View, WaitKey};
 
 use crate::request::serve::Exchange;
 use crate::worker::Worker;

@@ -11,12 +11,10 @@ use http_body::Body;
 use spillway_journey::{Connection, Event, HedgeResult, Journey, Step, judge_hedge};
 use spillway_transport::wake;
 use spillway_types::{DownCause, Hedge};
-use spillway_upstream::connection::{
+use spillway_upstream::{
     AttemptBounds, FailedAttempt, OutboundBody, Sending, UpstreamBody, attempt,
 };
-use spillway_upstream::group_memory::GroupMemory;
-use spillway_upstream::hedging::Hedges;
-use spillway_upstream::replica::Replica;
+use spillway_view::{GroupMemory, Hedges, Replica};
 use tokio::select;
 use tokio::time::{sleep_until, timeout};
 

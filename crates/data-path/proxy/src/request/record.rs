@@ -18,7 +18,7 @@ use spillway_types::{
     ModelName, Outcome, RegionName, ReplicaName, RouteName, Shed, SplitArm, TokenCounts,
     TriedPlace,
 };
-use spillway_upstream::connection::UploadProgress;
+use spillway_upstream::UploadProgress;
 use spillway_usage::{Ending, ReplyTokens, RequestTokens, TOKEN_BYTES, bill};
 
 use crate::request::charge::Charge;

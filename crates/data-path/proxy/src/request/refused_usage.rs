@@ -11,8 +11,8 @@ use http_body::{Body, Frame};
 use spillway_journey::Connection;
 use spillway_protocol::UsageWish;
 use spillway_transport::wake;
-use spillway_upstream::connection::{FailedAttempt, UpstreamBody, UpstreamBodyError};
-use spillway_upstream::usage_reports::UsageReports;
+use spillway_upstream::{FailedAttempt, UpstreamBody, UpstreamBodyError};
+use spillway_view::UsageReports;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout_at;
 

@@ -6,8 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_protocol::CODE_HEADER;
 use spillway_request::gateway::Gateway;
 use spillway_transport::wake;
-use spillway_upstream::control_age::ControlState;
-use spillway_upstream::place::Place;
+use spillway_view::{ControlState, Place};
 
 use crate::request::dispatch::Choice;
 
@@ -85,8 +84,7 @@ mod tests {
     use spillway_prefix::{PrefixConfig, PrefixHasher};
     use spillway_request::gateway::GatewayConfig;
     use spillway_transport::Limits;
-    use spillway_upstream::settings::Retry;
-    use spillway_upstream::view::View;
+    use spillway_view::{Retry, View};
 
     use super::*;
 

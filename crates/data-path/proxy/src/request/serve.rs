@@ -37,11 +37,7 @@ use spillway_request::{grpc, rates};
 use spillway_route::{Policy, ShedReason};
 use spillway_transport::WireBody;
 use spillway_types::Inquiry;
-use spillway_upstream::pending_guests::PendingGuest;
-use spillway_upstream::place::Place;
-use spillway_upstream::remote::GuestTerms;
-use spillway_upstream::usage_reports::UsageReports;
-use spillway_upstream::view::View;
+use spillway_view::{GuestTerms, PendingGuest, Place, UsageReports, View};
 
 use crate::relay::{Pump, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::request::cache_feedback::{forward_report, is_readable};

@@ -17,7 +17,7 @@ use spillway_protocol::{
 use spillway_request::headers::is_event_stream;
 use spillway_transport::wake;
 use spillway_types::ModelName;
-use spillway_upstream::connection::{AttemptError, UpstreamBody};
+use spillway_upstream::{AttemptError, UpstreamBody};
 use tokio::time::timeout_at;
 
 /// Longest reply in bytes that is held until it is judged.

@@ -17,8 +17,7 @@ use spillway_request::gateway::Gateway;
 use spillway_route::HOPS_MAX;
 use spillway_transport::{BoxError, LinkBody};
 use spillway_types::{RegionName, Residency, TenantName};
-use spillway_upstream::pending_guests::PendingGuest;
-use spillway_upstream::remote::GuestTerms;
+use spillway_view::{GuestTerms, PendingGuest};
 use tokio::sync::mpsc;
 
 use crate::all_nodes;

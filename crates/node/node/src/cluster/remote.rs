@@ -12,7 +12,7 @@ use spillway_link::{
 };
 use spillway_transport::BoxError;
 use spillway_types::{NodeName, TenantName};
-use spillway_upstream::remote::{
+use spillway_view::{
     Destination, FindingResponse, Forwarded, Forwarding, RefusedFor, Remote, RemoteError,
     RemoteReply,
 };

@@ -10,9 +10,8 @@ use spillway_prefix::{PrefixConfig, PrefixHasher};
 use spillway_request::gateway::{Gateway, GatewayConfig};
 use spillway_transport::Limits;
 use spillway_types::{Outcome, TokenCounts};
-use spillway_upstream::settings::Retry;
-use spillway_upstream::view::View;
 use spillway_usage::{Budget, Day, Money, Price, PriceList, UsageQuery};
+use spillway_view::{Retry, View};
 
 use super::budgets::Heard;
 use super::{Usage, UsageParts};
