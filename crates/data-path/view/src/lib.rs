@@ -94,5 +94,6 @@ pub use usage_reports::{InjectUsage, UsageReports, WantedUsage};
 pub use versions::{NoVersion, Pin, VersionMembers, VersionTable, VersionTelling};
 pub use view::{KnownModels, Route, View, ViewParts};
 pub use wait_queues::{
-    Asking, Foreseen, Patience, QueueMessage, QueueTurn, QueuedEnd, QueuedRequest, WaitKey, WaitQueues,
+    Asking, Foreseen, Patience, QueueMessage, QueueTurn, QueuedEnd, QueuedRequest, WaitKey,
+    WaitQueues,
 };

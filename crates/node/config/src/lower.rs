@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_front::client::{Listener, ListenerSpec, ServerTls, TlsIdentity};
+use spillway_geo::dns::DnsConfig;
 use spillway_protocol::TrustedProxies;
 use spillway_quota::LimitTerms;
 use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
 use spillway_resolver::SystemFiles;
+use spillway_traces::TracesConfig;
 use spillway_types::ModelName;
 use spillway_upstream::Timeouts;
 use spillway_usage::PriceList;
@@ -29,7 +31,6 @@ use crate::care_section::CareDefaults;
 use crate::cluster_section::{ClusterConfig, ClusterSections, check_names};
 use crate::config::{AdminListener, Config, ListenerConfig, WorldConfig};
 use crate::discovery_section::{DiscoveryConfig, lower_discoveries};
-use crate::dns_section::DnsConfig;
 use crate::error::{ConfigError, ConfigErrors, all};
 use crate::file::ConfigFile;
 use crate::geo_section::lower_geo;
@@ -47,7 +48,7 @@ use crate::session_section::check_session_cookie;
 use crate::source::Source;
 use crate::start_places::StartPlaces;
 use crate::suggestion::nearest;
-use crate::traces_section::{TracesConfig, lower_traces};
+use crate::traces_section::lower_traces;
 use crate::usage_section::{UsageConfig, lower_usage};
 
 /// Checks a file as a whole.

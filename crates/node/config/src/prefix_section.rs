@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_prefix::{IndexConfig, PrefixConfig, PrefixHasher};
+use spillway_prefix::{IndexConfig, KnowledgeConfig, PrefixConfig, PrefixHasher};
 use toml::Spanned;
 
 use crate::error::ConfigErrors;
@@ -47,19 +47,6 @@ impl Default for PrefixSection {
             keep_speeds: true,
         }
     }
-}
-
-/// Settings of the prefix index and of learned speeds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct KnowledgeConfig {
-    /// Settings of cutting prompts into blocks.
-    pub prefix: PrefixConfig,
-    /// Limits of the prefix index.
-    pub index: IndexConfig,
-    /// True if nodes of a region inform each other where they sent prompts.
-    pub is_shared: bool,
-    /// True if speeds are kept over a restart.
-    pub is_kept: bool,
 }
 
 impl PrefixSection {

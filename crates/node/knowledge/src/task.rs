@@ -8,8 +8,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use spillway_cluster_state::State;
-use spillway_config::KnowledgeConfig;
-use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, PrefixHasher};
+use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, KnowledgeConfig, PrefixHasher};
 use spillway_proxy::Worker;
 use spillway_pulse::{Sharing, SharingConfig};
 use spillway_request::gateway::Gateway;

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use serde::Serialize;
 use spillway_admin::{DiscoveryOverview, RequestEntry, RequestFilter, Requests};
-use spillway_config::TracesConfig;
 use spillway_dns::Served;
 use spillway_front::access::KeyTable;
 use spillway_knowledge::{KnowledgeFigures, KnowledgeHandle};
@@ -19,7 +18,7 @@ use spillway_telemetry::{
     LastResort, Live, LiveCluster, LiveDiscovery, LiveGeo, LiveHot, LiveKnowledge, LiveReplica,
     Metrics, logs,
 };
-use spillway_traces::Traces;
+use spillway_traces::{Traces, TracesConfig};
 use spillway_types::{ReplicaSlot, unix_ms};
 use spillway_usage::UsageLine;
 use tokio_util::sync::CancellationToken;

@@ -20,7 +20,6 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
-use spillway_config::{TracesConfig, TracesProtocol};
 use spillway_resolver::Resolver;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
@@ -29,6 +28,7 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::Endpoint;
 
 use crate::collector_names::CollectorNames;
+use crate::config::{TracesConfig, TracesProtocol};
 use crate::spans::Origin;
 
 /// Most spans that wait to be sent: a second of 2,000 requests that are all exported.

@@ -1,8 +1,8 @@
-//! Interface to the limits of the node's config file.
+//! Interface to the limits of a node's config file.
 
 use std::fmt::Debug;
 
-use spillway_quota::{LimitTerms, LimitUsage};
+use crate::{LimitTerms, LimitUsage};
 
 /// Limits that the node enforces by itself.
 pub trait OwnLimits: Debug + Send + Sync {

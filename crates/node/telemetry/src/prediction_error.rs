@@ -1,9 +1,5 @@
 //! Errors of latency predictions.
 
-use std::array;
-
-use serde::{Deserialize, Serialize};
-
 /// Buckets of a sketch. With [`GROWTH`] their bounds reach a billion times the smallest one.
 const BUCKETS: usize = 96;
 /// Ratio of a bucket's bound to the one before: a quantile is off by an eighth at most.
@@ -11,18 +7,17 @@ const GROWTH: f32 = 1.25;
 /// Bound of the first bucket, in milliseconds or in thousandths of the seen time: less is no error.
 const SMALLEST: f32 = 1.0;
 
-/// Distributions of the errors of past predictions; several can be merged.
+/// Distributions of the errors of past predictions.
 ///
 /// The size is 768 bytes. Quantiles are exact to 12 %.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PredictionError {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PredictionError {
     absolute: Sketch,
     relative: Sketch,
 }
 
 /// Histogram with logarithmic buckets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<u32>", into = "Vec<u32>")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Sketch {
     counts: [u32; BUCKETS],
 }
@@ -34,15 +29,9 @@ impl Default for PredictionError {
 }
 
 impl PredictionError {
-    /// Returns empty distributions.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a prediction and the time that was seen, in milliseconds. Ignores values that are not
     /// finite.
-    pub fn note(&mut self, predicted_ms: f32, seen_ms: f32) {
+    pub(crate) fn note(&mut self, predicted_ms: f32, seen_ms: f32) {
         let error_ms = (predicted_ms - seen_ms).abs();
         if !error_ms.is_finite() || seen_ms < 0.0 {
             return;
@@ -52,35 +41,29 @@ impl PredictionError {
         self.relative.add(1_000.0 * error_ms / seen_ms.max(1.0));
     }
 
-    /// Adds the counts of another value.
-    pub fn merge(&mut self, other: &Self) {
-        self.absolute.merge(&other.absolute);
-        self.relative.merge(&other.relative);
-    }
-
     /// Halves all counts. A regular call lets the newest predictions count most.
-    pub fn halve(&mut self) {
+    pub(crate) fn halve(&mut self) {
         self.absolute.halve();
         self.relative.halve();
     }
 
     /// Returns the number of predictions that count.
     #[must_use]
-    pub fn count(&self) -> u64 {
+    pub(crate) fn count(&self) -> u64 {
         self.absolute.count()
     }
 
     /// Returns the absolute error in milliseconds that this share of predictions, 0 to 1, stays
     /// within; `None` if there are none.
     #[must_use]
-    pub fn absolute_ms(&self, share: f64) -> Option<f32> {
+    pub(crate) fn absolute_ms(&self, share: f64) -> Option<f32> {
         self.absolute.quantile(share)
     }
 
     /// Returns the relative error that this share of predictions, 0 to 1, stays within: 0.1 is a
     /// tenth of the seen time. `None` if there are none.
     #[must_use]
-    pub fn relative(&self, share: f64) -> Option<f32> {
+    pub(crate) fn relative(&self, share: f64) -> Option<f32> {
         self.relative.quantile(share).map(|permille| permille / 1_000.0)
     }
 }
@@ -92,12 +75,6 @@ impl Sketch {
         let bucket = if value <= SMALLEST { 0.0 } else { (value / SMALLEST).log(GROWTH).ceil() };
         let count = &mut self.counts[(bucket as usize).min(BUCKETS - 1)];
         *count = count.saturating_add(1);
-    }
-
-    fn merge(&mut self, other: &Self) {
-        for (count, more) in self.counts.iter_mut().zip(other.counts) {
-            *count = count.saturating_add(more);
-        }
     }
 
     fn halve(&mut self) {
@@ -123,27 +100,13 @@ impl Sketch {
     }
 }
 
-impl From<Vec<u32>> for Sketch {
-    fn from(counts: Vec<u32>) -> Self {
-        Self { counts: array::from_fn(|bucket| counts.get(bucket).copied().unwrap_or(0)) }
-    }
-}
-
-impl From<Sketch> for Vec<u32> {
-    fn from(sketch: Sketch) -> Self {
-        sketch.counts.to_vec()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
     fn quantiles_are_those_of_what_was_noted() {
-        let mut error = PredictionError::new();
+        let mut error = PredictionError::default();
         assert_eq!(error.absolute_ms(0.5), None);
         for off in 1..=1_000 {
             error.note(1_000.0 + off as f32, 1_000.0);
@@ -161,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_prediction_that_came_true_has_no_error() {
-        let mut error = PredictionError::new();
+        let mut error = PredictionError::default();
         error.note(80.0, 80.0);
         error.note(0.0, 0.0);
         assert_eq!((error.absolute_ms(1.0), error.relative(1.0)), (Some(0.0), Some(0.0)));
@@ -169,7 +132,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_passed_over() {
-        let mut error = PredictionError::new();
+        let mut error = PredictionError::default();
         for (predicted, seen) in [(f32::NAN, 1.0), (1.0, f32::INFINITY), (1.0, -1.0)] {
             error.note(predicted, seen);
         }
@@ -180,29 +143,9 @@ mod tests {
 
     #[test]
     fn what_is_halved_gives_way_to_what_comes_after() {
-        let mut error = PredictionError::new();
+        let mut error = PredictionError::default();
         (0..100).for_each(|_| error.note(1_100.0, 1_000.0));
         (0..8).for_each(|_| error.halve());
         assert_eq!(error.count(), 0);
-    }
-
-    proptest! {
-        #[test]
-        fn two_put_together_are_one_that_saw_both(
-            pairs in prop::collection::vec((0.0..1e6_f32, 0.0..1e6_f32), 0..60),
-            cut in 0..60_usize,
-        ) {
-            let of = |pairs: &[(f32, f32)]| {
-                let mut error = PredictionError::new();
-                pairs.iter().for_each(|&(predicted, seen)| error.note(predicted, seen));
-                error
-            };
-            let (front, back) = pairs.split_at(cut.min(pairs.len()));
-            let mut merged = of(front);
-            merged.merge(&of(back));
-            prop_assert_eq!(&merged, &of(&pairs));
-            let json = serde_json::to_string(&merged).unwrap();
-            prop_assert_eq!(serde_json::from_str::<PredictionError>(&json).unwrap(), merged);
-        }
     }
 }
