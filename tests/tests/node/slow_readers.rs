@@ -163,7 +163,7 @@ async fn all_that_is_read_ahead_has_a_bound_beyond_which_replicas_wait() {
     let replica =
         Scripted::start().await.serve(streaming(std::str::from_utf8(&body).expect("text")));
     let setup =
-        Setup::new().with(move |config| config.gateway.limits.read_ahead_bytes_total_max = ROOM);
+        Setup::new().with(move |config| config.gateway.limits.read_ahead_bytes_total_max = ROOM as u64);
     let node = setup.replica("a", replica.address).start().await;
     let mut slow = Client::http2_with_window(node.addresses()[0], WINDOW).await;
     let mut unread = Vec::new();
@@ -208,7 +208,7 @@ async fn room_that_others_make_is_found_though_the_client_does_nothing() {
     const ROOM: usize = 200 << 10;
     let replica = Scripted::start().await;
     let setup =
-        Setup::new().with(move |config| config.gateway.limits.read_ahead_bytes_total_max = ROOM);
+        Setup::new().with(move |config| config.gateway.limits.read_ahead_bytes_total_max = ROOM as u64);
     let node = setup.replica("a", replica.address).start().await;
     // It needs half of the room beyond what its client's window and the sockets take.
     let short = streaming(&events(ROOM / 2 + WINDOW as usize));

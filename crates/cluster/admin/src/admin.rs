@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
 use spillway_control_plane::ControlPlane;
+use spillway_quota::OwnLimits;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{self, Credential};
@@ -20,7 +21,6 @@ use crate::live::{Live, LiveSource};
 use crate::openapi::openapi;
 use crate::orders::{Orders, Recorded};
 use crate::overview::Overview;
-use crate::own_limits::OwnLimits;
 use crate::reasons::ReasonsAnswer;
 use crate::reply::{Reply, json};
 use crate::requests::Requests;

@@ -27,7 +27,6 @@ mod moved_load;
 mod openapi;
 mod orders;
 mod overview;
-mod own_limits;
 mod patterns;
 mod query;
 mod reasons;
@@ -60,7 +59,6 @@ pub use overview::{
     ReplicaOverview, ReplicaTally, RequestHistoryOverview, RequestTroubleOverview, RouteOverview,
     Summing, TroubleCause,
 };
-pub use own_limits::OwnLimits;
 pub use reasons::{ReasonKind, ReasonText};
 pub use record_fields::{RecordField, record_fields};
 pub use reply::{Body, Reply};

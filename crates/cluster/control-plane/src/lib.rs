@@ -28,6 +28,7 @@ pub use control_plane::{ControlPlane, NoSuchNodeError};
 pub use hints::HintCounts;
 #[cfg(any(test, fuzzing))]
 pub use join::fuzz;
+pub use spillway_raft::{ProposeError, Proposed};
 
 #[cfg(test)]
 mod control_plane_test;

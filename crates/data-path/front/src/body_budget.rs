@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spillway_upstream::memory::Pressure;
+use spillway_transport::Pressure;
 
 use crate::client::BodyHolder;
 use crate::front_door::FrontDoor;

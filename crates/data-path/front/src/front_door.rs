@@ -7,10 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use spillway_prefix::PrefixHasher;
-use spillway_upstream::body_limits::rest_bytes_max;
-use spillway_upstream::memory::Memory;
-use spillway_upstream::settings::Limits;
-use spillway_upstream::unread_body::RestReader;
+use spillway_transport::{Limits, Memory, RestReader, rest_bytes_max};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderValue};
 use spillway_prefix::{PrefixConfig, PrefixHasher};
-use spillway_upstream::session::{SessionChange, SessionPlace, SessionSpec, Sessions};
+use spillway_view::{SessionChange, SessionPlace, SessionSpec, Sessions};
 
 use crate::request::fuzz::retry_after_header;
 

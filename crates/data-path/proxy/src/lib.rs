@@ -1,6 +1,6 @@
 //! Driver of requests: carries out what `spillway-journey` decides, and relays replies.
 //!
-//! One request reads one immutable [`View`](spillway_upstream::view::View) and leaves one outcome in
+//! One request reads one immutable [`View`](spillway_view::View) and leaves one outcome in
 //! a bounded queue. It waits for its client, its replica and its turn; `spillway-journey` decides
 //! what happens to it next.
 

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use crossbeam_queue::ArrayQueue;
 use spillway_request::gateway::Gateway;
 use spillway_types::{Outcome, Sign, SignFault, SignKind};
-use spillway_upstream::connection::WorkerPools;
-use spillway_upstream::learning::Learning;
-use spillway_upstream::replica::Replica;
+use spillway_upstream::WorkerPools;
+use spillway_view::{Learning, Replica};
 
 /// Most outcomes between two visits of the feedback task.
 const OUTCOMES_MAX: usize = 16_384;
@@ -69,7 +68,7 @@ impl Worker {
             }
             let now = Instant::now();
             for replica in self.gateway.view().replicas() {
-                replica.sweep(self.id, now);
+                replica.connections().sweep(self.id, now);
                 self.report_unasked(replica, now);
             }
         }
@@ -78,7 +77,7 @@ impl Worker {
     /// Reports bytes that no request had asked for as faults of their replica.
     fn report_unasked(&self, replica: &Replica, at: Instant) {
         let replica_name = &replica.spec().name;
-        let times = replica.take_unasked();
+        let times = replica.connections().take_unasked();
         if times == 0 {
             return;
         }

@@ -11,9 +11,8 @@ use spillway_protocol::{
     BodyDraft, Changes, Endpoint, GatewayError, KeySources, change, read_facts,
 };
 use spillway_types::ModelName;
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::versions::Pin;
-use spillway_upstream::view::{Route, View};
+use spillway_upstream::RequestBody;
+use spillway_view::{Pin, Route, View};
 
 use crate::affinity::affinity;
 use crate::gateway::Gateway;

@@ -11,23 +11,13 @@ use spillway_front::front_door::FrontDoor;
 use spillway_prefix::PrefixHasher;
 use spillway_quota::Quotas;
 use spillway_route::{RetryBudget, RetryBudgetConfig};
+use spillway_transport::{Limits, Memory};
 use spillway_types::{AwayReason, Country, ModelName, RegionName, Residency, Steering};
-use spillway_upstream::affinity_moves::AffinityMoves;
-use spillway_upstream::continuations::Continuations;
-use spillway_upstream::control_age::ControlAge;
-use spillway_upstream::conversations::Conversations;
-use spillway_upstream::home_news::HomeOutbox;
-use spillway_upstream::knowledge::Knowledge;
-use spillway_upstream::locations::{CountryCounts, Locations};
-use spillway_upstream::memory::Memory;
-use spillway_upstream::queue_spec::WaitTotals;
-use spillway_upstream::regions::Regions;
-use spillway_upstream::remote::Remote;
-use spillway_upstream::settings::{Limits, Retry};
-use spillway_upstream::stored_responses::StoredResponses;
-use spillway_upstream::view::View;
-use spillway_upstream::wait_queues::WaitQueues;
 use spillway_usage::BudgetGate;
+use spillway_view::{
+    AffinityMoves, Continuations, ControlAge, Conversations, CountryCounts, HomeOutbox, Knowledge,
+    Locations, Regions, Remote, Retry, StoredResponses, View, WaitQueues, WaitTotals,
+};
 use tokio_util::task::TaskTracker;
 
 use crate::cors::Cors;

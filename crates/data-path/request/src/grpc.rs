@@ -13,11 +13,10 @@ use spillway_protocol::grpc::{
     server_metadata_answer, speaks_grpc,
 };
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError, Segments};
+use spillway_transport::{UploadPace, WireBody};
 use spillway_types::ModelName;
-use spillway_upstream::connection::{MessageBody, RequestBody, Traffic};
-use spillway_upstream::upload_pace::UploadPace;
-use spillway_upstream::view::{Route, View};
-use spillway_upstream::wire_body::WireBody;
+use spillway_upstream::{MessageBody, RequestBody, Traffic};
+use spillway_view::{Route, View};
 use tokio::time::timeout;
 
 use crate::asked_timeout::asked_timeout;

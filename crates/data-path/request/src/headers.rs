@@ -12,9 +12,8 @@ use spillway_protocol::{
     valid_request_id,
 };
 use spillway_types::TraceIds;
-use spillway_upstream::connection::{LineKind, Traffic, UpstreamLine};
-use spillway_upstream::remote::GuestTerms;
-use spillway_upstream::replica::Replica;
+use spillway_upstream::{LineKind, Traffic, UpstreamLine};
+use spillway_view::{GuestTerms, Replica};
 
 /// Client's time budget in milliseconds; towards the replica, the time left.
 pub static TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-timeout-ms");

@@ -12,10 +12,9 @@ use spillway_front::client::BodyHolder;
 use spillway_front::front_door::FrontDoor;
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::ShedReason;
-use spillway_upstream::body_limits::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize};
-use spillway_upstream::upload_pace::UploadPace;
-use spillway_upstream::wake;
-use spillway_upstream::wire_body::{WireBody, WireError};
+use spillway_transport::{
+    DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, UploadPace, WireBody, WireError, refuse_oversize, wake,
+};
 use tokio::time::{Instant as Moment, timeout, timeout_at};
 
 /// Most bytes allocated at once for a body, whatever length its sender announces.

@@ -7,7 +7,7 @@ use spillway_protocol::{
     Echo, Endpoint, ErrorKind, GatewayError, RETRY_DELAY, decode_name, model_card, model_list,
 };
 use spillway_route::ShedReason;
-use spillway_upstream::view::View;
+use spillway_view::View;
 
 use crate::gateway::Gateway;
 use crate::methods::check_method;
@@ -73,7 +73,7 @@ pub fn unknown_model(gateway: &Gateway, view: &View, grant: &Grant, name: &str) 
     // view has the model.
     let is_new = || {
         let model = name.into();
-        let is_for_client = grant.allows_name(view.names(), name);
+        let is_for_client = grant.allows_name(name, |name| view.names().behind(name));
         is_for_client && !view.is_known(&model) && gateway.view().is_known(&model)
     };
     if !gateway.regions().knows_models || is_new() {
@@ -125,7 +125,9 @@ pub fn not_known_yet(message: impl Into<String>) -> GatewayError {
 /// Returns the names that a client may ask for.
 fn usable<'v>(view: &'v View, grant: &'v Grant) -> impl Iterator<Item = &'v str> {
     let models = view.models().iter().map(|model| model.as_str());
-    models.filter(|model| grant.allows_name(view.names(), model) && view.is_asked_for(model))
+    models.filter(|model| {
+        grant.allows_name(model, |name| view.names().behind(name)) && view.is_asked_for(model)
+    })
 }
 
 /// Returns true if clients may ask for this name, encoded as in a path.
@@ -141,7 +143,7 @@ fn known_model(
 ) -> Result<String, GatewayError> {
     // A badly encoded name names no model, like the empty name.
     let name = decode_name(encoded).unwrap_or_default();
-    if !grant.may_ask_for(view.names(), &name) || !view.is_asked_for(&name) {
+    if !grant.may_ask_for(&name, |name| view.names().behind(name)) || !view.is_asked_for(&name) {
         return Err(unknown_model(gateway, view, grant, &name));
     }
     Ok(name.into_owned())

@@ -9,10 +9,10 @@ use http::{HeaderMap, Method};
 use http_body::Body;
 use spillway_front::body_budget::BodyReservation;
 use spillway_protocol::{GatewayError, Segments, V2Coding, V2Look, V2Watch, read_v2};
+use spillway_transport::WireBody;
 use spillway_types::ModelName;
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::view::Route;
-use spillway_upstream::wire_body::WireBody;
+use spillway_upstream::RequestBody;
+use spillway_view::Route;
 
 use crate::cost::Cost;
 use crate::fallback::Renaming;

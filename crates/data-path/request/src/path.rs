@@ -7,8 +7,7 @@ use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use spillway_protocol::{Endpoint, ErrorKind, GatewayError, Protocol, decode_name, lies_below};
 use spillway_types::{ModelName, ModelVersion};
-use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::view::Route;
+use spillway_view::{Route, RouteSpec};
 
 /// Prefix of a model's name in KServe V2's paths.
 const V2_MODELS: &str = "/v2/models/";

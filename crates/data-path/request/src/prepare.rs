@@ -6,17 +6,17 @@ use std::sync::atomic::Ordering;
 use http::Method;
 use http::request::Parts;
 use http_body::Body;
+use spillway_front::access::RouteRules;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
     BodyDraft, Changes, CompletionApi, Echo, Endpoint, EngineFields, ErrorKind, Facts,
     GatewayError, Protocol, Terms, UsageTelling, UsageWish, change, decode_name, read_facts,
     read_form,
 };
+use spillway_transport::WireBody;
 use spillway_types::ModelName;
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::usage_reports::WantedUsage;
-use spillway_upstream::view::Route;
-use spillway_upstream::wire_body::WireBody;
+use spillway_upstream::RequestBody;
+use spillway_view::{Route, WantedUsage};
 
 use crate::continuation_terms::ContinuationTerms;
 use crate::cost::{Cost, counts_tokens};
@@ -316,8 +316,9 @@ impl Surroundings<'_> {
             return Err(not_known_yet(message));
         }
         self.gateway.counters.residency_refused.fetch_add(1, Ordering::Relaxed);
-        let asked = (&prepared.route.spec, asked);
-        Err(self.grant.refuse_region(asked, (own, regions.own_country)))
+        let spec = &prepared.route.spec;
+        let route = RouteRules { name: &spec.name, residency: &spec.residency };
+        Err(self.grant.refuse_region(route, asked, (own, regions.own_country)))
     }
 }
 

@@ -9,11 +9,8 @@ use spillway_front::access::Authenticator;
 use spillway_front::body_budget::BodyReservation;
 use spillway_protocol::{BodyDraft, Changes, Segments, UsageWish, change, read_facts};
 use spillway_types::{Inquiry, ModelName, ReplicaSlot};
-use spillway_upstream::connection::{OutboundBody, RequestBody};
-use spillway_upstream::place::Place;
-use spillway_upstream::replica::Replica;
-use spillway_upstream::usage_reports::WantedUsage;
-use spillway_upstream::view::Route;
+use spillway_upstream::{OutboundBody, RequestBody};
+use spillway_view::{Place, Replica, Route, WantedUsage};
 
 use crate::continuation_terms::ContinuationTerms;
 use crate::cost::Cost;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_front::access::Grant;
 use spillway_quota::{LimitKind, QuotaAsk, Quotas, Rates};
+use spillway_transport::wake;
 use spillway_types::Inquiry;
-use spillway_upstream::wake;
 
 /// Names of the headers of one kind: the limit, the rest of it, and the time until all of it is
 /// back.

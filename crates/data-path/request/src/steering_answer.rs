@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use spillway_types::{RegionName, Steering};
-use spillway_upstream::region_steering::RegionSteering;
+use spillway_view::RegionSteering;
 
 use crate::gateway::Gateway;
 

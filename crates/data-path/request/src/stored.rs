@@ -5,13 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_protocol::{Echo, ErrorKind, GatewayError, Segments};
+use spillway_transport::{WireBody, wake};
 use spillway_types::{ModelName, RegionName, ReplicaSlot};
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::remote::Destination;
-use spillway_upstream::stored_responses::{Home, StoredResponse};
-use spillway_upstream::view::Route;
-use spillway_upstream::wake;
-use spillway_upstream::wire_body::WireBody;
+use spillway_upstream::RequestBody;
+use spillway_view::{Destination, Home, Route, StoredResponse};
 
 use crate::cost::Cost;
 use crate::flavour::Flavour;
@@ -120,7 +117,7 @@ impl Surroundings<'_> {
                 Err(no_such_response(id))
             };
         };
-        if !self.grant.may_ask_for(self.view.names(), stored.model.as_str()) {
+        if !self.grant.may_ask_for(stored.model.as_str(), |name| self.view.names().behind(name)) {
             return Err(no_such_response(id));
         }
         if let Some(slot) = self.slot_of(&stored.home) {

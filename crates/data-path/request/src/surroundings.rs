@@ -10,10 +10,9 @@ use spillway_front::access::Grant;
 use spillway_protocol::{
     Echo, ErrorKind, GatewayError, KeySources, MissingRoute, is_encoded, nearest_path,
 };
+use spillway_transport::WireBody;
 use spillway_types::{Deadline, Inquiry, ModelName};
-use spillway_upstream::remote::GuestTerms;
-use spillway_upstream::view::{Route, View};
-use spillway_upstream::wire_body::WireBody;
+use spillway_view::{GuestTerms, Route, View};
 
 use crate::affinity::affinity;
 use crate::asked_timeout::asked_timeout;

@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use spillway_protocol::{Echo, ErrorKind, GatewayError};
 use spillway_types::{ModelName, ModelVersion, RegionName, ReplicaSlot, Residency};
-use spillway_upstream::names::{AskedName, Unresolved};
-use spillway_upstream::pending_guests::PendingGuest;
-use spillway_upstream::remote::{Destination, GuestTerms};
-use spillway_upstream::session_homes::SessionKey;
-use spillway_upstream::split::{ArmSources, ChosenArm};
-use spillway_upstream::versions::{NoVersion, Pin, VersionTelling};
-use spillway_upstream::view::{Route, View};
+use spillway_view::{
+    ArmSources, AskedName, ChosenArm, Destination, GuestTerms, NoVersion, PendingGuest, Pin, Route,
+    SessionKey, Unresolved, VersionTelling, View,
+};
 
 use crate::fallback::{Fallback, Renaming};
 use crate::local::unknown_model;
@@ -110,7 +107,7 @@ impl Surroundings<'_> {
             None => return Err(self.no_model()),
         };
         // Before anything is said about the name.
-        if !self.grant.may_ask_for(self.view.names(), name) {
+        if !self.grant.may_ask_for(name, |name| self.view.names().behind(name)) {
             return Err(self.unknown_model(name));
         }
         let stored_at = wanted.stored_at.map(|slot| self.view.replica(slot).spec());

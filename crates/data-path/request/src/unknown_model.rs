@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_transport::wake;
 use spillway_types::ModelName;
-use spillway_upstream::view::{Route, View};
-use spillway_upstream::wake;
+use spillway_view::{Route, View};
 use tokio::time::timeout_at;
 
 use crate::asked_timeout::asked_timeout;
@@ -71,7 +71,9 @@ impl Surroundings<'_> {
             && self.gateway.model_lookups().is_open()
             && self.guest.is_none()
             && wanted.stored_at.is_none()
-            && wanted.name.is_some_and(|name| self.grant.allows_name(self.view.names(), name))
+            && wanted.name.is_some_and(|name| {
+                self.grant.allows_name(name, |name| self.view.names().behind(name))
+            })
     }
 
     /// Returns the end of the wait for a replica that starts, and whose models are not known; `None`

@@ -2,7 +2,7 @@
 
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_types::ModelName;
-use spillway_upstream::view::Route;
+use spillway_view::Route;
 
 use crate::local::{named_here, not_known_yet};
 use crate::surroundings::Surroundings;
@@ -53,7 +53,9 @@ impl<'a> Surroundings<'a> {
         };
         view.models().iter().filter_map(move |name| {
             let name = name.as_str();
-            let behind = names.behind(name).filter(|_| grant.allows_name(names, name))?;
+            let behind = names
+                .behind(name)
+                .filter(|_| grant.allows_name(name, |name| names.behind(name)))?;
             let is_led = names.models_behind(name).into_iter().any(leads_to);
             is_led.then(|| Usable { name, behind, is_adapter: view.is_adapter(behind) })
         })

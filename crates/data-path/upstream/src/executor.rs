@@ -6,7 +6,7 @@ use tokio_util::task::TaskTracker;
 
 /// Executor that spawns tasks onto a tracker.
 #[derive(Clone, Debug)]
-pub struct Executor(pub TaskTracker);
+pub(crate) struct Executor(pub(crate) TaskTracker);
 
 impl<F> hyper::rt::Executor<F> for Executor
 where

@@ -1,63 +1,49 @@
-//! Facts that requests read, and the way to replicas: the immutable view, regions, and connections.
-//!
-//! A [`view::View`] is never changed: each change makes a new one. Counters beside it are atomic, so
-//! that no request waits for another one.
+//! Connections to replicas: pools, requests and replies over HTTP/1.1 and HTTP/2, and one attempt at
+//! one replica.
 
-pub mod affinity_moves;
-pub mod ahead_room;
-pub mod body_limits;
-pub mod concurrency;
-pub mod connection;
-pub mod connection_count;
-pub mod continuations;
-pub mod control_age;
-pub mod conversations;
-pub mod executor;
-mod fair_table;
-pub mod frame_budget;
-pub mod group_memory;
-pub mod hedging;
-pub mod hold_times;
-pub mod home_news;
-mod hpack_fields;
-pub mod knowledge;
-pub mod kv_session;
-pub mod learning;
-pub mod live_loads;
-pub mod loaded_adapters;
-pub mod locations;
-pub mod memory;
-pub mod model_cards;
-pub mod names;
-pub mod overflow;
-pub mod pending_guests;
-pub mod place;
-pub mod queue_spec;
-pub mod region_steering;
-pub mod regions;
-pub mod remote;
-pub mod replica;
-pub mod replica_loads;
-pub mod replica_spec;
-pub mod route_group;
-pub mod route_spec;
-pub mod session;
-pub mod session_homes;
-pub mod settings;
-pub mod shared_region_circuit_breaker;
-pub mod split;
-pub mod stored_responses;
-pub mod stream;
-mod stream_places;
-pub mod tenant_rests;
-pub mod tenants;
-pub mod tls;
-pub mod unread_body;
-pub mod upload_pace;
-pub mod upstream_body;
-pub mod usage_reports;
-pub mod versions;
-pub mod view;
-pub mod wait_queues;
-pub mod wake;
-pub mod wire_body;
+mod attempt;
+mod body;
+mod connect;
+mod connection_count;
+mod error;
+mod executor;
+mod guarded_stream;
+mod http1;
+mod http2;
+mod kept_body;
+mod lent_body;
+mod line;
+mod message_body;
+mod open_uploads;
+mod pool;
+mod replica_connections;
+mod server_spec;
+mod shared_connections;
+mod stream_count;
+mod stream_slots;
+mod streamed_body;
+mod timeouts;
+mod tls;
+mod upstream_body;
+
+pub use attempt::{AttemptBounds, FailedAttempt, Sending, WorkerPools, attempt};
+pub use body::{OutboundBody, RequestBody};
+pub use connection_count::ConnectionCount;
+pub use error::{AttemptError, ConnectionError};
+pub use http1::{Http1Connection, Http1Error, NotUsable};
+pub use http2::{FailedExchange, Http2Body, Http2Connection, Http2Error, OpenStream};
+pub use kept_body::KeptBody;
+pub use lent_body::LentBody;
+pub use line::{GrpcLine, LineKind, Traffic, UpstreamLine};
+pub use message_body::{ClientHalf, MessageBody};
+pub use pool::{Pool, UnaskedBytes};
+pub use replica_connections::ReplicaConnections;
+pub use server_spec::{
+    ClientIdentity, GrpcTarget, ReplicaProtocol, ServerSpec, TlsSpec, authority,
+};
+pub use shared_connections::{Found, OpeningTurn, SharedConnections};
+pub use stream_slots::StreamSlot;
+pub use streamed_body::{StreamedBody, StreamedBodyError, UploadHold, UploadProgress};
+pub use timeouts::Timeouts;
+pub use tls::{ReplicaTls, ReplicaTlsError};
+pub use upstream_body::{BegunBody, UpstreamBody, UpstreamBodyError};

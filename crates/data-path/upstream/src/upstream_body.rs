@@ -5,9 +5,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use spillway_transport::{BoxError, LinkBody};
 
-use crate::connection::{Http1Connection, Http1Error, Http2Body, Http2Error};
-use crate::wire_body::{BoxError, LinkBody};
+use crate::http1::{Http1Connection, Http1Error};
+use crate::http2::{Http2Body, Http2Error};
 
 /// Next frame of a reply.
 type NextFrame = Option<Result<Frame<Bytes>, UpstreamBodyError>>;

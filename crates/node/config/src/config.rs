@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use spillway_admin::AdminConfig;
 use spillway_front::client::{ListenerSpec, TlsIdentity};
+use spillway_geo::dns::DnsConfig;
+use spillway_prefix::KnowledgeConfig;
 use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
 use spillway_resolver::SystemFiles;
+use spillway_traces::TracesConfig;
 use spillway_types::ReplicaName;
-use spillway_upstream::names::NameSpec;
-use spillway_upstream::queue_spec::QueueSpec;
-use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::settings::Timeouts;
+use spillway_upstream::Timeouts;
+use spillway_view::{NameSpec, QueueSpec, RouteSpec};
 
 use crate::access_log_section::AccessLogConfig;
 use crate::access_section::{AccessConfig, ListenerAccess};
@@ -22,17 +23,14 @@ use crate::at_start::AtStart;
 use crate::care_section::CareDefaults;
 use crate::cluster_section::ClusterConfig;
 use crate::discovery_section::DiscoveryConfig;
-use crate::dns_section::DnsConfig;
 use crate::error::ConfigErrors;
 use crate::geo_section::GeoConfig;
 use crate::overflow_terms::OverflowTerms;
-use crate::prefix_section::KnowledgeConfig;
 use crate::replica::ReplicaConfig;
 use crate::route_record::RoutesSaid;
 use crate::source::ReadFiles;
 use crate::spill_section::SpillConfig;
 use crate::start_places::StartPlaces;
-use crate::traces_section::TracesConfig;
 use crate::usage_section::UsageConfig;
 
 /// Address and access rules of the admin listener.

@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_geo::dns::{
-    CaaRecord, HostRecord, LimiterConfig, NameError, Zone, ZoneName, ZoneRegion, ZoneSpec,
+    CaaRecord, DnsConfig, HostRecord, LimiterConfig, NameError, Zone, ZoneName, ZoneRegion,
+    ZoneSpec,
 };
 use toml::Spanned;
 
@@ -67,17 +68,6 @@ pub(crate) struct DnsSection {
     /// 0 sets no limit.
     #[serde(default = "default_answers_per_s")]
     pub(crate) answers_per_s: u32,
-}
-
-/// Settings of this node as a name server.
-#[derive(Clone, Debug)]
-pub struct DnsConfig {
-    /// UDP and TCP address.
-    pub listen: SocketAddr,
-    /// Zone with all records.
-    pub zone: Zone,
-    /// Rate limit of answers to one network.
-    pub limiter: LimiterConfig,
 }
 
 fn default_names() -> Vec<Spanned<String>> {

@@ -6,7 +6,8 @@ use schemars::transform::Transform;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use spillway_replicas::Mapping;
-use spillway_upstream::settings::{Limits, Retry};
+use spillway_transport::Limits;
+use spillway_view::Retry;
 use toml::Spanned;
 
 use crate::access_log_section::AccessLogSection;

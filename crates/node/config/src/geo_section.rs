@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_geo::{ClientRule, ClientRules, Locator, LocatorError, UnknownClients};
 use spillway_types::{Country, RegionName, Residency, settings};
-use spillway_upstream::locations::Locations;
+use spillway_view::Locations;
 use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors, all};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_upstream::hedging::{HedgeAfter, HedgeSpec};
+use spillway_view::{HedgeAfter, HedgeSpec};
 
 use crate::error::ConfigError;
 use crate::source::Source;

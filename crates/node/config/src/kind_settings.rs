@@ -8,7 +8,7 @@ use spillway_replicas::{
     Scrape, ServerKind,
 };
 use spillway_types::ModelName;
-use spillway_upstream::usage_reports::UsageReports;
+use spillway_view::UsageReports;
 
 use crate::health_section::CheckChoice;
 

@@ -73,13 +73,11 @@ pub use config::{AdminListener, Config, ListenerConfig, WorldConfig};
 pub use discovery_section::{DiscoveryConfig, Found, read_replicas};
 pub use replica::{Care, Concurrency, ReplicaConfig};
 
-pub use dns_section::DnsConfig;
 pub use error::{ConfigError, ConfigErrors, Mark, Place, Severity, Shown};
 pub use geo_section::GeoConfig;
 
 pub use load::schema;
 pub use overflow_terms::OverflowTerms;
-pub use prefix_section::KnowledgeConfig;
 pub use reference::reference;
 pub use region_section::RegionConfig;
 pub use route_record::{RoutesSaid, check_route, said_routes};
@@ -89,5 +87,4 @@ pub use setting_variables::setting_variables;
 pub use source::ReadFiles;
 pub use spill_section::SpillConfig;
 pub use start_places::{ClusterPlaces, Named, StartPlaces};
-pub use traces_section::TracesConfig;
 pub use usage_section::UsageConfig;

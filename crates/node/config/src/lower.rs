@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_front::client::{Listener, ListenerSpec, ServerTls, TlsIdentity};
+use spillway_geo::dns::DnsConfig;
 use spillway_protocol::TrustedProxies;
 use spillway_quota::LimitTerms;
 use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
 use spillway_resolver::SystemFiles;
+use spillway_traces::TracesConfig;
 use spillway_types::{Millis, ModelName};
-use spillway_upstream::names::NameSpec;
-use spillway_upstream::queue_spec::{QueueSpec, WaitTotals};
-use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::settings::Timeouts;
+use spillway_upstream::Timeouts;
 use spillway_usage::PriceList;
+use spillway_view::{NameSpec, QueueSpec, RouteSpec, WaitTotals};
 use toml::Spanned;
 
 use crate::access_log_section::{AccessLogConfig, lower_access_log};
@@ -30,7 +30,6 @@ use crate::care_section::CareDefaults;
 use crate::cluster_section::{ClusterConfig, ClusterSections, check_names};
 use crate::config::{AdminListener, Config, ListenerConfig, WorldConfig};
 use crate::discovery_section::{DiscoveryConfig, lower_discoveries};
-use crate::dns_section::DnsConfig;
 use crate::error::{ConfigError, ConfigErrors, all};
 use crate::file::ConfigFile;
 use crate::geo_section::lower_geo;
@@ -48,7 +47,7 @@ use crate::session_section::check_session_cookie;
 use crate::source::Source;
 use crate::start_places::StartPlaces;
 use crate::suggestion::nearest;
-use crate::traces_section::{TracesConfig, lower_traces};
+use crate::traces_section::lower_traces;
 use crate::usage_section::{UsageConfig, lower_usage};
 
 /// Checks a file as a whole.

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spillway_types::{ModelName, ModelVersion};
-use spillway_upstream::names::NameSpec;
-use spillway_upstream::replica_spec::ReplicaSpec;
-use spillway_upstream::split::SplitSpec;
+use spillway_view::{NameSpec, ReplicaSpec, SplitSpec};
 use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors, all};

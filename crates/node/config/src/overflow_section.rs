@@ -5,8 +5,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_types::Country;
-use spillway_upstream::replica_spec::OverflowSpec;
 use spillway_usage::{Budget, Money, Price};
+use spillway_view::OverflowSpec;
 use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors};

@@ -1,6 +1,6 @@
 //! `[prefix]`: the prefix index, and the speeds learned of replicas.
 
-use spillway_prefix::{IndexConfig, PrefixConfig};
+use spillway_prefix::{IndexConfig, KnowledgeConfig, PrefixConfig};
 use spillway_types::settings;
 
 settings! {
@@ -12,19 +12,6 @@ settings! {
         #[schemars(range(min = 1_048_576))]
         index_bytes_max: usize = IndexConfig::default().bytes_max,
     }
-}
-
-/// Settings of the prefix index and of learned speeds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct KnowledgeConfig {
-    /// Settings of cutting prompts into blocks; equal on all nodes of a cluster.
-    pub prefix: PrefixConfig,
-    /// Limits of the prefix index.
-    pub index: IndexConfig,
-    /// True if nodes of a region inform each other where they sent prompts.
-    pub is_shared: bool,
-    /// True if speeds are kept over a restart, in the cluster's data folder.
-    pub is_kept: bool,
 }
 
 impl PrefixSection {

@@ -10,8 +10,8 @@ use spillway_replicas::{
 };
 use spillway_route::BucketConfig;
 use spillway_types::{ModelName, PoolName};
-use spillway_upstream::replica::Replica;
-use spillway_upstream::replica_spec::{ReplicaProtocol, ReplicaSpec};
+use spillway_upstream::ReplicaProtocol;
+use spillway_view::{Replica, ReplicaSpec};
 
 use crate::kind_settings::{KindSettings, Preset};
 use crate::overflow_terms::OverflowTerms;
@@ -156,13 +156,13 @@ impl ReplicaConfig {
     /// used.
     pub fn target(&self, replica: &Replica) -> ReplicaTarget {
         let Self { spec, care, .. } = self;
-        let tls = replica.tls_client().map(|(config, server_name)| {
+        let tls = replica.connections().tls_client().map(|(config, server_name)| {
             let server_name = server_name.clone();
             TlsTarget { config: config.clone(), server_name }
         });
         ReplicaTarget {
             replica: spec.name.clone(),
-            resolver: replica.resolver().clone(),
+            resolver: replica.connections().resolver().clone(),
             host: spec.host.clone(),
             port: spec.port,
             base: spec.base.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spillway_resolver::Resolver;
-use spillway_upstream::replica::Replica;
+use spillway_view::Replica;
 
 use crate::care_section::CareDefaults;
 use crate::error::ConfigErrors;

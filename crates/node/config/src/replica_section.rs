@@ -10,11 +10,8 @@ use serde::{Deserialize, Serialize};
 use spillway_protocol::is_confined;
 use spillway_replicas::ServerKind;
 use spillway_types::{BasePath, ModelName, ReplicaName};
-use spillway_upstream::connection::ReplicaTlsError;
-use spillway_upstream::replica_spec::{
-    ClientIdentity, GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec,
-};
-use spillway_upstream::usage_reports::UsageReports;
+use spillway_upstream::{ClientIdentity, GrpcTarget, ReplicaProtocol, ReplicaTlsError, TlsSpec};
+use spillway_view::{ReplicaSpec, UsageReports};
 use toml::Spanned;
 
 use crate::access_section::check_name;

@@ -8,9 +8,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use spillway_types::RouteName;
-use spillway_upstream::queue_spec::QueueSpec;
-use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::settings::Timeouts;
+use spillway_upstream::Timeouts;
+use spillway_view::{QueueSpec, RouteSpec};
 
 use crate::error::{ConfigError, ConfigErrors};
 use crate::no_effect;

@@ -8,11 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use spillway_protocol::{EngineFields, HashBy, Protocol};
 use spillway_route::{Policy, Tuning, WaitLimits};
 use spillway_types::{Country, Millis, ModelName, RegionName, Residency, RouteName, settings};
-use spillway_upstream::continuations::ContinuationSpec;
-use spillway_upstream::queue_spec::QueueSpec;
-use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::settings::Timeouts;
-use spillway_upstream::usage_reports::InjectUsage;
+use spillway_upstream::Timeouts;
+use spillway_view::{ContinuationSpec, InjectUsage, QueueSpec, RouteSpec};
 use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors, all};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_request::cors::Cors;
 use spillway_types::{Country, Millis, settings};
-use spillway_upstream::settings::Timeouts;
+use spillway_upstream::Timeouts;
 use toml::Spanned;
 
 use crate::access_section::AuthMode;

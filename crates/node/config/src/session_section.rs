@@ -5,8 +5,7 @@ use std::time::Duration;
 use http::HeaderName;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_upstream::names::NameSpec;
-use spillway_upstream::session::SessionSpec;
+use spillway_view::{NameSpec, SessionSpec};
 use toml::Spanned;
 
 use crate::error::ConfigError;

@@ -2,7 +2,7 @@
 
 use spillway_route::{SpillTerms, WaitLimits};
 use spillway_types::settings;
-use spillway_upstream::queue_spec::QueueSpec;
+use spillway_view::QueueSpec;
 
 settings! {
     /// `[spill]`: conditions for sending requests to other regions, and limits on requests that wait

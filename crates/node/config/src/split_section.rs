@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_route::{ArmWeight, Split, SplitError};
 use spillway_types::{ArmName, ModelName, ModelVersion, Percent, SplitArm, SplitBy, is_token};
-use spillway_upstream::split::{ArmSpec, SplitSpec, StickyCookie};
+use spillway_view::{ArmSpec, SplitSpec, StickyCookie};
 use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors};

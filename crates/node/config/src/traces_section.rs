@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use spillway_traces::TracesConfig;
 use spillway_types::settings;
 use toml::Spanned;
 
@@ -38,33 +39,6 @@ settings! {
 
 /// Time to the first byte of a reply from which on a request is always sent.
 const SLOW: Duration = Duration::from_secs(10);
-
-/// Settings of traces.
-#[derive(Clone, PartialEq)]
-pub struct TracesConfig {
-    /// Address of the collector, with its path.
-    pub endpoint: Uri,
-    /// Share of the traces that begin at this node to send, in percent.
-    pub share_percent: f64,
-    /// Time to the first byte from which on a request is always sent.
-    pub slow: Duration,
-    /// Headers to send along; secret.
-    pub headers: HeaderMap,
-    /// Certificates to trust, PEM; `None` for the system's.
-    pub ca_pem: Option<Vec<u8>>,
-}
-
-impl std::fmt::Debug for TracesConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let headers: Vec<&HeaderName> = self.headers.keys().collect();
-        f.debug_struct("TracesConfig")
-            .field("endpoint", &self.endpoint)
-            .field("share_percent", &self.share_percent)
-            .field("slow", &self.slow)
-            .field("headers", &headers)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Checks the section. Returns `None` if nothing is to be sent.
 pub(crate) fn lower_traces(
@@ -128,9 +102,8 @@ fn read_headers(file: &Spanned<String>, source: &Source) -> Result<HeaderMap, Co
 mod tests {
     use std::path::Path;
 
-    use crate::config::Config;
-
     use super::*;
+    use crate::config::Config;
 
     const LISTENER: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\n[[replica]]\nname = \"a\"\nurl = \"http://h:1\"\nmodels = [\"m\"]\n";
 

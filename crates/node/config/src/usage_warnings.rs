@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use spillway_replicas::ServerKind;
-use spillway_upstream::usage_reports::{InjectUsage, UsageReports};
+use spillway_view::{InjectUsage, UsageReports};
 use toml::Spanned;
 
 use crate::error::ConfigError;

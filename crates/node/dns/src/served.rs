@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use spillway_config::DnsConfig;
 use spillway_geo::Place;
 use spillway_geo::dns::{
-    DnsReply, DnsView, QueryKind, QueryOutcome, QueryTransport, Sources, Zone, answer,
+    DnsConfig, DnsReply, DnsView, QueryKind, QueryOutcome, QueryTransport, Sources, Zone, answer,
 };
 use spillway_telemetry::{LiveDns, LiveDnsRegion};
 

@@ -2,8 +2,7 @@
 
 use spillway_geo::dns::{DnsView, RegionState, ZoneRegion};
 use spillway_types::RegionName;
-use spillway_upstream::region_steering::RegionSteering;
-use spillway_upstream::regions::Regions;
+use spillway_view::{RegionSteering, Regions};
 
 use crate::Served;
 

@@ -8,7 +8,7 @@ use spillway_prefix::FineIndex;
 use spillway_pulse::NameId;
 use spillway_route::Candidate;
 use spillway_types::{Holder, ReplicaName};
-use spillway_upstream::replica::Replica;
+use spillway_view::Replica;
 
 /// Time after which a replica that is in no config, discovery or registration is forgotten. Longer
 /// than a rolling update takes to bring it back under its name.

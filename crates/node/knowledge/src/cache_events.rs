@@ -6,7 +6,7 @@ use spillway_prefix::FineIndex;
 use spillway_prefix::kv::{KvMirror, KvState, Sender, Told};
 use spillway_replicas::KvNews;
 use spillway_types::{BlockHashes, Holder, ReplicaName};
-use spillway_upstream::learning::Replied;
+use spillway_view::Replied;
 
 use super::address_book::{AddressBook, KnownAddress};
 use super::published::KvFigures;

@@ -1,6 +1,6 @@
 //! Reports of a replica's pages on its caches, and the hits that were expected.
 
-use spillway_upstream::learning::Replied;
+use spillway_view::Replied;
 
 use super::cache_watch::CacheWatch;
 

@@ -9,8 +9,7 @@ use spillway_prefix::{FineIndex, HeatConfig, HeatTracker, HotDelta, IndexStats, 
 use spillway_pulse::{Sharing, SharingCounters, SiblingNews};
 use spillway_replicas::{CacheReport, KvNews};
 use spillway_types::{Holder, NodeName, ReplicaName};
-use spillway_upstream::learning::Replied;
-use spillway_upstream::replica::Replica;
+use spillway_view::{Replica, Replied};
 
 use super::address_book::{AddressBook, KnownAddress};
 use super::cache_events::{CacheEvents, told};

@@ -1,16 +1,15 @@
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use spillway_config::Config;
 use spillway_prefix::{FineIndex, HeatConfig, IndexConfig, IndexReader, Matches};
 use spillway_pulse::{Sharing, SharingConfig, To};
 use spillway_replicas::{CacheReport, Mapping, ServerKind};
 use spillway_resolver::Resolver;
 use spillway_route::Candidate;
 use spillway_types::{BlockHashes, End, Prediction, Speed};
-use spillway_upstream::learning::{BegunStream, Replied};
-use spillway_upstream::replica::Replica;
+use spillway_upstream::ReplicaProtocol;
+use spillway_view::{BegunStream, Replica, ReplicaSpec, Replied, UsageReports};
 
 use super::caches::Caches;
 use super::speeds::Speeds;
@@ -56,15 +55,34 @@ impl Node {
 
 fn replicas(names: &[&str]) -> Vec<Arc<Replica>> {
     let replica = |name: &&str| {
-        format!("[[replica]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:1\"\nmodels = [\"m\"]\n")
+        let spec = replica_spec(name);
+        Arc::new(Replica::new(spec, 1, &Resolver::default()).unwrap())
     };
-    let text: String = names.iter().map(replica).collect();
-    let text = format!("[[listener]]\naddress = \"127.0.0.1:0\"\n{text}");
-    let config = Config::parse(&text, Path::new("file.toml"), []).unwrap();
-    let replicas = config.world.replicas.into_iter();
-    replicas
-        .map(|config| Arc::new(Replica::new(config.spec, 1, &Resolver::default()).unwrap()))
-        .collect()
+    names.iter().map(replica).collect()
+}
+
+fn replica_spec(name: &str) -> ReplicaSpec {
+    ReplicaSpec {
+        name: name.into(),
+        host: "127.0.0.1".to_owned(),
+        port: 1,
+        base: None,
+        tls: None,
+        protocol: ReplicaProtocol::Http1,
+        grpc: None,
+        models: vec!["m".into()],
+        versions: BTreeMap::new(),
+        pool: "default".to_owned(),
+        weight: 1,
+        in_flight_max: 256,
+        idle: Duration::from_secs(1),
+        continues_chats: false,
+        salt_field: None,
+        usage_reports: UsageReports::None,
+        kv_events_port: None,
+        credential: None,
+        overflow: None,
+    }
 }
 
 fn identity(name: &str) -> u64 {

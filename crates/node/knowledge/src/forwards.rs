@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use spillway_prefix::{FineIndex, IndexConfig, IndexReader};
 use spillway_pulse::{NameId, Sharing, SiblingNews};
 use spillway_types::{Holder, RegionName};
-use spillway_upstream::learning::ForwardReplied;
+use spillway_view::ForwardReplied;
 
 /// Blocks that are remembered of a region at first: some 500,000 tokens. A region's caches are
 /// larger, but its own clients fill them too, so that old forwards are mostly gone there.

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use spillway_replicas::CacheReport;
 use spillway_types::{NodeName, ReplicaName};
-use spillway_upstream::replica::Replica;
+use spillway_view::Replica;
 use tokio::sync::{mpsc, watch};
 
 use super::published::{KnowledgeFigures, Published};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use spillway_replicas::{KvDelivery, KvQueue, KvSource, follow_kv_events};
 use spillway_tasks::restarted;
 use spillway_types::ReplicaName;
-use spillway_upstream::replica::Replica;
+use spillway_view::Replica;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -36,7 +36,7 @@ impl Followers {
     /// those whose events are not read any more, or come from another address.
     pub(crate) fn reconcile(&mut self, replicas: &[Arc<Replica>]) -> Vec<ReplicaName> {
         let sources = replicas.iter().filter_map(|replica| {
-            let (spec, resolver) = (replica.spec(), replica.resolver());
+            let (spec, resolver) = (replica.spec(), replica.connections().resolver());
             let (replica, host) = (spec.name.clone(), spec.host.clone());
             let port = spec.kv_events_port?;
             let resolver = resolver.clone();

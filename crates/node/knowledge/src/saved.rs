@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spillway_codec::{DecodeError, Wire, decode_payload};
-use spillway_raft::saved::{self, SaveError};
+use spillway_files::SaveError;
 use spillway_route::{LatencyModel, LatencyModelV1, LatencyModelV2};
 use spillway_types::{ModelName, ReplicaName};
 
@@ -61,7 +61,7 @@ pub(super) fn path(folder: &Path) -> PathBuf {
 /// # Errors
 /// Returns an error if the file can't be read, or holds something else.
 pub(super) fn load(path: &Path) -> Result<Vec<(ReplicaName, ModelName, LatencyModel)>, SaveError> {
-    Ok(saved::load::<Saved>(path)?.map(|saved| saved.models).unwrap_or_default())
+    Ok(spillway_files::load::<Saved>(path)?.map(|saved| saved.models).unwrap_or_default())
 }
 
 /// Writes `models`: either all of the file is new afterwards, or nothing.
@@ -72,7 +72,7 @@ pub(super) fn save(
     path: &Path,
     models: Vec<(ReplicaName, ModelName, LatencyModel)>,
 ) -> Result<(), SaveError> {
-    saved::save(path, &Saved { models })
+    spillway_files::save(path, &Saved { models })
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use spillway_route::{Beside, LatencyModel, ObservedLatency};
 use spillway_types::{End, ModelName, ReplicaName, Speed};
-use spillway_upstream::learning::{BegunStream, Replied};
-use spillway_upstream::replica::Replica;
+use spillway_view::{BegunStream, Replica, Replied};
 
 use super::published::Published;
 

@@ -8,15 +8,12 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use spillway_cluster_state::State;
-use spillway_config::KnowledgeConfig;
-use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, PrefixHasher};
+use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, KnowledgeConfig, PrefixHasher};
 use spillway_proxy::Worker;
 use spillway_pulse::{Sharing, SharingConfig};
 use spillway_request::gateway::Gateway;
 use spillway_types::{RegionName, ReplicaName, unix_ms};
-use spillway_upstream::affinity_moves::AffinityMove;
-use spillway_upstream::home_news::HomeNews;
-use spillway_upstream::learning::Learning;
+use spillway_view::{AffinityMove, HomeNews, Learning};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use serde::Serialize;
 use spillway_admin::{DiscoveryOverview, RequestEntry, RequestFilter, Requests};
-use spillway_config::TracesConfig;
 use spillway_dns::Served;
 use spillway_front::access::KeyTable;
 use spillway_knowledge::{KnowledgeFigures, KnowledgeHandle};
@@ -19,7 +18,7 @@ use spillway_telemetry::{
     LastResort, Live, LiveCluster, LiveDiscovery, LiveGeo, LiveHot, LiveKnowledge, LiveReplica,
     Metrics, logs,
 };
-use spillway_traces::Traces;
+use spillway_traces::{Traces, TracesConfig};
 use spillway_types::{ReplicaSlot, unix_ms};
 use spillway_usage::UsageLine;
 use tokio_util::sync::CancellationToken;
@@ -233,8 +232,8 @@ impl Feedback {
                 name: replica.spec().name.to_string(),
                 in_flight: u64::from(replica.in_flight()),
                 concurrency_limit: replica.concurrency_limit(),
-                connections: u64::from(replica.connections()),
-                unasked: replica.unasked(),
+                connections: u64::from(replica.connections().open()),
+                unasked: replica.connections().unasked(),
                 admission: standing.admission,
                 ramp_permille: standing.ramp_permille,
                 signals: replica_loads.signals(slot),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spillway_config::{ConfigError, GeoConfig};
 use spillway_replicas::FileWatch;
-use spillway_upstream::locations::Locations;
+use spillway_view::Locations;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 

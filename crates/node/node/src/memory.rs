@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use spillway_request::gateway::Gateway;
-use spillway_upstream::memory::Pressure;
+use spillway_transport::Pressure;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 

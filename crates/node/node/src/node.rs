@@ -27,8 +27,8 @@ use spillway_resolver::Resolver;
 use spillway_telemetry::Metrics;
 use spillway_traces::{Origin, Traces};
 use spillway_types::{RegionName, unix_ms};
-use spillway_upstream::connection::ReplicaTlsError;
-use spillway_upstream::view::View;
+use spillway_upstream::ReplicaTlsError;
+use spillway_view::View;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 

@@ -1,7 +1,7 @@
 //! Room for connections within the limit of open files.
 
 use spillway_sockets::{clients_max, raise_open_files};
-use spillway_upstream::settings::Limits;
+use spillway_transport::Limits;
 
 /// Raises the limit of open files, and lowers that of client connections to what it allows: clients
 /// that are idle must not take the descriptors by which others reach replicas.

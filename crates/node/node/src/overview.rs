@@ -18,10 +18,8 @@ use spillway_geo::{Coordinates, town_of};
 use spillway_health::{MemberReport, MemberState};
 use spillway_link::{Link, PeerStatus};
 use spillway_types::{ModelLoad, Reading, RegionName, ReplicaName, ReplicaSlot, unix_ms};
-use spillway_upstream::regions::{OtherRegion, Regions};
-use spillway_upstream::replica::Replica;
-use spillway_upstream::route_spec::RouteSpec;
 use spillway_usage::UsageQuery;
+use spillway_view::{OtherRegion, Regions, Replica, RouteSpec};
 
 use crate::all_nodes::LastAnswers;
 use crate::cluster::{NodeAnswer, ask_node};
@@ -278,7 +276,7 @@ fn other_region(other: &OtherRegion, regions: &Regions) -> RegionOverview {
         capacity: models().map(|model| model.load.capacity).sum(),
         ..ModelLoad::default()
     });
-    let counts = |of: &dyn Fn(&spillway_upstream::regions::RegionCounts) -> u64| {
+    let counts = |of: &dyn Fn(&spillway_view::RegionCounts) -> u64| {
         models().map(|model| of(&model.counts)).sum::<u64>()
     };
     let passed_ms = u64::try_from(regions.at.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -7,7 +7,7 @@ use spillway_admin::{Steered, SteeredRegion};
 use spillway_health::{SteeringConfig, SteeringFacts, SteeringMachine, SteeringTally};
 use spillway_request::gateway::Gateway;
 use spillway_types::Steering;
-use spillway_upstream::region_steering::RegionSteering;
+use spillway_view::RegionSteering;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 

@@ -6,11 +6,8 @@ use std::sync::Arc;
 use spillway_config::ReplicaConfig;
 use spillway_resolver::Resolver;
 use spillway_types::{ModelName, ReplicaName, Standing};
-use spillway_upstream::connection::ReplicaTlsError;
-use spillway_upstream::model_cards::ModelCards;
-use spillway_upstream::replica::Replica;
-use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::view::{KnownModels, View, ViewParts};
+use spillway_upstream::ReplicaTlsError;
+use spillway_view::{KnownModels, ModelCards, Replica, RouteSpec, View, ViewParts};
 
 use crate::fold::Folded;
 

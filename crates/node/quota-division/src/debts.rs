@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use spillway_files::{load, save};
 use spillway_quota::{LimitTerms, Quotas, Scope, Units};
-use spillway_raft::saved::{load, save};
 
 use super::saved::{Owed, owed_path};
 

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use spillway_admin::OwnLimits;
-use spillway_quota::{LimitKind, LimitTerms, LimitUsage, Quotas};
+use spillway_quota::{LimitKind, LimitTerms, LimitUsage, OwnLimits, Quotas};
 use spillway_request::gateway::Gateway;
 use spillway_telemetry::LiveLimit;
 

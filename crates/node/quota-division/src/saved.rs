@@ -77,7 +77,7 @@ pub(super) fn owed_path(folder: &Path) -> PathBuf {
 mod tests {
     use super::*;
     use spillway_codec::golden;
-    use spillway_raft::saved::{load, save};
+    use spillway_files::{load, save};
 
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
+use spillway_files::{load, save_unsynced};
 use spillway_quota::{LimitKind, LimitTerms, Quotas, RequestWindow, Scope, Units};
-use spillway_raft::saved::{load, save_unsynced};
 
 use super::uptime::Uptime;
 

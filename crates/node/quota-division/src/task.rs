@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use spillway_cluster_state::{Actor, Command, LEASE_MS, Outcome, PLACE_MS, State};
-use spillway_control_plane::ControlPlane;
+use spillway_control_plane::{ControlPlane, ProposeError, Proposed};
+use spillway_files::{load, save};
 use spillway_quota::{
     AgreedLimits, Before, Fate, Holder, LimitKind, LimitTerms, Quotas, Scope, Statement, Units,
 };
-use spillway_raft::saved::{load, save};
-use spillway_raft::{ProposeError, Proposed};
 use spillway_request::gateway::Gateway;
 use spillway_types::{NodeName, RegionName, unix_ms};
 use tokio::runtime::Handle;

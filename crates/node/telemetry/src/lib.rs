@@ -21,6 +21,7 @@ pub mod logs;
 mod metrics;
 mod overflow_metrics;
 mod places;
+mod prediction_error;
 mod region_metrics;
 mod register;
 mod replica_metrics;

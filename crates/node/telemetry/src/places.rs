@@ -13,10 +13,10 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use spillway_route::PredictionError;
 use spillway_types::{End, ModelName, Outcome, RouteName};
 
 use crate::catalog::{self, MetricSpec};
+use crate::prediction_error::PredictionError;
 use crate::register::{Labels, metric};
 use crate::stream_gaps::StreamGaps;
 

@@ -20,13 +20,13 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
-use spillway_config::TracesConfig;
 use spillway_resolver::Resolver;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 use tokio_util::sync::CancellationToken;
 
 use crate::collector_names::CollectorNames;
+use crate::config::TracesConfig;
 use crate::spans::Origin;
 
 /// Most spans that wait to be sent: a second of 2,000 requests that are all exported.

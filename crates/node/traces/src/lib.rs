@@ -5,11 +5,13 @@
 //! hand outcomes over never wait.
 
 mod collector_names;
+mod config;
 mod exporter;
 mod sampler;
 mod spans;
 mod traces;
 
+pub use config::TracesConfig;
 pub use exporter::{ExportError, Exporter};
 pub use sampler::Sampler;
 pub use spans::{Origin, spans};

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use spillway_config::TracesConfig;
 use spillway_resolver::Resolver;
 use spillway_types::Outcome;
 
+use crate::config::TracesConfig;
 use crate::exporter::{Counts, Exporter};
 use crate::sampler::Sampler;
 use crate::spans::{Origin, spans};

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use spillway_raft::private;
-use spillway_raft::saved::{load, save};
+use spillway_files::{load, private, save};
 use spillway_types::{Outcome, unix_ms};
 use spillway_usage::{Day, Money, NodeSpending, UsageLines, UsageQuery, UsageTable};
 

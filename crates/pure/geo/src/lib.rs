@@ -13,7 +13,7 @@ mod writer;
 
 pub use locator::{Database, Locator, LocatorError};
 pub use place::{Coordinates, Place};
-pub use rules::{ClientRule, ClientRules, UnknownClients};
+pub use rules::{ClientBound, ClientRule, ClientRules, UnknownClients};
 pub use towns::town_of;
 #[cfg(any(test, fuzzing, feature = "writer"))]
 pub use writer::DatabaseWriter;

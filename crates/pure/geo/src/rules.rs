@@ -30,6 +30,15 @@ pub struct ClientRules {
     unknown: Residency,
 }
 
+/// Residency rules that a client's country puts on its requests.
+#[derive(Clone, Debug)]
+pub struct ClientBound {
+    /// Country of the client; `None` if it is unknown.
+    pub country: Option<Country>,
+    /// Regions and countries where the client's requests may be served.
+    pub residency: Residency,
+}
+
 impl ClientRules {
     /// Combines the rules for each country: where several rules name a country, all of them apply.
     #[must_use]

@@ -11,6 +11,7 @@ mod descend;
 mod hasher;
 mod hot;
 mod index;
+mod knowledge_config;
 pub mod kv;
 mod request_key;
 mod scope;
@@ -23,6 +24,7 @@ pub use hot::{
     HotView, HottestBlock, RegionBlocks,
 };
 pub use index::{FineIndex, IndexConfig, IndexReader, IndexStats, Matches, MatchesIter};
+pub use knowledge_config::KnowledgeConfig;
 pub use scope::Scope;
 pub use stream::PrefixStream;
 

@@ -61,7 +61,7 @@ pub use foresee::{TimeLeft, is_known, late_ms};
 pub use group::Group;
 pub use latency::{
     Beside, LatencyModel, LatencyModelV1, LatencyModelV2, LearnedReply, ObservedLatency,
-    PredictionError, UnsoundModel,
+    UnsoundModel,
 };
 pub use moment::{Loads, Moment, Snapshot};
 pub use plan::{Plan, PlanError, plan};

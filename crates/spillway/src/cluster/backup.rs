@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use serde_json::json;
-use spillway_raft::private;
+use spillway_files::private;
 use zeroize::Zeroizing;
 
 use super::backup_args::{BackupArgs, BackupKeyArgs, PassphraseArgs, RestoreArgs};

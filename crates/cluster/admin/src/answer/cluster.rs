@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use spillway_cluster_state::State;
 use spillway_control_plane::ControlPlane;
+use spillway_quota::OwnLimits;
 use spillway_raft::Read;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
@@ -16,7 +17,6 @@ use crate::config::AdminConfig;
 use crate::error::{ApiError, LeaderHint};
 use crate::fault;
 use crate::overview::Overview;
-use crate::own_limits::OwnLimits;
 use crate::route_check::RouteCheck;
 
 /// Longest wait for this node to apply a write.

@@ -4,14 +4,13 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spillway_quota::{LimitTerms, LimitUsage};
+use spillway_quota::{LimitTerms, LimitUsage, OwnLimits};
 
 use super::freshness::Freshness;
 use super::read::{Many, One, not_found};
 use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::forms::{Item, LimitInfo, LimitRecord};
-use crate::own_limits::OwnLimits;
 use crate::query::PAGE_MAX;
 use crate::records;
 use crate::reply::{Reply, json};

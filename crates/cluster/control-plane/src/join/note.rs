@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use spillway_raft::{DiskError, RaftStartError, private, random_id};
+use spillway_files::private;
+use spillway_raft::{DiskError, RaftStartError, random_id};
 use spillway_types::DiskId;
 
 /// Name of the note, beside the log's own files.

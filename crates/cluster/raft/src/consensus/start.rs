@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use openraft::{SnapshotPolicy, StepDownPolicy};
+use spillway_files::load;
 use spillway_link::Link;
 use spillway_tasks::TaskWatch;
 use tokio::sync::{oneshot, watch as channel};
@@ -27,7 +28,6 @@ use crate::net::{
 use crate::rules::budget::Budget;
 use crate::rules::isolation::Voice;
 use crate::rules::lineage::SavedDisks;
-use crate::saved;
 use crate::state_machine::{Applied, Applier, Raft};
 
 /// File in the folder with the reports of other nodes about their disks.
@@ -146,7 +146,7 @@ async fn open(config: &RaftConfig) -> Result<(Folder, SavedDisks), DiskError> {
 
 /// Reads what the last process has kept of other nodes' disks. Without it this node knows only less.
 fn kept(path: &Path) -> SavedDisks {
-    saved::load(path)
+    load(path)
         .unwrap_or_else(|error| {
             tracing::warn!(%error, path = %path.display(), "what was kept of other disks is lost");
             None

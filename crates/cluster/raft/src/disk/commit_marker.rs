@@ -11,10 +11,10 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use spillway_codec::{HEADER_BYTES, Wire};
+use spillway_files::private;
 use spillway_types::DiskId;
 
 use super::fault::DiskError;
-use crate::private;
 
 /// Bytes of one of the two places: a note torn while written leaves the other.
 const PLACE_BYTES: usize = 64;

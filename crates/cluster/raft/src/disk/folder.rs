@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use spillway_files::private;
 use spillway_types::{ClusterId, DiskId, NodeId, NodeName};
 
 use super::device;
@@ -10,7 +11,6 @@ use super::fault::DiskError;
 use super::log_file::{LogFile, LogState};
 use super::snapshots::{Snapshots, Stock, StoredSnapshot};
 use crate::ids::random_id;
-use crate::private;
 use crate::wire::{EntryRecord, Point};
 
 const LOG: &str = "log.redb";

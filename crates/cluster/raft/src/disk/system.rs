@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use redb::StorageBackend;
 use redb::backends::FileBackend;
+use spillway_files::private;
 
 use super::commit_marker::{CommitMarker, CommitMarkerFile};
 use super::fault::DiskError;
-use crate::private;
 
 /// File system operations of a folder of snapshots.
 pub(crate) trait Files: Debug + Send + Sync {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use openraft::async_runtime::watch::WatchReceiver;
+use spillway_files::save;
 use spillway_types::{DiskId, NodeId};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
@@ -19,7 +20,6 @@ use crate::ids::Member;
 use crate::machine::Machine;
 use crate::rules::agreement::{Agreement, Electorate};
 use crate::rules::lineage::DiskNews;
-use crate::saved;
 use crate::state_machine::{Applied, Raft};
 use crate::wire::{Answer, Call, CallError, Report};
 
@@ -164,7 +164,7 @@ impl Context {
 
     async fn save(&self, file: &Path) {
         let (file, kept) = (file.to_owned(), self.comparison.saved());
-        let saving = spawn_blocking(move || saved::save(&file, &kept));
+        let saving = spawn_blocking(move || save(&file, &kept));
         if let Ok(Err(error)) = saving.await {
             tracing::warn!(%error, "what other nodes told of their disks can't be kept");
         }

@@ -12,8 +12,7 @@ use moka::sync::Cache;
 use ring::rand::{SecureRandom, SystemRandom};
 use spillway_cluster_state::KeyText;
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_types::{Country, TenantName};
-use spillway_upstream::remote::GuestTerms;
+use spillway_types::{Country, Residency, TenantName};
 use tokio::time::Instant;
 
 use super::claims::claimed;
@@ -195,9 +194,14 @@ impl Authenticator {
 
     /// Returns the grant of a request that another node has authenticated. This node may know newer
     /// terms of the tenant than the other one, so the residency rules of both apply.
-    pub fn vouched_by(&self, guest: &GuestTerms) -> Grant {
-        let grant = self.vouched(guest.tenant.as_ref(), guest.priority);
-        Grant { residency: guest.residency.and(&grant.residency), ..grant }
+    pub fn vouched_by(
+        &self,
+        tenant: Option<&TenantName>,
+        priority: u8,
+        residency: &Residency,
+    ) -> Grant {
+        let grant = self.vouched(tenant, priority);
+        Grant { residency: residency.and(&grant.residency), ..grant }
     }
 
     /// Returns the grant of a request of this tenant, by the tenant's current terms.

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use spillway_cluster_state::KeyId;
+use spillway_geo::ClientBound;
 use spillway_protocol::{Echo, ErrorKind, GatewayError};
-use spillway_types::{Allowed, Country, ModelName, Residency, TenantName};
-use spillway_upstream::locations::ClientBound;
-use spillway_upstream::names::Names;
-use spillway_upstream::route_spec::RouteSpec;
+use spillway_types::{Allowed, Country, ModelName, Residency, RouteName, TenantName};
 
 use super::counts::{AccessCounts, AccessResult};
 
@@ -32,6 +30,15 @@ pub struct Grant {
     pub(crate) counts: Option<Arc<AccessCounts>>,
 }
 
+/// Name and residency rules of the route of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteRules<'a> {
+    /// Name of the route.
+    pub name: &'a RouteName,
+    /// Regions and countries where its requests may be served.
+    pub residency: &'a Residency,
+}
+
 impl Grant {
     /// Counts one result of a request with this credential.
     pub fn count(&self, result: AccessResult) {
@@ -53,9 +60,14 @@ impl Grant {
         }
     }
 
-    /// Returns true if the credential allows this name, or the model that the name is an alias of.
-    pub fn allows_name(&self, names: &Names, name: &str) -> bool {
-        self.models.allows(name) || names.behind(name).is_some_and(|behind| self.allows(behind))
+    /// Returns true if the credential allows this name, or the model that the name is an alias of,
+    /// which `behind` finds.
+    pub fn allows_name<'n>(
+        &self,
+        name: &str,
+        behind: impl FnOnce(&str) -> Option<&'n ModelName>,
+    ) -> bool {
+        self.models.allows(name) || behind(name).is_some_and(|behind| self.allows(behind))
     }
 
     /// Returns the tenant if it shares no cache entries with others.
@@ -71,8 +83,12 @@ impl Grant {
     /// Returns true if the credential allows the requested name, and counts a refusal. The answer to
     /// a refusal must be that to a name that does not exist: a client learns nothing of other
     /// clients' models.
-    pub fn may_ask_for(&self, names: &Names, name: &str) -> bool {
-        let is_allowed = self.allows_name(names, name);
+    pub fn may_ask_for<'n>(
+        &self,
+        name: &str,
+        behind: impl FnOnce(&str) -> Option<&'n ModelName>,
+    ) -> bool {
+        let is_allowed = self.allows_name(name, behind);
         if !is_allowed {
             self.count(AccessResult::Model);
             let name = Echo(name);
@@ -101,7 +117,8 @@ impl Grant {
     /// the rules: where a client's request arrived, and which regions there are, is in the log alone.
     pub fn refuse_region(
         &self,
-        (route, asked): (&RouteSpec, &Residency),
+        route: RouteRules<'_>,
+        asked: &Residency,
         (own, country): (&str, Option<Country>),
     ) -> GatewayError {
         self.count(AccessResult::Region);
@@ -116,7 +133,7 @@ impl Grant {
     }
 
     /// Returns the names of the rules that restrict where a request by this route may be served.
-    fn whose(&self, route: &RouteSpec) -> String {
+    fn whose(&self, route: RouteRules<'_>) -> String {
         let mut whose = Vec::new();
         if !self.residency.is_anywhere() {
             whose.push("its key or tenant".to_owned());

@@ -16,7 +16,7 @@ mod table;
 
 pub use authenticator::Authenticator;
 pub use counts::{AccessResult, TenantTally};
-pub use grant::Grant;
+pub use grant::{Grant, RouteRules};
 pub use key_news::{KEY_WAIT_MAX, KeyNews};
 pub use mode::AccessMode;
 pub use table::{KeyTable, TenantTerms};

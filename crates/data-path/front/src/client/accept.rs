@@ -235,13 +235,12 @@ mod tests {
 
     use http::{Request, Response};
     use hyper::body::Incoming;
-
     use spillway_protocol::TrustedProxies;
+    use spillway_transport::Limits;
 
     use super::*;
     use crate::access::AccessMode;
     use crate::client::{ConnectionFacts, ListenerSpec, ReplyPump};
-    use spillway_upstream::settings::Limits;
 
     /// Service that no connection of these tests reaches.
     #[derive(Clone, Debug)]

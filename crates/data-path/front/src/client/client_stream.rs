@@ -8,9 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use spillway_upstream::frame_budget::{FrameBudget, FrameSender};
-use spillway_upstream::memory::Pressure;
-use spillway_upstream::stream::Stream;
+use spillway_transport::{FrameBudget, FrameSender, Pressure, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 

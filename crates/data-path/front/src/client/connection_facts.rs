@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use spillway_protocol::TrustedProxies;
-use spillway_upstream::unread_body::{RestReader, UnreadBody};
+use spillway_transport::{RestReader, UnreadBody};
 
 use crate::access::{AccessMode, AccessSwitch};
 use crate::client::meter::ConnectionMeter;

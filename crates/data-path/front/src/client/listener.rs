@@ -133,7 +133,7 @@ pub(super) fn server_config(
     let key = PrivateKeyDer::from_pem_slice(&identity.key_pem)
         .map_err(|source| TlsError::Pem { what: "private key", source })?;
     let mut config =
-        rustls::ServerConfig::builder_with_provider(spillway_upstream::tls::provider())
+        rustls::ServerConfig::builder_with_provider(spillway_transport::tls::provider())
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;

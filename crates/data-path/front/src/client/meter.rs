@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use spillway_upstream::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE};
+use spillway_transport::{BYTES_PER_EARNED, EARNED_BY_PIECE};
 
 /// Counters shared by a connection's socket wrapper, its requests and its watchdog.
 ///

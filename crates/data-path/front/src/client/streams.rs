@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use spillway_upstream::wake;
+use spillway_transport::wake;
 
 use crate::client::serve::ReplyPump;
 use crate::front_door::FrontDoor;

@@ -6,12 +6,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use spillway_upstream::body_limits::{
-    REST_FAREWELL_TIME, REST_SILENCE_MAX, REST_TIME_MAX, rest_bytes_max,
+use spillway_transport::{
+    Pressure, REST_FAREWELL_TIME, REST_SILENCE_MAX, REST_TIME_MAX, UnreadBody, rest_bytes_max, wake,
 };
-use spillway_upstream::memory::Pressure;
-use spillway_upstream::unread_body::UnreadBody;
-use spillway_upstream::wake;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, sleep_until, timeout};
 

@@ -7,8 +7,8 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use spillway_upstream::settings::Limits;
-use spillway_upstream::stream::Stream;
+use spillway_transport::{Limits, Stream};
+use spillway_types::Millis;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -133,20 +133,20 @@ async fn half_of_a_head_is_not_lost_and_half_of_a_body_is_no_head() {
     let reply = world.reply().await;
     assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
 
-    let mut world = World::with(Duration::from_millis(200)).await;
+    let mut world = World::with(Millis(200)).await;
     world.kept = Some(Mutex::default());
     assert!(matches!(world.run(POST).await, Ended::Closed(Some(CloseReason::Idle))));
 }
 
 #[tokio::test]
 async fn a_client_that_has_asked_nothing_stays_with_hyper() {
-    let mut world = World::with(Duration::from_millis(200)).await;
+    let mut world = World::with(Millis(200)).await;
     assert!(matches!(world.run(b"").await, Ended::Closed(Some(CloseReason::Idle))));
 }
 
 #[tokio::test]
 async fn a_connection_at_rest_ends_with_its_time_or_the_node_and_its_client_is_heard() {
-    let mut world = World::with(Duration::from_millis(200)).await;
+    let mut world = World::with(Millis(200)).await;
     assert!(matches!(world.run(GET).await, Ended::AtRest));
     world.reply().await;
     let mut stream = world.stream.take().unwrap();

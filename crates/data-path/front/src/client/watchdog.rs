@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
-use spillway_upstream::settings::Limits;
+use spillway_transport::Limits;
 
 use crate::client::greet::Version;
 use crate::client::meter::MeterReading;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use http_body::Frame;
-use spillway_upstream::ahead_room::{AheadHold, AheadRoom};
+use spillway_transport::{AheadHold, AheadRoom};
 
 /// Size of one block, in bytes. Small, since a client over HTTP/2 is judged by taking blocks: it
 /// must take at least one within the stall time-out.

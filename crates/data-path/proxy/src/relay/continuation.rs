@@ -5,7 +5,7 @@ use spillway_journey::{
     BreakCause, ReplyEvent, ReplyFault, StreamBreak, StreamEnd, StreamRest, StreamStep,
 };
 use spillway_protocol::{FailureCause, Next};
-use spillway_upstream::continuations::Continuation;
+use spillway_view::Continuation;
 
 use crate::relay::ends::error_of;
 use crate::relay::relay_body::{Relay, Upstream};

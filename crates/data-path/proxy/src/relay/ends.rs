@@ -6,12 +6,10 @@ use http_body::Frame;
 use spillway_journey::{FailureForm, ReplyAction, ReplyEnd, ReplyFault};
 use spillway_protocol::grpc::{GrpcStatus, status_in, trailers_of};
 use spillway_protocol::{ErrorKind, FailureCause, GatewayError};
+use spillway_transport::wake;
 use spillway_types::End;
-use spillway_upstream::connection::ClientHalf;
-use spillway_upstream::home_news::HomeNews;
-use spillway_upstream::learning::Learning;
-use spillway_upstream::stored_responses::{NotKept, StoredResponse};
-use spillway_upstream::wake;
+use spillway_upstream::ClientHalf;
+use spillway_view::{HomeNews, Learning, NotKept, StoredResponse};
 
 use crate::relay::content::{Content, counts};
 use crate::relay::relay_body::{Broken, Relay, RelayError};
@@ -47,7 +45,7 @@ impl Relay {
             let replica = upstream.place.replica();
             // Only after a complete reply can a connection serve another request.
             if let Some((connection, replica)) = upstream.body.take_connection().zip(replica) {
-                replica.keep(self.plan.worker.id, connection, wake::now());
+                replica.connections().keep(self.plan.worker.id, connection, wake::now());
             }
         }
         self.close(self.reply.ended().map_or(End::Complete, ReplyEnd::end));

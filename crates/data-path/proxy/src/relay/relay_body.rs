@@ -16,11 +16,10 @@ use spillway_journey::{
 };
 use spillway_protocol::CODE_HEADER;
 use spillway_request::headers::clean_trailers;
+use spillway_transport::wake;
 use spillway_types::DownCause;
-use spillway_upstream::connection::ClientHalf;
-use spillway_upstream::place::Place;
-use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::wake;
+use spillway_upstream::{ClientHalf, UpstreamBody};
+use spillway_view::Place;
 use tokio::time::{Sleep, sleep_until};
 
 use crate::relay::behind::Behind;

@@ -7,8 +7,8 @@ use spillway_protocol::{CacheMask, ReplyApi, WholeReader};
 use spillway_request::flavour::Flavour;
 use spillway_request::reply_hasher::ReplyHasher;
 use spillway_types::{Deadline, ModelName, TenantName};
-use spillway_upstream::connection::ClientHalf;
-use spillway_upstream::learning::ForwardReplied;
+use spillway_upstream::ClientHalf;
+use spillway_view::ForwardReplied;
 
 use crate::request::StreamContinuation;
 use crate::worker::Worker;

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use spillway_journey::{Journey, ReplicaSight, RequestSight, Room};
 use spillway_protocol::UsageWish;
 use spillway_route::{Attempt, Loads, Work};
-use spillway_upstream::live_loads::TrafficPlaces;
-use spillway_upstream::replica::{Lease, Replica};
+use spillway_view::{Lease, Replica, TrafficPlaces};
 
 use crate::request::attempt_observer::AttemptObserver;
 use crate::request::cache_feedback::CacheFeedback;

@@ -9,12 +9,12 @@ use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{Usage, parse_orca};
 use spillway_request::headers::is_event_stream;
 use spillway_route::{RefusalScope, Work};
+use spillway_transport::wake;
 use spillway_types::{
     BlockHashes, End, LoadReport, ModelName, ReplyForm, Sign, SignFault, SignKind, TokenCounts,
 };
-use spillway_upstream::connection::{AttemptError, FailedAttempt};
-use spillway_upstream::replica::Replica;
-use spillway_upstream::wake;
+use spillway_upstream::{AttemptError, FailedAttempt};
+use spillway_view::Replica;
 
 use crate::request::cache_feedback::CacheFeedback;
 use crate::worker::Worker;

@@ -7,12 +7,12 @@ use http::{Response, StatusCode};
 use spillway_protocol::{Usage, is_encoded};
 use spillway_request::prepared::Prepared;
 use spillway_route::{Attempt, Candidate};
+use spillway_transport::wake;
 use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
-use spillway_upstream::learning::{BegunStream, ForwardReplied, Learning, Replied};
-use spillway_upstream::place::Place;
-use spillway_upstream::replica::{HeldContext, PromptReading, Replica};
-use spillway_upstream::wake;
 use spillway_usage::TOKEN_BYTES;
+use spillway_view::{
+    BegunStream, ForwardReplied, HeldContext, Learning, Place, PromptReading, Replica, Replied,
+};
 
 use crate::worker::Worker;
 

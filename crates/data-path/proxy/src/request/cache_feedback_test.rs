@@ -5,12 +5,10 @@ use spillway_prefix::{PrefixConfig, PrefixHasher};
 use spillway_request::gateway::{Gateway, GatewayConfig};
 use spillway_resolver::Resolver;
 use spillway_route::Reason;
+use spillway_transport::Limits;
 use spillway_types::{Deadline, ReplicaSlot, Residency};
-use spillway_upstream::queue_spec::WaitTotals;
-use spillway_upstream::replica_spec::{ReplicaProtocol, ReplicaSpec};
-use spillway_upstream::settings::{Limits, Retry};
-use spillway_upstream::usage_reports::UsageReports;
-use spillway_upstream::view::View;
+use spillway_upstream::ReplicaProtocol;
+use spillway_view::{ReplicaSpec, Retry, UsageReports, View, WaitTotals};
 
 use super::*;
 use crate::worker::LEARNINGS_MAX;

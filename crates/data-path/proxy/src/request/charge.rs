@@ -7,8 +7,8 @@ use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold, Quotas};
 use spillway_request::cost::Cost;
 use spillway_route::ShedReason;
+use spillway_transport::wake;
 use spillway_types::{End, Inquiry, Outcome, RouteName, TenantName, unix_ms};
-use spillway_upstream::wake;
 use spillway_usage::{Bill, BudgetGate};
 
 use crate::request::errors::shed_error;

@@ -19,13 +19,10 @@ use spillway_request::continuation_terms::ContinuationTerms;
 use spillway_request::gateway::Gateway;
 use spillway_request::headers::is_event_stream;
 use spillway_request::prepared::Prepared;
+use spillway_transport::wake;
 use spillway_types::{Deadline, RegionName, ReplicaSlot};
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::continuations::ContinuationSpec;
-use spillway_upstream::place::Place;
-use spillway_upstream::regions::Regions;
-use spillway_upstream::view::View;
-use spillway_upstream::wake;
+use spillway_upstream::RequestBody;
+use spillway_view::{ContinuationSpec, Place, Regions, View};
 use tokio::time::{sleep, timeout_at};
 
 use crate::request::dispatch::{Dispatch, Dispatched, Interim};

@@ -20,22 +20,16 @@ use spillway_request::headers::{
 };
 use spillway_request::prepared::Prepared;
 use spillway_route::{Attempt, Candidate, SpillReason};
-use spillway_types::{Compared, Inquiry, TriedPlace};
-use spillway_upstream::connection::{
+use spillway_transport::wake;
+use spillway_types::{Compared, DownCause, Inquiry, TriedPlace};
+use spillway_upstream::{
     AttemptBounds, AttemptError, FailedAttempt, LineKind, OutboundBody, RequestBody, Sending,
-    UpstreamLine, attempt,
+    UpstreamBody, UpstreamLine, attempt,
 };
-use spillway_upstream::home_news::HomeNews;
-use spillway_upstream::kv_session::{KV_SESSION, kv_session};
-use spillway_upstream::place::Place;
-use spillway_upstream::regions::Regions;
-use spillway_upstream::replica::Replica;
-use spillway_upstream::route_group::RouteGroup;
-use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::usage_reports::UsageReports;
-use spillway_upstream::view::View;
-use spillway_upstream::wait_queues::QueuedRequest;
-use spillway_upstream::wake;
+use spillway_view::{
+    HomeNews, KV_SESSION, Place, QueuedRequest, Regions, Replica, RouteGroup, UsageReports, View,
+    kv_session,
+};
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -496,7 +490,7 @@ impl Dispatch<'_> {
         let (bounds, worker) = (self.bounds(connection), self.worker);
         let Asked { replica, observer, usage, .. } = asked;
         let mut sending = DispatchSending { dispatch: self, replica, observer, usage: *usage };
-        attempt(worker.pools(), replica, &mut sending, bounds).await
+        attempt(worker.pools(), replica.connections(), &mut sending, bounds).await
     }
 
     /// Returns true if another replica can serve the request now, here or in another region. Reads
@@ -553,7 +547,7 @@ impl Dispatch<'_> {
         }
         self.name_session(&mut headers, replica);
         let traffic = self.prepared.traffic();
-        let line = replica.line(traffic);
+        let line = replica.connections().line(traffic);
         if replica.is_overflow() {
             keep_for_hosted_api(&mut headers);
         }
@@ -593,8 +587,13 @@ impl Sending for DispatchSending<'_, '_> {
         Some(request)
     }
 
-    fn is_served_elsewhere(&self) -> bool {
-        self.dispatch.is_served_elsewhere(self.replica)
+    fn is_lost(&self, asked_at: Instant, now: Instant) -> bool {
+        match self.replica.lost(asked_at, now) {
+            Some(DownCause::Failure) => true,
+            // It may still reply: it is waited for unless another replica can serve the request.
+            Some(DownCause::Silence) => self.dispatch.is_served_elsewhere(self.replica),
+            None => false,
+        }
     }
 }
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 use spillway_journey::{Ending, Journey, RefusedRequest, ResidencyDenial, RetryTime};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::{PlanError, ShedReason};
-use spillway_upstream::remote::RemoteError;
-use spillway_upstream::wait_queues::Foreseen;
-use spillway_upstream::wake;
+use spillway_transport::wake;
+use spillway_view::{Foreseen, RemoteError};
 
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::errors::{engines_died, internal, shed_error};

@@ -17,9 +17,9 @@ use spillway_route::{
     Attempt, Cost, Fit, Judged, Moment, Objection, Obstacle, PlanError, Reason, SpillCost, Weighed,
     plan_explained,
 };
+use spillway_transport::{BoxError, WireBody};
 use spillway_types::{BlockHashes, Prediction, TenantName};
-use spillway_upstream::regions::Regions;
-use spillway_upstream::wire_body::{BoxError, WireBody};
+use spillway_view::Regions;
 
 use crate::request::dispatch::{Dispatch, Interim};
 use crate::request::response_cookies::begin_session;

@@ -8,20 +8,14 @@ use spillway_journey::{Event, Journey, RegionFailure, SOURCE_LOOK};
 use spillway_protocol::{CODE_HEADER, ErrorKind, FailureCause, SHED_REASON};
 use spillway_request::gateway::Gateway;
 use spillway_route::SpillReason;
+use spillway_transport::{BoxError, LinkBody, wake};
 use spillway_types::{Inquiry, ModelName, RegionName, TriedPlace};
-use spillway_upstream::affinity_moves::AffinityMove;
-use spillway_upstream::connection::LentBody;
-use spillway_upstream::home_news::HomeNews;
-use spillway_upstream::learning::Learning;
-use spillway_upstream::place::{Place, RegionPlace};
-use spillway_upstream::regions::{RegionCount, RegionCounts, Regions};
-use spillway_upstream::remote::{
-    Destination, Forwarded, GuestTerms, RefusedFor, RemoteError, RemoteReply,
+use spillway_upstream::{LentBody, UpstreamBody};
+use spillway_view::{
+    AffinityMove, Destination, Forwarded, GuestTerms, HomeNews, Learning, Place, RefusedFor,
+    RegionCount, RegionCounts, RegionPlace, Regions, RemoteError, RemoteReply,
+    SharedRegionCircuitBreaker,
 };
-use spillway_upstream::shared_region_circuit_breaker::SharedRegionCircuitBreaker;
-use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::wake;
-use spillway_upstream::wire_body::{BoxError, LinkBody};
 use tokio::time::{sleep, timeout};
 
 use crate::request::dispatch::{Choice, Dispatch, Dispatched};

@@ -8,8 +8,8 @@ use spillway_protocol::{CODE_HEADER, Endpoint, FailureCause, GatewayError, known
 use spillway_request::gateway::Gateway;
 use spillway_request::grpc::local_message;
 use spillway_request::methods::check_method;
-use spillway_upstream::view::View;
-use spillway_upstream::wire_body::WireBody;
+use spillway_transport::WireBody;
+use spillway_view::View;
 
 use crate::relay::ReplyBody;
 use crate::request::record::RequestRecord;

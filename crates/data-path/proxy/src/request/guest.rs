@@ -16,15 +16,10 @@ use spillway_protocol::{ErrorKind, TrustedProxies};
 use spillway_request::gateway::Gateway;
 use spillway_request::headers::RequestIdentity;
 use spillway_route::{Asker, Guest, OwnRegion, admit_guest, shed_state};
+use spillway_transport::{BoxError, LinkBody, WireBody};
 use spillway_types::{ModelName, Residency, RouteName, ShedState};
-use spillway_upstream::connection::Traffic;
-use spillway_upstream::knowledge::Cached;
-use spillway_upstream::pending_guests::PendingGuest;
-use spillway_upstream::regions::Regions;
-use spillway_upstream::remote::GuestTerms;
-use spillway_upstream::view::{Route, View};
-use spillway_upstream::wait_queues::{Asking, WaitKey};
-use spillway_upstream::wire_body::{BoxError, LinkBody, WireBody};
+use spillway_upstream::Traffic;
+use spillway_view::{Asking, Cached, GuestTerms, PendingGuest, Regions, Route, View, WaitKey};
 
 use crate::request::serve::Exchange;
 use crate::worker::Worker;
@@ -107,7 +102,8 @@ fn is_outside_residency(
     // Without a model the node answers itself, or rules are checked once the replica is known.
     let of_model = || terms.model.as_ref().and_then(|model| view.route_of_model(Some(model)));
     let route = prefixed.or_else(of_model);
-    let grant = gateway.authenticator.vouched_by(terms);
+    let (tenant, residency) = (terms.tenant.as_ref(), &terms.residency);
+    let grant = gateway.authenticator.vouched_by(tenant, terms.priority, residency);
     let allows = |residency: &Residency| {
         residency.may_serve(gateway.config.region.as_str(), regions.own_country)
     };

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use http::{Request, Response};
 use http_body::Body;
 use spillway_journey::{Connection, Event, HedgeResult, Journey, Step, judge_hedge};
-use spillway_types::Hedge;
-use spillway_upstream::connection::{AttemptBounds, FailedAttempt, OutboundBody, Sending, attempt};
-use spillway_upstream::group_memory::GroupMemory;
-use spillway_upstream::hedging::Hedges;
-use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::wake;
+use spillway_transport::wake;
+use spillway_types::{DownCause, Hedge};
+use spillway_upstream::{
+    AttemptBounds, FailedAttempt, OutboundBody, Sending, UpstreamBody, attempt,
+};
+use spillway_view::{GroupMemory, Hedges, Replica};
 use tokio::select;
 use tokio::time::{sleep_until, timeout};
 
@@ -156,9 +156,9 @@ async fn run(
     bounds: AttemptBounds,
 ) -> Done {
     let Asked { replica, observer, .. } = &mut asked;
-    let mut sending = HedgeSending { request, observer };
+    let mut sending = HedgeSending { request, replica, observer };
     let asked_at = Instant::now();
-    let result = match attempt(worker.pools(), replica, &mut sending, bounds).await {
+    let result = match attempt(worker.pools(), replica.connections(), &mut sending, bounds).await {
         Ok(reply) => Ok(begun(reply, asked_at, bounds).await),
         Err(failed) => Err(failed),
     };
@@ -168,6 +168,7 @@ async fn run(
 /// Request that is sent to two replicas.
 struct HedgeSending<'r> {
     request: Option<Request<OutboundBody>>,
+    replica: &'r Replica,
     observer: &'r mut AttemptObserver,
 }
 
@@ -178,9 +179,9 @@ impl Sending for HedgeSending<'_> {
         Some(request)
     }
 
-    fn is_served_elsewhere(&self) -> bool {
+    fn is_lost(&self, asked_at: Instant, now: Instant) -> bool {
         // A second replica is asked beside a silent one, if there is one: neither is given up.
-        false
+        self.replica.lost(asked_at, now) == Some(DownCause::Failure)
     }
 }
 

@@ -9,13 +9,11 @@ use spillway_journey::{
 use spillway_protocol::{FailureCause, has_media_type};
 use spillway_request::headers::keep_of_hosted_api;
 use spillway_route::{Attempt, Group};
+use spillway_transport::wake;
 use spillway_types::{Inquiry, ReplicaSlot, TriedPlace, unix_ms};
-use spillway_upstream::connection::{FailedAttempt, RequestBody};
-use spillway_upstream::overflow::{OverflowCap, overflow_account};
-use spillway_upstream::place::Place;
-use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::wake;
+use spillway_upstream::{FailedAttempt, RequestBody, UpstreamBody};
 use spillway_usage::BudgetPeriod;
+use spillway_view::{OverflowCap, Place, overflow_account};
 
 use crate::request::asked::Asked;
 use crate::request::dispatch::{Choice, Dispatch, Dispatched, JudgedReply};
@@ -215,7 +213,7 @@ fn refused(asked: &mut Asked, reply: &Response<UpstreamBody>) {
     asked.observer.head(reply);
     if status != 400 {
         // A bad key or an empty account is not repaired by the next request.
-        asked.replica.rest(wake::now(), Some(spillway_upstream::replica::REST_MAX));
+        asked.replica.rest(wake::now(), Some(spillway_view::REST_MAX));
     }
 }
 

@@ -12,13 +12,13 @@ use spillway_protocol::{ErrorKind, FailureCause, GatewayError, ReplyError};
 use spillway_request::headers::RequestIdentity;
 use spillway_request::prepared::Prepared;
 use spillway_route::{Attempt, ShedReason};
+use spillway_transport::wake;
 use spillway_types::{
     BlockHashes, Compared, End, EstimateReason, FailedTry, GapHistogram, Hedge, LeftOutRegion,
     ModelName, Outcome, RegionName, ReplicaName, RouteName, Shed, SplitArm, TokenCounts,
     TriedPlace,
 };
-use spillway_upstream::connection::UploadProgress;
-use spillway_upstream::wake;
+use spillway_upstream::UploadProgress;
 use spillway_usage::{Ending, ReplyTokens, RequestTokens, TOKEN_BYTES, bill};
 
 use crate::request::charge::Charge;

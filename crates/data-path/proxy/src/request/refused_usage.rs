@@ -10,10 +10,9 @@ use http::{Response, StatusCode};
 use http_body::{Body, Frame};
 use spillway_journey::Connection;
 use spillway_protocol::UsageWish;
-use spillway_upstream::connection::FailedAttempt;
-use spillway_upstream::upstream_body::{UpstreamBody, UpstreamBodyError};
-use spillway_upstream::usage_reports::UsageReports;
-use spillway_upstream::wake;
+use spillway_transport::wake;
+use spillway_upstream::{FailedAttempt, UpstreamBody, UpstreamBodyError};
+use spillway_view::UsageReports;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout_at;
 
@@ -63,7 +62,7 @@ impl Dispatch<'_> {
             };
             if let Some(connection) = refusal.body_mut().take_connection() {
                 // A connection with a reply that was not read to its end is closed by its pool.
-                asked.replica.keep(self.worker.id, connection, wake::now());
+                asked.replica.connections().keep(self.worker.id, connection, wake::now());
             }
             asked.usage = self.prepared.beyond_client(|_| accepted.wish());
             let reply = self.attempt(asked, Connection::KeptOrNew).await?;

@@ -6,12 +6,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use spillway_request::gateway::Gateway;
 use spillway_request::prepared::Prepared;
 use spillway_route::Candidate;
-use spillway_upstream::affinity_moves::AffinityMove;
-use spillway_upstream::home_news::HomeNews;
-use spillway_upstream::place::Place;
-use spillway_upstream::session::{Session, SessionChange, SessionPlace, region_identity};
-use spillway_upstream::view::View;
-use spillway_upstream::wake;
+use spillway_transport::wake;
+use spillway_view::{
+    AffinityMove, HomeNews, Place, Session, SessionChange, SessionPlace, View, region_identity,
+};
 
 static ARM: HeaderName = HeaderName::from_static("x-spillway-arm");
 static MODEL: HeaderName = HeaderName::from_static("x-spillway-model");

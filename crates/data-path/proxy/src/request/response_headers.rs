@@ -5,9 +5,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_protocol::CODE_HEADER;
 use spillway_request::gateway::Gateway;
-use spillway_upstream::control_age::ControlState;
-use spillway_upstream::place::Place;
-use spillway_upstream::wake;
+use spillway_transport::wake;
+use spillway_view::{ControlState, Place};
 
 use crate::request::dispatch::Choice;
 
@@ -83,11 +82,11 @@ mod tests {
     use std::time::Instant;
 
     use spillway_prefix::{PrefixConfig, PrefixHasher};
+    use spillway_request::gateway::GatewayConfig;
+    use spillway_transport::Limits;
+    use spillway_view::{Retry, View};
 
     use super::*;
-    use spillway_request::gateway::GatewayConfig;
-    use spillway_upstream::settings::{Limits, Retry};
-    use spillway_upstream::view::View;
 
     fn gateway(expose_routing: bool) -> Gateway {
         let config = GatewayConfig {

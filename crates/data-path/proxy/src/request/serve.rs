@@ -35,13 +35,9 @@ use spillway_request::prepared::Prepared;
 use spillway_request::surroundings::Surroundings;
 use spillway_request::{grpc, rates};
 use spillway_route::{Policy, ShedReason};
+use spillway_transport::WireBody;
 use spillway_types::Inquiry;
-use spillway_upstream::pending_guests::PendingGuest;
-use spillway_upstream::place::Place;
-use spillway_upstream::remote::GuestTerms;
-use spillway_upstream::usage_reports::UsageReports;
-use spillway_upstream::view::View;
-use spillway_upstream::wire_body::WireBody;
+use spillway_view::{GuestTerms, PendingGuest, Place, UsageReports, View};
 
 use crate::relay::{Pump, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::request::cache_feedback::{forward_report, is_readable};
@@ -341,7 +337,9 @@ impl Exchange {
         let authenticator = &gateway.authenticator;
         if let Some(guest) = &self.guest {
             check_guest_head(head, gateway.limits().header_bytes_max)?;
-            return Ok(Arc::new(authenticator.vouched_by(guest)));
+            let grant =
+                authenticator.vouched_by(guest.tenant.as_ref(), guest.priority, &guest.residency);
+            return Ok(Arc::new(grant));
         }
         check_head(head, gateway.limits().header_bytes_max)?;
         match self.client.access.mode() {

@@ -12,9 +12,8 @@ use spillway_request::flavour::Flavour;
 use spillway_request::headers::client_patience;
 use spillway_route::{Access, ByRegion, HoldTime, OwnRegion, RegionCandidate, SpillTerms, Waiting};
 use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot, Signals, Speed};
-use spillway_upstream::connection::RequestBody;
-use spillway_upstream::knowledge::Cached;
-use spillway_upstream::live_loads::LiveLoads;
+use spillway_upstream::RequestBody;
+use spillway_view::{Cached, LiveLoads};
 
 use crate::request::dispatch::Dispatch;
 

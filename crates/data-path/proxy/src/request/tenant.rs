@@ -6,13 +6,9 @@ use spillway_journey::{TenantKey, TenantSight, is_kept_away};
 use spillway_prefix::PrefixHasher;
 use spillway_request::prepared::Prepared;
 use spillway_route::KeptShare;
+use spillway_transport::wake;
 use spillway_types::ReplicaSlot;
-use spillway_upstream::replica::Replica;
-use spillway_upstream::route_group::RouteGroup;
-use spillway_upstream::tenants::TenantPlace;
-use spillway_upstream::view::View;
-use spillway_upstream::wait_queues::WaitKey;
-use spillway_upstream::wake;
+use spillway_view::{Replica, RouteGroup, TenantPlace, View, WaitKey};
 
 use crate::request::dispatch::Dispatch;
 use crate::request::queue::{tokens, whose};

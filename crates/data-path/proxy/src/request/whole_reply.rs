@@ -15,10 +15,9 @@ use spillway_protocol::{
     EngineTrouble, ReplyApi, ReplyVerdict, WholeReader, engine_trouble_in, is_encoded, lacks_model,
 };
 use spillway_request::headers::is_event_stream;
+use spillway_transport::wake;
 use spillway_types::ModelName;
-use spillway_upstream::connection::AttemptError;
-use spillway_upstream::upstream_body::UpstreamBody;
-use spillway_upstream::wake;
+use spillway_upstream::{AttemptError, UpstreamBody};
 use tokio::time::timeout_at;
 
 /// Longest reply in bytes that is held until it is judged.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue};
 use http_body_util::{BodyExt, Full};
-use spillway_upstream::wire_body::BoxError;
+use spillway_transport::BoxError;
 
 use super::*;
 

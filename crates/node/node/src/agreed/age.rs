@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use spillway_control_plane::ControlPlane;
 use spillway_request::gateway::Gateway;
-use spillway_upstream::control_age::ControlState;
+use spillway_view::ControlState;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Period between two notes: the age that replies show is wrong by no more.

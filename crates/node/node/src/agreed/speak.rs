@@ -13,7 +13,6 @@ use spillway_health::{MemberReport, MemberState};
 use spillway_link::Link;
 use spillway_request::gateway::Gateway;
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
-use spillway_upstream::replica_spec;
 
 use crate::agreed::AgreedParts;
 use crate::agreed::leases::Leases;
@@ -138,7 +137,7 @@ impl Speaker {
     fn news(
         &mut self,
         state: &State,
-        own: &[replica_spec::ReplicaSpec],
+        own: &[spillway_view::ReplicaSpec],
         members: &[MemberReport],
     ) -> Vec<Command> {
         let mut news: Vec<Command> = self.unregistered(state, own);
@@ -163,13 +162,13 @@ impl Speaker {
     /// otherwise or not at all. A replica registered under the same name stays as it was
     /// registered: the two would overwrite each other for ever. Nodes whose configs differ do that
     /// too, but slowly.
-    fn unregistered(&mut self, state: &State, own: &[replica_spec::ReplicaSpec]) -> Vec<Command> {
+    fn unregistered(&mut self, state: &State, own: &[spillway_view::ReplicaSpec]) -> Vec<Command> {
         if state.node(&self.me.0).is_none() {
             // The cluster would refuse a node that is no member.
             return Vec::new();
         }
         self.told.retain(|_, at| at.elapsed() < REPEAT);
-        let register = |replica: &replica_spec::ReplicaSpec| {
+        let register = |replica: &spillway_view::ReplicaSpec| {
             let spec = registered(replica);
             let id = ReplicaId::new(self.me.1.clone(), replica.name.clone());
             let known = state.records().replicas.get(&id);
@@ -265,7 +264,7 @@ impl Speaker {
 }
 
 /// Converts a replica of a config to the form of the agreed state.
-fn registered(spec: &replica_spec::ReplicaSpec) -> ReplicaSpec {
+fn registered(spec: &spillway_view::ReplicaSpec) -> ReplicaSpec {
     let url = spec.address();
     let models: BTreeMap<ModelName, ()> =
         spec.models.iter().map(|model| (model.clone(), ())).collect();

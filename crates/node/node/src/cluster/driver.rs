@@ -18,7 +18,7 @@ use spillway_pulse::{
 };
 use spillway_request::gateway::Gateway;
 use spillway_types::{ModelName, NodeName, RegionName, Steering};
-use spillway_upstream::regions::{RegionTerms, Regions};
+use spillway_view::{RegionTerms, Regions};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;

@@ -6,7 +6,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use spillway_types::ModelName;
-use spillway_upstream::usage_reports::{InjectUsage, WantedUsage};
+use spillway_view::{InjectUsage, WantedUsage};
 
 /// Header with notes, separated by semicolons: `usage=` with `never`, `auto` or `always`; `followed`
 /// if the stream may be continued elsewhere; `deaths=` with a number; `named=` with an escaped name.

@@ -15,10 +15,9 @@ use spillway_proxy::{GuestAnswer, GuestError, Worker, admits_guest, serve_guest}
 use spillway_pulse::Content;
 use spillway_request::gateway::Gateway;
 use spillway_route::HOPS_MAX;
+use spillway_transport::{BoxError, LinkBody};
 use spillway_types::{RegionName, Residency, TenantName};
-use spillway_upstream::pending_guests::PendingGuest;
-use spillway_upstream::remote::GuestTerms;
-use spillway_upstream::wire_body::{BoxError, LinkBody};
+use spillway_view::{GuestTerms, PendingGuest};
 use tokio::sync::mpsc;
 
 use crate::all_nodes;

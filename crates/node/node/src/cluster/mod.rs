@@ -1,7 +1,7 @@
 //! This node's part in a cluster: gossip, the link to other nodes, and requests from them.
 //!
 //! One task, the driver, feeds the pure gossip machine of `pulse` and turns its state into the
-//! [`Regions`](spillway_upstream::regions::Regions) by which requests are routed. The data path
+//! [`Regions`](spillway_view::Regions) by which requests are routed. The data path
 //! itself asks no other node: it reads that state, and forwards over open connections.
 
 mod driver;

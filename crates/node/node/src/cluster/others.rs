@@ -9,7 +9,7 @@ use spillway_link::PeerStatus;
 use spillway_pulse::{Reach, RegionView, Speeds, SteeringGossip};
 use spillway_route::{TrafficHistory, ramp_permille};
 use spillway_types::{ModelName, RegionName};
-use spillway_upstream::regions::{OtherModel, OtherRegion, RegionCounts, RegionTerms};
+use spillway_view::{OtherModel, OtherRegion, RegionCounts, RegionTerms};
 
 use crate::cluster::names::ClusterNames;
 use crate::cluster::region_circuit_breakers::RegionCircuitBreakers;

@@ -11,8 +11,7 @@ use spillway_pulse::{
 };
 use spillway_request::gateway::Gateway;
 use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, ShedState};
-use spillway_upstream::regions::OwnModel;
-use spillway_upstream::view::View;
+use spillway_view::{OwnModel, View};
 
 /// Lowest trust of a reading that is still sent to others: below it the reading is too old.
 const TRUST_MIN: f32 = 0.5;

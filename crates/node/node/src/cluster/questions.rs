@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use spillway_admin::AskedNode;
 use spillway_link::{BoxBody, ForwardAnswer, ForwardHead, Link, PeerRoom, PeerStatus};
+use spillway_transport::BoxError;
 use spillway_types::NodeName;
-use spillway_upstream::wire_body::BoxError;
 
 /// Largest answer in bytes: as many rows of usage as there may be, with usual names.
 const ANSWER_BYTES_MAX: usize = 16 << 20;

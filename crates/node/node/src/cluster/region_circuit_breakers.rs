@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use spillway_health::{RegionCircuitBreaker, RegionPass, RegionTally};
 use spillway_types::RegionName;
-use spillway_upstream::shared_region_circuit_breaker::SharedRegionCircuitBreaker;
+use spillway_view::SharedRegionCircuitBreaker;
 
 /// Circuit breaker of each other region that requests could be sent to.
 #[derive(Debug)]

@@ -10,12 +10,12 @@ use http_body_util::BodyExt;
 use spillway_link::{
     ForwardAnswer, ForwardError, ForwardHead, ForwardStage, Link, PeerRoom, RefusedReason,
 };
+use spillway_transport::BoxError;
 use spillway_types::{NodeName, TenantName};
-use spillway_upstream::remote::{
+use spillway_view::{
     Destination, FindingResponse, Forwarded, Forwarding, RefusedFor, Remote, RemoteError,
     RemoteReply,
 };
-use spillway_upstream::wire_body::BoxError;
 
 use crate::cluster::guest_notes::GuestNotes;
 use crate::cluster::guests::{NOT_ABLE, NOT_SERVED};

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use spillway_pulse::{NameId, PeerView, Pulse, ReplicaCounts};
 use spillway_route::Sharer;
-use spillway_upstream::replica::Replica;
-use spillway_upstream::view::View;
+use spillway_view::{Replica, View};
 
 /// Reports to the region's other nodes how much work of this node each replica has now, and notes
 /// their reports.

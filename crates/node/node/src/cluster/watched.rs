@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use spillway_link::{ConnectionStatus, DialStatus, Link, PeerStatus};
 use spillway_request::gateway::Gateway;
 use spillway_telemetry::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
-use spillway_upstream::regions::OtherRegion;
+use spillway_view::OtherRegion;
 
 use crate::cluster::driver::Gossip;
 

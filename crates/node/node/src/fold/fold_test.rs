@@ -6,8 +6,8 @@ use spillway_cluster_state::{
 use spillway_config::Config;
 use spillway_route::Policy;
 use spillway_types::{ModelName, SplitBy};
-use spillway_upstream::replica_spec::ReplicaProtocol;
-use spillway_upstream::route_spec::RouteSpec;
+use spillway_upstream::ReplicaProtocol;
+use spillway_view::RouteSpec;
 
 use super::*;
 

@@ -16,8 +16,7 @@ use std::sync::Arc;
 
 use spillway_config::{DiscoveryConfig, ReplicaConfig, WorldConfig};
 use spillway_types::{ModelName, ReplicaName};
-use spillway_upstream::names::NameSpec;
-use spillway_upstream::route_spec::RouteSpec;
+use spillway_view::{NameSpec, RouteSpec};
 
 pub(crate) use agreed_world::{AgreedReplica, AgreedWorld, is_registered};
 pub(crate) use notes::{Kind, NoteCounts, Notes, Use};

@@ -7,8 +7,7 @@ use std::time::Duration;
 use spillway_cluster_state::{Model, Split, StickyArm};
 use spillway_route::{ArmWeight, Split as Draw};
 use spillway_types::{ModelName, SplitArm};
-use spillway_upstream::names::NameSpec;
-use spillway_upstream::split::{ArmSpec, SplitSpec, StickyCookie};
+use spillway_view::{ArmSpec, NameSpec, SplitSpec, StickyCookie};
 
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
 

@@ -7,10 +7,8 @@ use spillway_config::{WorldConfig, default_policy};
 use spillway_protocol::{EngineFields, Protocol};
 use spillway_route::{Policy, Tuning};
 use spillway_types::{ModelName, Residency, RouteName};
-use spillway_upstream::queue_spec::QueueSpec;
-use spillway_upstream::route_spec::RouteSpec;
-use spillway_upstream::settings::Timeouts;
-use spillway_upstream::usage_reports::InjectUsage;
+use spillway_upstream::Timeouts;
+use spillway_view::{InjectUsage, QueueSpec, RouteSpec};
 
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
 

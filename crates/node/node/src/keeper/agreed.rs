@@ -8,7 +8,7 @@ use spillway_config::{Concurrency, ReplicaConfig};
 use spillway_health::{DrainReason, Order, PeerReports};
 use spillway_knowledge::KnowledgeEvent;
 use spillway_types::ReplicaName;
-use spillway_upstream::replica_spec::ReplicaSpec;
+use spillway_view::ReplicaSpec;
 
 use super::Keeper;
 use crate::fold::{AgreedWorld, Registered, Use};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use spillway_config::WorldConfig;
 use spillway_health::{MemberReport, Order, PeerReports, UnknownReplicaError};
 use spillway_types::{LoadReport, ReplicaName};
-use spillway_upstream::replica_spec::ReplicaSpec;
+use spillway_view::ReplicaSpec;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::fold::AgreedWorld;

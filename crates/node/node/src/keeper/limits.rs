@@ -9,8 +9,7 @@ use spillway_config::{Concurrency, ReplicaConfig};
 use spillway_health::QueueReports;
 use spillway_route::{ConcurrencyLimit, ConcurrencyTuning, LoadSample};
 use spillway_types::{LoadReport, ReplicaName};
-use spillway_upstream::concurrency::ConcurrencySeen;
-use spillway_upstream::replica::Replica;
+use spillway_view::{ConcurrencySeen, Replica};
 
 /// Adaptive limits, by replica.
 #[derive(Debug, Default)]

@@ -26,8 +26,8 @@ use spillway_replicas::{Fact, FactSender, Monitors};
 use spillway_request::gateway::Gateway;
 use spillway_resolver::Resolver;
 use spillway_types::{LoadReport, ModelName, ReplicaName, SignKind};
-use spillway_upstream::connection::ReplicaTlsError;
-use spillway_upstream::replica::Replica;
+use spillway_upstream::ReplicaTlsError;
+use spillway_view::Replica;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -362,7 +362,9 @@ impl Keeper {
         let replicas = gather_replicas(&folded.replicas, &self.replicas, parts)?;
         // Later nothing waits for names: a replica is used once its name has an address.
         if is_start {
-            let names = futures_util::future::join_all(replicas.iter().map(|it| it.resolved()));
+            let names = futures_util::future::join_all(
+                replicas.iter().map(|it| it.connections().resolved()),
+            );
             // The rest of the names may take as long as they like.
             drop(timeout(NAMES_WAIT, names).await);
         }

@@ -8,8 +8,7 @@ use spillway_config::ReplicaConfig;
 use spillway_health::MemberReport;
 use spillway_replicas::Engine;
 use spillway_types::{ModelName, ModelsPage, ReplicaName};
-use spillway_upstream::model_cards::ModelCards;
-use spillway_upstream::replica::Replica;
+use spillway_view::{ModelCards, Replica};
 
 use super::page_room::PageRoom;
 

@@ -8,9 +8,7 @@ use spillway_health::{Action, CheckError, MemberReport, MemberState};
 use spillway_knowledge::KnowledgeEvent;
 use spillway_replicas::ReplicaTarget;
 use spillway_types::{Admission, ModelStanding, ReplicaName};
-use spillway_upstream::replica::Replica;
-use spillway_upstream::replica_loads::ReplicaLoads;
-use spillway_upstream::view::KnownModels;
+use spillway_view::{KnownModels, Replica, ReplicaLoads};
 
 use super::{Keeper, live};
 use crate::world::{SaidOfModels, build_view};
@@ -48,7 +46,7 @@ impl Keeper {
         let standing = |replica: &Arc<Replica>| {
             let name = replica.spec().name.clone();
             let mut standing = self.fleet.standing(&name);
-            if !replica.has_address() {
+            if !replica.connections().has_address() {
                 standing.admission = standing.admission.max(Admission::Down);
             }
             (name, standing)

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spillway_config::{AdminListener, DnsConfig, ListenerConfig};
+use spillway_config::{AdminListener, ListenerConfig};
 use spillway_dns::NameServer;
 use spillway_front::client::{Listener, ServerTls};
 use spillway_front::port_holder::{PortTransport, holder_of};
+use spillway_geo::dns::DnsConfig;
 use spillway_link::LinkStartError;
 use tokio::net::TcpListener;
 

@@ -8,11 +8,11 @@ use spillway_admin::BudgetState;
 use spillway_request::gateway::Gateway;
 use spillway_telemetry::LiveBudget;
 use spillway_types::{NodeName, Outcome, TenantName};
-use spillway_upstream::overflow::replica_of_account;
 use spillway_usage::{
     Budget, Day, Money, NodeSpending, Spending, SpendingBook, UsageBy, UsageQuery,
 };
 use spillway_usage_store::UsageStore;
+use spillway_view::replica_of_account;
 
 /// Most tenants whose budgets metrics show.
 const SHOWN_MAX: usize = 256;

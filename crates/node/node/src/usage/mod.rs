@@ -20,10 +20,9 @@ use spillway_control_plane::ControlPlane;
 use spillway_request::gateway::Gateway;
 use spillway_telemetry::{LiveBudget, LiveOverflow};
 use spillway_types::{NodeName, Outcome, ReplicaName, TenantName, unix_ms};
-use spillway_upstream::overflow::overflow_account;
-use spillway_upstream::replica::Replica;
 use spillway_usage::{Budget, Day, Money, PriceList, UsageQuery, UsageTable};
 use spillway_usage_store::{StoreConfig, UsageStore};
+use spillway_view::{Replica, overflow_account};
 use tokio_util::sync::CancellationToken;
 
 use self::agreed::Bills;

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use spillway_config::UsageConfig;
 use spillway_prefix::{PrefixConfig, PrefixHasher};
 use spillway_request::gateway::{Gateway, GatewayConfig};
+use spillway_transport::Limits;
 use spillway_types::{Outcome, TokenCounts};
-use spillway_upstream::settings::{Limits, Retry};
-use spillway_upstream::view::View;
 use spillway_usage::{Budget, Day, Money, Price, PriceList, UsageQuery};
+use spillway_view::{Retry, View};
 
 use super::budgets::Heard;
 use super::{Usage, UsageParts};

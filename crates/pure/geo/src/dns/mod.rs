@@ -6,6 +6,7 @@ mod answer;
 #[cfg(test)]
 mod answer_test;
 mod client;
+mod config;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod limiter;
@@ -22,6 +23,7 @@ mod zone;
 
 pub use answer::{DnsReply, Sources, answer, truncated};
 pub use client::{ClientNetwork, QueryTransport};
+pub use config::DnsConfig;
 pub use limiter::{LimiterConfig, QueryAdmission, ResponseLimiter};
 pub use name::{NameError, ZoneName};
 pub use nearest::{DETOUR, rtt_by_distance_ms};

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use spillway_types::NodeName;
-use spillway_upstream::home_news::HomeNews;
+use spillway_view::HomeNews;
 
 /// Most news that are kept for nodes that can't be reached now. Those nodes ask later for the rest.
 const KEPT_MAX: usize = 16_384;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use spillway_types::RegionName;
-use spillway_upstream::home_news::HomeNews;
+use spillway_view::HomeNews;
 
 use super::wire::{Homes, KnownResponse, KnownSession, Side};
 
@@ -130,8 +130,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use spillway_types::NodeName;
-    use spillway_upstream::session_homes::{SessionHome, SessionKey};
-    use spillway_upstream::stored_responses::{Home, StoredResponse};
+    use spillway_view::{Home, SessionHome, SessionKey, StoredResponse};
 
     use super::*;
 

@@ -20,12 +20,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use spillway_link::{BoxBody, ForwardBody};
 use spillway_request::gateway::Gateway;
+use spillway_transport::BoxError;
 use spillway_types::{NodeName, RegionName};
-use spillway_upstream::affinity_moves::AffinityMove;
-use spillway_upstream::session::{Sessions, region_identity};
-use spillway_upstream::stored_responses::NotKept;
-use spillway_upstream::view::View;
-use spillway_upstream::wire_body::BoxError;
+use spillway_view::{AffinityMove, NotKept, Sessions, View, region_identity};
 
 pub(super) use exchange::Exchange;
 pub(super) use question::{ResponseQuestions, ask};

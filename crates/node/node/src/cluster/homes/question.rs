@@ -11,7 +11,7 @@ use http::{Method, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use spillway_link::{ForwardAnswer, ForwardHead, Link, PeerRoom};
 use spillway_types::{NodeName, TenantName};
-use spillway_upstream::stored_responses::StoredResponse;
+use spillway_view::StoredResponse;
 
 use super::wire::{KnownResponse, ResponseQuestion};
 use super::{RESPONSE_PATH, encode};

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName, RouteName, TenantName};
-use spillway_upstream::session::region_identity;
-use spillway_upstream::session_homes::{SessionHome, SessionKey};
-use spillway_upstream::stored_responses::{Home, StoredResponse};
+use spillway_view::{Home, SessionHome, SessionKey, StoredResponse, region_identity};
 
 /// Homes that a node sends to another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,7 +131,7 @@ pub(in crate::cluster) fn check_message(input: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use spillway_upstream::home_news::HomeNews;
+    use spillway_view::HomeNews;
 
     use super::super::bounded::BoundedHomes;
     use super::*;
