@@ -61,7 +61,7 @@ pub async fn local_message(
     method: GrpcMethod,
     body: WireBody,
 ) -> Result<Bytes, GatewayError> {
-    let bound = gateway.limits().head_timeout;
+    let bound = gateway.door.limits().head_timeout;
     // Read to the end even if unused: a client may not expect an answer before that.
     let body = timeout(bound, Limited::new(body, LOCAL_BYTES_MAX).collect());
     let body = body.await.map_err(|_| UploadPace::new(bound).too_slow())?;
@@ -154,7 +154,7 @@ impl Surroundings<'_> {
     /// the beginning of its first message.
     async fn stream_call(self, mut body: WireBody) -> Result<Prepared, GatewayError> {
         let started = Instant::now();
-        let limits = self.gateway.limits();
+        let limits = self.gateway.door.limits();
         let asked = asked_timeout(&self.head.headers)?;
         let seen = match timeout(
             asked.map_or(limits.body_timeout, |asked| asked.min(limits.body_timeout)),
@@ -205,7 +205,7 @@ impl Surroundings<'_> {
             self.grant.check_unnamed()?;
             (route, None, Target::default())
         };
-        let messages = Messages::new(self.gateway.limits().body_bytes_max);
+        let messages = Messages::new(self.gateway.door.limits().body_bytes_max);
         self.streamed(body, messages, found, Duration::ZERO)
     }
 
@@ -216,7 +216,8 @@ impl Surroundings<'_> {
         (route, model, target): (Arc<Route>, Option<ModelName>, Target),
         body_wait: Duration,
     ) -> Result<Prepared, GatewayError> {
-        let (body, half) = MessageBody::new(body, messages, self.gateway.limits().body_timeout);
+        let (body, half) =
+            MessageBody::new(body, messages, self.gateway.door.limits().body_timeout);
         Ok(Prepared {
             inquiry: self.inquiry(&route, model, Contents::default())?,
             is_one_client: self.is_one_client,

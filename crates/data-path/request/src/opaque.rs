@@ -98,7 +98,7 @@ impl Surroundings<'_> {
         flavour: Flavour,
         route: &Route,
     ) -> Result<Opaque, GatewayError> {
-        let limits = self.gateway.limits();
+        let limits = self.gateway.door.limits();
         let mut body =
             refuse_announced(body.take(), &self.head.headers, limits.body_bytes_max).await?;
         let bytes = body.size_hint().exact();

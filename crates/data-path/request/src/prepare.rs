@@ -272,7 +272,7 @@ impl Surroundings<'_> {
     /// Returns the salt for replicas that keep cache entries apart; `None` if the tenant needs none.
     fn salt(self, facts: &Facts<'_>, body: &[u8], model: &ModelName) -> Option<String> {
         let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
-        engine_salt(&self.gateway.prompt_hasher(), facts, body, scope)
+        engine_salt(&self.gateway.routing.prompt_hasher(), facts, body, scope)
     }
 
     fn contents<'f>(
@@ -282,7 +282,7 @@ impl Surroundings<'_> {
         model: &ModelName,
     ) -> (Contents<'f>, Option<PromptEnd>) {
         let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
-        let (prompt, end) = hash_prompt(&self.gateway.prompt_hasher(), facts, body, scope);
+        let (prompt, end) = hash_prompt(&self.gateway.routing.prompt_hasher(), facts, body, scope);
         let (output_tokens_max, user) = (facts.max_tokens, facts.user.as_deref());
         let is_whole = !facts.stream && generates_text(self.head.uri.path());
         (Contents { prompt, output_tokens_max, is_whole, answers: 1, user }, end)
@@ -297,10 +297,10 @@ impl Surroundings<'_> {
         if asked.is_anywhere() {
             return Ok(());
         }
-        let own = self.gateway.config.region.as_str();
-        let regions = self.gateway.regions();
+        let own = self.gateway.routing.own_region.as_str();
+        let regions = self.gateway.routing.regions();
         let is_allowed = match &prepared.target.home {
-            Some(home) => self.gateway.may_serve(&home.region, asked),
+            Some(home) => self.gateway.routing.may_serve(&home.region, asked),
             None if asked.may_serve(own, regions.own_country) => true,
             // Only replicas of this region can serve such a request.
             None if prepared.pinned.is_some() || prepared.inquiry.model.is_none() => false,

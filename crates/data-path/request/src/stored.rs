@@ -101,7 +101,7 @@ impl Surroundings<'_> {
     /// Returns an error if the response belongs or may belong to another tenant, without a word
     /// about its existence, or if the model is not for the key.
     pub async fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
-        let known = self.gateway.responses.find(id, wake::now());
+        let known = self.gateway.homes.responses.find(id, wake::now());
         let is_known = known.is_some();
         let found = match known.filter(|stored| self.can_locate(stored)) {
             Some(stored) => Some(stored),
@@ -110,7 +110,7 @@ impl Surroundings<'_> {
             None => Box::pin(self.ask_for_response(id)).await,
         };
         let Some(stored) = found else {
-            if self.gateway.responses.is_learning() && self.guest.is_none() {
+            if self.gateway.homes.responses.is_learning() && self.guest.is_none() {
                 return Err(still_learning(id));
             }
             // It may belong to any tenant.
@@ -160,17 +160,18 @@ impl Surroundings<'_> {
     }
 
     fn is_own(self, region: &RegionName) -> bool {
-        region.as_str() == self.gateway.config.region
+        region.as_str() == self.gateway.routing.own_region
     }
 
     /// Asks the other nodes once for a response, and keeps what they know.
     async fn ask_for_response(self, id: &str) -> Option<StoredResponse> {
-        let remote = self.gateway.remote()?;
+        let remote = self.gateway.routing.remote()?;
         let tenant = self.grant.tenant.as_ref();
         let told = remote.find_response(id, tenant).await?;
         // An id that another tenant has here stays with it.
-        self.gateway.responses.hear(id, told, wake::now()).ok()?;
+        self.gateway.homes.responses.hear(id, told, wake::now()).ok()?;
         self.gateway
+            .homes
             .responses
             .find(id, wake::now())
             .filter(|stored| stored.tenant.as_ref() == tenant)
@@ -179,7 +180,8 @@ impl Surroundings<'_> {
     /// Returns true if all clients share all stored responses, or another node has already checked
     /// that the request may have this one.
     fn is_shared(self) -> bool {
-        let is_anybody = self.grant.tenant.is_none() && self.gateway.keys().is_empty();
+        let is_anybody =
+            self.grant.tenant.is_none() && self.gateway.clients.authenticator.table().is_empty();
         is_anybody || self.guest.is_some()
     }
 }
