@@ -4,30 +4,28 @@ mod core;
 mod joined;
 mod open;
 mod services;
+mod start_error;
 mod stop;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use spillway_config::{Config, ConfigError, WorkerLayout};
+use spillway_config::{Config, WorkerLayout};
 use spillway_control_plane::ControlPlane;
 use spillway_dns::{NameServer, Served};
-use spillway_front::client::TlsError;
 use spillway_knowledge::KnowledgeTask;
 use spillway_link::Link;
-use spillway_prefix::PrefixConfigError;
 use spillway_request::gateway::Gateway;
-use spillway_upstream::connection::ReplicaTlsError;
 use tokio_util::sync::CancellationToken;
 
 use self::core::NodeCore;
 use self::joined::Joined;
-use self::open::{Sockets, told};
+use self::open::Sockets;
 use self::services::{ConfigSource, Services};
+pub use self::start_error::StartError;
 pub use self::stop::Stopped;
 use crate::certificates::shown_identities;
-use crate::cluster::ClusterError;
 use crate::keeper::{Keeper, KeeperHandle};
 use crate::liveness::Liveness;
 use crate::local_node::LocalNode;
@@ -35,45 +33,6 @@ use crate::locating::{Locating, open};
 use crate::open_files;
 use crate::scrape::Scrape;
 use crate::workers::{self, Threads, unit_count};
-
-/// A node could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// An address can't be listened on.
-    #[error("can't listen on {address}: {cause}{}", told(holder.as_deref()))]
-    Listen {
-        /// Address that can't be listened on.
-        address: SocketAddr,
-        /// Cause of the failure.
-        cause: std::io::Error,
-        /// Process that has the address, if the address is taken and the process can be found.
-        holder: Option<String>,
-    },
-    /// A listener's certificate does not work.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    /// A replica's TLS settings do not work.
-    #[error(transparent)]
-    ReplicaTls(#[from] ReplicaTlsError),
-    /// The prompt hashing settings do not work.
-    #[error(transparent)]
-    Prefix(#[from] PrefixConfigError),
-    /// The link to other nodes can't be opened.
-    #[error(transparent)]
-    Cluster(#[from] ClusterError),
-    /// A location database can't be used.
-    #[error(transparent)]
-    Geo(#[from] ConfigError),
-    /// The agreed state can't be kept on disk.
-    #[error("can't keep what the cluster agrees on: {0}")]
-    ControlPlane(#[from] spillway_raft::RaftStartError),
-    /// The operating system has no source of randomness.
-    #[error("no randomness: {0}")]
-    Randomness(#[from] getrandom::Error),
-    /// A thread can't be started.
-    #[error("can't start a worker: {0}")]
-    Thread(std::io::Error),
-}
 
 /// Period of looking whether all threads run.
 const LOOK: Duration = Duration::from_millis(100);

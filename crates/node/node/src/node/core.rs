@@ -17,7 +17,7 @@ use spillway_types::unix_ms;
 use spillway_upstream::view::View;
 use spillway_usage_store::StoreConfig;
 
-use super::StartError;
+use super::start_error::StartError;
 use crate::access::KeyBook;
 use crate::certificates::Certificates;
 use crate::cluster::prefix_key;

@@ -13,9 +13,9 @@ use spillway_quota_division::{Division, DivisionParts};
 use spillway_raft::{Consistency, Read};
 use tokio::runtime::Handle;
 
-use super::StartError;
 use super::core::NodeCore;
 use super::open::no_cluster;
+use super::start_error::StartError;
 use crate::agreed::{Agreed, ClusterMember};
 use crate::cluster::{Cluster, PeerService, prefix_key};
 use crate::fold::AgreedWorld;

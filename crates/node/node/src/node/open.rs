@@ -11,7 +11,7 @@ use spillway_front::port_holder::{PortTransport, holder_of};
 use spillway_link::LinkStartError;
 use tokio::net::TcpListener;
 
-use super::StartError;
+use super::start_error::StartError;
 use crate::admin::AdminSocket;
 use crate::cluster::ClusterError;
 use crate::workers::{Bound, open_socket};
@@ -98,11 +98,6 @@ fn no_listening(
     let is_taken = cause.kind() == std::io::ErrorKind::AddrInUse;
     let holder = is_taken.then(|| holder_of(address, transport)).flatten();
     StartError::Listen { address, cause, holder }
-}
-
-/// Returns the end of the error message: the process that has the address, if it is known.
-pub(super) fn told(holder: Option<&str>) -> String {
-    holder.map(|holder| format!(": {holder}")).unwrap_or_default()
 }
 
 /// Opens the admin listener, if the config has one.
