@@ -14,6 +14,7 @@ pub mod fuzz;
 mod ids;
 mod machine;
 mod net;
+mod peer_server;
 pub mod private;
 mod proposer;
 mod raft;

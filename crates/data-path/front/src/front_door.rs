@@ -14,7 +14,9 @@ use spillway_upstream::unread_body::RestReader;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::client::{BodyHolder, BodyShares, CloseReason, Share, Shares};
+use crate::body_shares::{BodyHolder, BodyShares};
+use crate::close_reason::CloseReason;
+use crate::shares::{Share, Shares};
 
 /// State of all client connections. All of it is read without waiting.
 #[derive(Debug)]
