@@ -138,3 +138,61 @@ impl Gateway {
         self.started_s
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spillway_prefix::PrefixConfig;
+    use spillway_types::{AwayReason, Steering};
+
+    use super::*;
+
+    fn gateway() -> Gateway {
+        let config = GatewayConfig {
+            region: "mars".to_owned(),
+            country: None,
+            limits: Limits::default(),
+            retry: Retry::default(),
+            seed: 1,
+            expose_routing: false,
+            waiting: WaitTotals::default(),
+        };
+        let hasher = PrefixHasher::new([1; 4], PrefixConfig::default()).expect("a hasher");
+        Gateway::new(config, hasher, View::empty(), 0)
+    }
+
+    #[test]
+    fn clients_are_admitted_while_keys_and_limits_are_known_and_the_node_stays() {
+        let gateway = gateway();
+        assert!(gateway.admits_clients());
+        assert!(!gateway.is_ready(), "an empty view serves nothing");
+        gateway.switches.set_misled(true);
+        assert!(!gateway.admits_clients());
+        gateway.switches.set_misled(false);
+        gateway.clients.quotas.set_ready(false);
+        assert!(!gateway.admits_clients());
+        gateway.clients.quotas.set_ready(true);
+        assert!(gateway.admits_clients());
+        gateway.switches.announce_leaving();
+        assert!(!gateway.admits_clients());
+    }
+
+    #[test]
+    fn a_node_that_drains_leaves_and_closes_its_door() {
+        let gateway = gateway();
+        gateway.switches.steer(Steering::Send);
+        gateway.start_draining();
+        assert!(gateway.door.is_draining() && gateway.switches.is_leaving());
+        assert_eq!(gateway.switches.steering(), Steering::Away(AwayReason::Draining));
+        assert!(!gateway.switches.is_ending(), "requests under way are finished");
+    }
+
+    #[test]
+    fn each_request_has_random_numbers_of_its_own() {
+        let routing = gateway().routing;
+        let drawn: Vec<u64> = (0..100).map(|_| routing.dice().u64(..)).collect();
+        let distinct: std::collections::BTreeSet<u64> = drawn.iter().copied().collect();
+        assert_eq!(distinct.len(), drawn.len());
+        // Two nodes of one seed decide alike.
+        assert_eq!(gateway().routing.dice().u64(..), drawn[0]);
+    }
+}

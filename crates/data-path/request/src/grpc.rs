@@ -26,7 +26,7 @@ use crate::fallback::Renaming;
 use crate::flavour::Flavour;
 use crate::gateway::Gateway;
 use crate::path::replica_path;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, ReadBody, Routed};
 use crate::surroundings::{Contents, Surroundings};
 use crate::target::{NamePlace, ResolvedTarget, Target, Wanted};
 
@@ -129,25 +129,15 @@ impl Surroundings<'_> {
         } else {
             rewrite_model(&buffered.bytes, model.as_str(), version)
         };
-        Ok(Prepared {
-            inquiry: self.inquiry(&route, Some(model), Contents::default())?,
-            is_one_client: self.is_one_client,
-            path: replica_path(self.head, &route, None)?,
+        let read = ReadBody {
             body: RequestBody::Buffered(segments),
-            draft: None,
             cost,
-            target,
-            pinned: None,
-            flavour: Flavour::Grpc,
-            usage: None,
-            deaths: self.deaths(),
-            stored_for: None,
-            continuing: None,
-            reply_hasher: None,
-            body_wait: buffered.wait,
-            _reservation: buffered.reservation,
-            route,
-        })
+            wait: buffered.wait,
+            reservation: buffered.reservation,
+        };
+        let path = replica_path(self.head, &route, None)?;
+        let routed = Routed { route, model: Some(model), target, path };
+        self.prepared(routed, Contents::default(), Flavour::Grpc, read)
     }
 
     /// Prepares a streaming call, whose client may wait for replies before it sends more: routed by
@@ -218,25 +208,15 @@ impl Surroundings<'_> {
     ) -> Result<Prepared, GatewayError> {
         let (body, half) =
             MessageBody::new(body, messages, self.gateway.door.limits().body_timeout);
-        Ok(Prepared {
-            inquiry: self.inquiry(&route, model, Contents::default())?,
-            is_one_client: self.is_one_client,
-            path: replica_path(self.head, &route, None)?,
+        let read = ReadBody {
             body: RequestBody::Messages { body: Some(Box::new(body)), half: Some(half) },
-            draft: None,
             cost: Cost::of_stream(),
-            target,
-            pinned: None,
-            flavour: Flavour::Grpc,
-            usage: None,
-            deaths: self.deaths(),
-            stored_for: None,
-            continuing: None,
-            reply_hasher: None,
-            body_wait,
-            _reservation: None,
-            route,
-        })
+            wait: body_wait,
+            reservation: None,
+        };
+        let path = replica_path(self.head, &route, None)?;
+        let routed = Routed { route, model, target, path };
+        self.prepared(routed, Contents::default(), Flavour::Grpc, read)
     }
 
     async fn find_model(self, named: ModelRef<'_>) -> Result<ResolvedTarget, GatewayError> {

@@ -16,7 +16,7 @@ use spillway_upstream::wire_body::WireBody;
 use crate::cost::Cost;
 use crate::flavour::Flavour;
 use crate::path::replica_path;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, ReadBody, Routed};
 use crate::surroundings::{Contents, Surroundings, no_such_path};
 use crate::target::Target;
 
@@ -60,26 +60,21 @@ impl Surroundings<'_> {
         let (pinned, home) = stored.split();
         let model = pinned.and_then(|slot| self.view.replica(slot).spec().models.first().cloned());
         let buffered = self.buffer(body).await?;
-        Ok(Prepared {
-            inquiry: self.inquiry(route, model, Contents::default())?,
-            is_one_client: self.is_one_client,
-            path: replica_path(self.head, route, None)?,
+        let read = ReadBody {
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
-            draft: None,
             // To read, cancel or delete a response generates nothing.
             cost: Cost::of_stored(),
-            target: Target { home, ..Target::default() },
-            pinned,
-            flavour: Flavour::Responses,
-            usage: None,
-            deaths: self.deaths(),
-            stored_for: None,
-            continuing: None,
-            reply_hasher: None,
-            body_wait: buffered.wait,
-            _reservation: buffered.reservation,
+            wait: buffered.wait,
+            reservation: buffered.reservation,
+        };
+        let routed = Routed {
+            path: replica_path(self.head, route, None)?,
             route: Arc::clone(route),
-        })
+            model,
+            target: Target { home, ..Target::default() },
+        };
+        let prepared = self.prepared(routed, Contents::default(), Flavour::Responses, read)?;
+        Ok(Prepared { pinned, ..prepared })
     }
 
     /// Returns the route for requests about a stored response.

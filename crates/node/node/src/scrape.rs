@@ -12,6 +12,7 @@ use spillway_telemetry::{
     LastResort, Live, LiveCluster, LiveGeo, LiveHot, LiveKnowledge, LiveReplica, logs,
 };
 use spillway_types::ReplicaSlot;
+use spillway_upstream::view::View;
 
 use crate::agreed::WatchedControlPlane;
 use crate::certificates::Certificates;
@@ -51,23 +52,6 @@ impl Scrape {
         let memory = door.memory();
         let (spans_sent, spans_lost) = outcomes.traces.counts();
         let view = gateway.routing.view();
-        let replica_loads = view.replica_loads();
-        let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
-            let slot = ReplicaSlot(index);
-            let standing = view.standing(slot);
-            LiveReplica {
-                name: replica.spec().name.to_string(),
-                in_flight: u64::from(replica.in_flight()),
-                concurrency_limit: replica.concurrency_limit(),
-                connections: u64::from(replica.connections()),
-                unasked: replica.unasked(),
-                admission: standing.admission,
-                ramp_permille: standing.ramp_permille,
-                signals: replica_loads.signals(slot),
-                breakers: standing.models.len() as u64,
-                models_missing: view.missing_models(&replica.spec().name) as u64,
-            }
-        });
         let last_resorts = view.last_resorts().map(|(route, model, admission)| LastResort {
             route: route.to_string(),
             model: model.map(ToString::to_string).unwrap_or_default(),
@@ -80,7 +64,7 @@ impl Scrape {
             ..watched.live(&gateway.routing.regions())
         });
         Live {
-            replicas: replicas.collect(),
+            replicas: live_replicas(&view),
             client_connections: door.connections(),
             body_bytes: door.body_bytes(),
             ahead_bytes: memory.ahead().held_bytes(),
@@ -190,6 +174,28 @@ impl Scrape {
             changed: counts.spills_changed(),
         }
     }
+}
+
+/// Returns the state and load of each replica.
+fn live_replicas(view: &View) -> Vec<LiveReplica> {
+    let replica_loads = view.replica_loads();
+    let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
+        let slot = ReplicaSlot(index);
+        let standing = view.standing(slot);
+        LiveReplica {
+            name: replica.spec().name.to_string(),
+            in_flight: u64::from(replica.in_flight()),
+            concurrency_limit: replica.concurrency_limit(),
+            connections: u64::from(replica.connections()),
+            unasked: replica.unasked(),
+            admission: standing.admission,
+            ramp_permille: standing.ramp_permille,
+            signals: replica_loads.signals(slot),
+            breakers: standing.models.len() as u64,
+            models_missing: view.missing_models(&replica.spec().name) as u64,
+        }
+    });
+    replicas.collect()
 }
 
 /// Returns the results of access checks, by tenant.

@@ -251,16 +251,7 @@ impl Exchange {
             return self.refused(error, protocol, endpoint, record);
         }
         let grant = self.located(grant, &head.headers);
-        let around = Surroundings {
-            gateway: &self.worker.gateway,
-            view: &self.view,
-            head: &head,
-            client: self.client_address(&head.headers),
-            is_one_client: self.is_one_client(&head.headers),
-            started: record.started(),
-            guest: self.guest.as_ref(),
-            grant: &grant,
-        };
+        let around = self.around(&head, &grant, record.started());
         let prepared = prepare(around, body, endpoint).await;
         let mut prepared = match prepared.and_then(|it| self.allowed(around, it, &mut record)) {
             Ok(prepared) => prepared,
@@ -281,6 +272,25 @@ impl Exchange {
             Err(error) => self.refused(error, protocol, endpoint, record),
         };
         self.with_rates(reply, limited)
+    }
+
+    /// Returns the context for reading the request.
+    fn around<'a>(
+        &'a self,
+        head: &'a Parts,
+        grant: &'a Grant,
+        started: Instant,
+    ) -> Surroundings<'a> {
+        Surroundings {
+            gateway: &self.worker.gateway,
+            view: &self.view,
+            head,
+            client: self.client_address(&head.headers),
+            is_one_client: self.is_one_client(&head.headers),
+            started,
+            guest: self.guest.as_ref(),
+            grant,
+        }
     }
 
     /// Answers an endpoint that needs no replica; `None` for all others. For an unknown model the
