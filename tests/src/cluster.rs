@@ -317,7 +317,7 @@ pub async fn knows(node: &Node, region: &str) {
 /// Returns true if `node` could forward requests for `tiny` to the region.
 #[must_use]
 pub fn is_open(node: &Node, region: &str) -> bool {
-    let regions = node.gateway().regions();
+    let regions = node.gateway().routing.regions();
     regions.others.iter().any(|other| {
         other.name.as_str() == region
             && other.is_reachable

@@ -46,7 +46,7 @@ async fn a_large_upload_passes_through_without_being_held() {
         let at = arrived % piece.len();
         assert!(chunk.len() > piece.len() || piece[at..].iter().zip(&chunk).all(|(a, b)| a == b));
         arrived += chunk.len();
-        held = held.max(node.gateway().front_door().body_bytes());
+        held = held.max(node.gateway().door.body_bytes());
         resident = resident.max(resident_bytes());
     }
     assert_eq!(arrived, PIECES << 20);
@@ -112,7 +112,7 @@ async fn a_node_refuses_work_before_its_memory_is_used_up_and_serves_again_later
     let setup = Setup::new().set(format!("limits.memory_bytes_max = {ceiling}"));
     let node = setup.replica("a", replica.address).start().await;
     let address = node.addresses()[0];
-    eventually("memory is short", || node.gateway().memory().is_tight()).await;
+    eventually("memory is short", || node.gateway().door.memory().is_tight()).await;
     let (mut served, mut refused) = (0, 0);
     for _ in 0..10 {
         // A look lets a few in: more than that at once are refused.
@@ -138,7 +138,7 @@ async fn a_node_refuses_work_before_its_memory_is_used_up_and_serves_again_later
     assert!(refused > 20, "{served} of 200 were served");
     assert_eq!(Client::once(address, get("/livez")).await.status, 200, "health has its own lane");
     drop(held);
-    eventually("there is room again", || !node.gateway().memory().is_tight()).await;
+    eventually("there is room again", || !node.gateway().door.memory().is_tight()).await;
     for _ in 0..30 {
         assert_eq!(Client::once(address, chat("tiny", "")).await.status, 200);
     }
@@ -168,7 +168,7 @@ async fn without_any_memory_left_connections_are_refused_but_for_a_trickle() {
 }
 
 fn is_full(node: &Node) -> bool {
-    format!("{:?}", node.gateway().memory().pressure()) == "Full"
+    format!("{:?}", node.gateway().door.memory().pressure()) == "Full"
 }
 
 /// Returns true if a connection of its own gets a reply.
@@ -195,7 +195,7 @@ async fn a_body_of_one_byte_chunks_takes_little_more_than_its_bytes() {
     for _ in 0..CHUNKS / 1_000 {
         wire.send(&chunks).await;
     }
-    let held = || usize::try_from(node.gateway().front_door().body_bytes()).expect("small");
+    let held = || usize::try_from(node.gateway().door.body_bytes()).expect("small");
     eventually("all of it is read", || held() >= CHUNKS).await;
     assert!(held() <= 2 * CHUNKS, "{} bytes are counted", held());
     let grown = resident_bytes().saturating_sub(before);
@@ -238,7 +238,7 @@ async fn a_body_under_way_is_stopped_when_memory_is_full() {
         format!("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
     wire.send(head).await;
     wire.send(" ".repeat(SENT)).await;
-    let held = || node.gateway().front_door().body_bytes();
+    let held = || node.gateway().door.body_bytes();
     eventually("most of it is there", || held() >= SENT as u64).await;
     let used = vec![1_u8; CEILING];
     eventually("memory is full", || is_full(&node)).await;
@@ -249,7 +249,7 @@ async fn a_body_under_way_is_stopped_when_memory_is_full() {
     wire.end().await;
     assert_eq!(held(), 0);
     drop(used);
-    eventually("there is room again", || !node.gateway().memory().is_tight()).await;
+    eventually("there is room again", || !node.gateway().door.memory().is_tight()).await;
     assert_eq!(Client::once(address, chat("tiny", "")).await.status, 200);
 }
 

@@ -137,13 +137,13 @@ async fn serve(node: Node, mut signals: Signals, as_json: bool) -> Result<()> {
         tracing::error!(part, "the node can't do without it: it ends, to be started anew");
     }
     service::stopping(node.gateway());
-    tracing::info!(requests = node.gateway().unfinished(), "draining");
+    tracing::info!(requests = node.gateway().counters.unfinished(), "draining");
     let gateway = Arc::clone(node.gateway());
     // A second signal breaks off all requests in flight. They are counted before that.
     let hurried = async {
         signals.next().await;
         end_soon();
-        gateway.unfinished()
+        gateway.counters.unfinished()
     };
     let stopped = tokio::select! {
         stopped = node.stop() => stopped,

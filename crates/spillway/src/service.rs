@@ -101,7 +101,7 @@ pub(crate) async fn report(gateway: Arc<Gateway>, mut liveness: Liveness) -> Inf
     let mut due = Instant::now() + every;
     loop {
         looks.tick().await;
-        let next = phase.after(gateway.is_leaving(), gateway.quotas().is_ready());
+        let next = phase.after(gateway.switches.is_leaving(), gateway.clients.quotas.is_ready());
         let is_new = next != phase;
         if !is_new && Instant::now() < due {
             continue;
@@ -133,8 +133,8 @@ pub(crate) fn stopping(gateway: &Gateway) {
 }
 
 fn service_state(gateway: &Gateway, phase: ServicePhase, hung: Vec<Hung>) -> ServiceState {
-    let replicas = gateway.view().replicas().len();
-    ServiceState { phase, unfinished: gateway.unfinished(), replicas, hung }
+    let replicas = gateway.routing.view().replicas().len();
+    ServiceState { phase, unfinished: gateway.counters.unfinished(), replicas, hung }
 }
 
 fn tell(states: &[NotifyState<'_>]) {

@@ -96,7 +96,7 @@ pub(crate) async fn measure(options: &Options, layout: Layout<'_>) -> Shown {
     }
     if !layout.is_one {
         for node in &nodes {
-            let own = node.gateway().regions().others.len();
+            let own = node.gateway().routing.regions().others.len();
             for region in REGIONS {
                 if own > 0 && !is_of(node, region) {
                     knows(node, region).await;
@@ -112,7 +112,7 @@ pub(crate) async fn measure(options: &Options, layout: Layout<'_>) -> Shown {
 }
 
 fn is_of(node: &Node, region: &str) -> bool {
-    node.gateway().regions().others.iter().all(|other| other.name.as_str() != region)
+    node.gateway().routing.regions().others.iter().all(|other| other.name.as_str() != region)
 }
 
 /// Counters of the replicas.

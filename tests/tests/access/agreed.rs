@@ -176,8 +176,10 @@ async fn isolation_and_budgets_of_a_tenant_of_the_cluster_hold_at_all_nodes() {
     agree(&nodes[0], Item::Key(KeyId::from("a"), record(&key.text, "acme"))).await;
     for node in &nodes {
         until(node, &key, 200).await;
-        eventually("its prompts are kept apart", || node.gateway().authenticator.isolates_any())
-            .await;
+        eventually("its prompts are kept apart", || {
+            node.gateway().clients.authenticator.isolates_any()
+        })
+        .await;
     }
     // Less than the cost of one request: earlier spending counts.
     let poor = TenantTerms { budget_per_day: Some(1_000), ..isolated };

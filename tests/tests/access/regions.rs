@@ -29,7 +29,7 @@ async fn a_forwarded_request_is_its_tenant_s_there_too() {
     assert_eq!(stored.header("x-spillway-region"), Some("core"));
     let path = format!("/v1/responses/{}", response_id(stored.text()));
     for node in [&edge, &core] {
-        let responses = &node.gateway().responses;
+        let responses = &node.gateway().homes.responses;
         eventually("it has heard what others know", || !responses.is_learning()).await;
         let mut client = Client::http1(node.addresses()[0]).await;
         assert_eq!(client.fetch(get(&path)).await.status, 401);

@@ -218,7 +218,7 @@ async fn debt_to_a_limit_of_the_file_is_paid_while_nobody_asks() {
     let limit = "[[limit]]\nname = \"global\"\ntokens_per_min = 1000\n";
     let replica = Scripted::start().await.serve(OK);
     let node = Setup::new().replica("a", replica.address).table(limit).start().await;
-    let quotas = node.gateway().quotas();
+    let quotas = &node.gateway().clients.quotas;
     quotas.owe(&Scope::Global, Units([0, 700, 0]));
     let standing = || {
         let usage = quotas.usage(&Scope::Global, Instant::now()).expect("a limit");

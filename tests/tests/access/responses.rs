@@ -62,7 +62,7 @@ impl World {
         for region in ["us", "eu"].into_iter().filter(|region| *region != REGIONS[index]) {
             knows(&self.nodes[index], region).await;
         }
-        let responses = &self.nodes[index].gateway().responses;
+        let responses = &self.nodes[index].gateway().homes.responses;
         eventually("it has heard what others know", || !responses.is_learning()).await;
     }
 
@@ -163,7 +163,7 @@ async fn a_stored_response_is_found_after_each_node_was_restarted() {
         ids.push(response_id(stored.text()));
     }
     let all_known = |world: &World| {
-        let known = |node: &Node| ids.iter().all(|id| node.gateway().responses.knows(id));
+        let known = |node: &Node| ids.iter().all(|id| node.gateway().homes.responses.knows(id));
         world.nodes.iter().all(known)
     };
     eventually("all nodes are told of all responses", || all_known(&world)).await;
@@ -213,7 +213,7 @@ async fn a_replica_of_one_node_s_config_answers_for_its_responses_at_every_node(
     // The node with the replica learns of the response from the other nodes, which know its owner.
     for index in [0, 1, 2] {
         world.restart(index).await;
-        let knows = |world: &World| world.nodes[index].gateway().responses.knows(&ids[0]);
+        let knows = |world: &World| world.nodes[index].gateway().homes.responses.knows(&ids[0]);
         eventually("it has asked the others", || knows(&world)).await;
         check_everywhere(&world, &ids).await;
     }

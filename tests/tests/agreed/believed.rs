@@ -36,7 +36,7 @@ async fn two_faced(fails: &Arc<AtomicBool>) -> std::net::SocketAddr {
 }
 
 fn standing(node: &Node) -> Admission {
-    let view = node.gateway().view();
+    let view = node.gateway().routing.view();
     let index = view.replicas().iter().position(|found| found.spec().name.as_str() == "a");
     let slot = u32::try_from(index.expect("a replica")).expect("few replicas");
     view.standing(ReplicaSlot(slot)).admission

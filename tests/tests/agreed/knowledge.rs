@@ -105,7 +105,7 @@ async fn a_hot_prompt_goes_to_the_region_that_has_it_and_a_restarted_node_knows_
     assert_eq!(hot(world.node(0), "two"), 0.0);
     // From `one`, which is to be empty, `three` and `two` are equally far.
     set_region(world.node(0), "one", RegionState::Evacuating).await;
-    eventually("it is known", || world.node(0).gateway().regions().is_evacuated).await;
+    eventually("it is known", || world.node(0).gateway().routing.regions().is_evacuated).await;
     for _ in 0..6 {
         assert_eq!(ask_long(world.node(0), 7).await, "three");
     }
@@ -139,7 +139,7 @@ async fn a_node_that_joins_by_token_knows_at_once_what_is_hot_where() {
     .await;
     // From `four`, which is to be empty, all others are equally far.
     set_region(world.node(0), "four", RegionState::Evacuating).await;
-    eventually("it is known", || world.node(3).gateway().regions().is_evacuated).await;
+    eventually("it is known", || world.node(3).gateway().routing.regions().is_evacuated).await;
     for _ in 0..6 {
         assert_eq!(ask_long(world.node(3), 7).await, "three");
     }

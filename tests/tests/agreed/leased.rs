@@ -45,7 +45,7 @@ async fn started(cluster: &Cluster, replica: std::net::SocketAddr, lines: &[&str
 
 /// Returns the admission state of `r` at a node; `None` if the node does not know the replica.
 fn standing(node: &Node) -> Option<Admission> {
-    let view = node.gateway().view();
+    let view = node.gateway().routing.view();
     let index = view.replicas().iter().position(|found| found.spec().name.as_str() == "r")?;
     Some(view.standing(ReplicaSlot(u32::try_from(index).expect("few replicas"))).admission)
 }

@@ -18,7 +18,7 @@ fn limit(limit: Limit) -> Item {
 
 /// Returns how much of a limit one node holds.
 fn held(node: &Node, kind: LimitKind) -> u64 {
-    let usage = node.gateway().quotas().usage(&Scope::Global, Instant::now());
+    let usage = node.gateway().clients.quotas.usage(&Scope::Global, Instant::now());
     usage.unwrap_or_default().held[kind]
 }
 
@@ -36,7 +36,7 @@ async fn is_divided(world: &World, kind: LimitKind, whole: u64) {
     eventually("the whole limit is divided", || {
         let now = Instant::now();
         let is_known = |node: &Node| {
-            let quotas = node.gateway().quotas();
+            let quotas = &node.gateway().clients.quotas;
             quotas.usage(&Scope::Global, now).is_some() && !quotas.is_open(&Scope::Global, now)
         };
         world.running().all(is_known) && held_by_all(world, kind) == whole
@@ -128,7 +128,7 @@ async fn places_that_idle_regions_do_not_need_move_to_one_that_does() {
     put(world.node(0), limit(Limit { concurrency: Some(4), ..Limit::default() })).await;
     is_divided(&world, places, 4).await;
     for place in [0, 1, 2] {
-        let quotas = world.node(place).gateway().quotas();
+        let quotas = &world.node(place).gateway().clients.quotas;
         let admit = || {
             let now = Instant::now();
             let (tokens, said) = (1, 1);
@@ -200,7 +200,7 @@ async fn a_limit_outlives_restarts_and_ends_with_its_record() {
     put(world.node(0), limit(Limit { tokens_per_min: Some(whole), ..Limit::default() })).await;
     is_divided(&world, LimitKind::TokenRate, whole).await;
     let charged = |world: &World| {
-        let usage = world.node(0).gateway().quotas().usage(&Scope::Global, Instant::now());
+        let usage = world.node(0).gateway().clients.quotas.usage(&Scope::Global, Instant::now());
         usage.unwrap_or_default().in_use[LimitKind::TokenRate]
     };
     for _ in 0..5 {
@@ -220,7 +220,7 @@ async fn a_limit_outlives_restarts_and_ends_with_its_record() {
     assert_eq!(ask(world.node(0)).await.status, 200);
     remove(world.node(0), spillway_cluster_state::RecordKey::Limit(LimitScope::Global)).await;
     eventually("nothing is limited", || {
-        world.node(0).gateway().quotas().usage(&Scope::Global, Instant::now()).is_none()
+        world.node(0).gateway().clients.quotas.usage(&Scope::Global, Instant::now()).is_none()
     })
     .await;
     eventually("nothing is held", || state(world.node(0)).shares().pools().is_empty()).await;
@@ -232,7 +232,7 @@ async fn what_is_owed_to_a_limit_is_owed_after_a_restart_too() {
     put(world.node(0), limit(Limit { tokens_per_min: Some(1_000), ..Limit::default() })).await;
     is_divided(&world, LimitKind::TokenRate, 1_000).await;
     let owe = |world: &World, tokens: u64| {
-        world.node(0).gateway().quotas().owe(&Scope::Global, Units([0, tokens, 0]));
+        world.node(0).gateway().clients.quotas.owe(&Scope::Global, Units([0, tokens, 0]));
     };
     let file = world.cluster.data(0).join("limits_owed");
     owe(&world, 3_000_000);
@@ -241,7 +241,7 @@ async fn what_is_owed_to_a_limit_is_owed_after_a_restart_too() {
     world.nodes[0].take().expect("a node").stop().await;
     world.start(0).await;
     let owed = || {
-        let usage = world.node(0).gateway().quotas().usage(&Scope::Global, Instant::now());
+        let usage = world.node(0).gateway().clients.quotas.usage(&Scope::Global, Instant::now());
         usage.unwrap_or_default().debt[LimitKind::TokenRate]
     };
     eventually("all but what was paid is owed", || owed() > 6_900_000).await;
@@ -298,7 +298,7 @@ async fn no_way_around_a_limit_of_tokens_is_free() {
     let node = world.node(0);
     put(node, limit(Limit { tokens_per_min: Some(2_000), ..Limit::default() })).await;
     is_divided(&world, LimitKind::TokenRate, 2_000).await;
-    let quotas = node.gateway().quotas();
+    let quotas = &node.gateway().clients.quotas;
     let ask = QuotaAsk {
         key: None,
         tenant: None,
@@ -373,7 +373,7 @@ async fn a_node_that_joins_may_use_no_limit_as_a_whole_that_others_have_divided(
     let whole = 30;
     put(world.node(0), limit(Limit { requests_per_min: Some(whole), ..Limit::default() })).await;
     let (begin, is_open) = (Instant::now(), |node: &Node| {
-        let quotas = node.gateway().quotas();
+        let quotas = &node.gateway().clients.quotas;
         let now = Instant::now();
         quotas.usage(&Scope::Global, now).is_none() || quotas.is_open(&Scope::Global, now)
     });
@@ -387,7 +387,7 @@ async fn a_node_that_joins_may_use_no_limit_as_a_whole_that_others_have_divided(
     world.start(3).await;
     let joiner = world.node(3);
     // Before, it is in no cluster, and knows of no limit.
-    let knows = || joiner.gateway().quotas().usage(&Scope::Global, Instant::now()).is_some();
+    let knows = || joiner.gateway().clients.quotas.usage(&Scope::Global, Instant::now()).is_some();
     eventually("it knows the limit", knows).await;
     admitted += use_up(joiner, 5).await.0;
     let is_one_window = begin.elapsed() < Duration::from_secs(50);
@@ -409,7 +409,7 @@ async fn a_node_is_ready_when_it_holds_its_shares_and_refuses_nobody_from_then_o
     for is_crash in [false, true] {
         let node = world.nodes[0].take().unwrap();
         let used = |node: &Node| {
-            let usage = node.gateway().quotas().usage(&Scope::Global, Instant::now());
+            let usage = node.gateway().clients.quotas.usage(&Scope::Global, Instant::now());
             usage.unwrap_or_default().in_use
         };
         let before = used(&node);
@@ -429,7 +429,7 @@ async fn a_node_is_ready_when_it_holds_its_shares_and_refuses_nobody_from_then_o
         }
         world.start(0).await;
         let node = world.node(0);
-        let is_ready = || node.gateway().quotas().is_ready();
+        let is_ready = || node.gateway().clients.quotas.is_ready();
         eventually("it holds its shares", is_ready).await;
         let held = [LimitKind::RequestRate, LimitKind::TokenRate].map(|kind| held(node, kind));
         assert_eq!(held, [600, 600 * 1_100], "crashed: {is_crash}");

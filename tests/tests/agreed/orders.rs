@@ -55,7 +55,7 @@ async fn an_evacuated_region_sends_its_clients_away_and_serves_them_if_nobody_el
     }
     assert_eq!(served_in(world.node(0)).await, "one");
     set_region(world.node(0), "one", RegionState::Evacuating).await;
-    eventually("it knows", || world.node(0).gateway().regions().is_evacuated).await;
+    eventually("it knows", || world.node(0).gateway().routing.regions().is_evacuated).await;
     for _ in 0..20 {
         assert_ne!(served_in(world.node(0)).await, "one");
     }
@@ -75,7 +75,7 @@ async fn a_request_that_fails_around_an_evacuated_region_says_so_in_its_record()
     knows(world.node(0), "two").await;
     knows(world.node(1), "one").await;
     set_region(world.node(0), "one", RegionState::Evacuating).await;
-    eventually("it knows", || world.node(0).gateway().regions().is_evacuated).await;
+    eventually("it knows", || world.node(0).gateway().routing.regions().is_evacuated).await;
     eventually("the other knows", || weight(world.node(1), "one") == Some(0)).await;
     // No replica is left, and the evacuated region is asked by no other.
     for replica in &mut world.replicas {
@@ -117,7 +117,7 @@ async fn a_replica_is_drained_at_all_nodes_of_its_region() {
     let done = order(&nodes[0], set(ReplicaState::Draining)).await;
     assert!(matches!(done, Outcome::Applied { .. }), "{done:?}");
     let is_open = |node: &Node, name: &str| {
-        let view = node.gateway().view();
+        let view = node.gateway().routing.view();
         let index = view.replicas().iter().position(|found| found.spec().name.as_str() == name);
         let slot = ReplicaSlot(u32::try_from(index.expect("a replica")).expect("few replicas"));
         view.standing(slot).admission == Admission::Open
@@ -168,7 +168,7 @@ async fn without_a_majority_requests_are_served_and_spilled_as_before() {
         knows(world.node(0), other).await;
     }
     set_region(world.node(0), "one", RegionState::Evacuating).await;
-    eventually("it knows", || world.node(0).gateway().regions().is_evacuated).await;
+    eventually("it knows", || world.node(0).gateway().routing.regions().is_evacuated).await;
     // Two of three nodes are gone, for Raft and for requests. The third goes on with its last known
     // state.
     drop(world.nodes[1].take());

@@ -65,7 +65,7 @@ fn age_ms(reply: &Reply) -> Option<u64> {
 }
 
 fn ramp(node: &Node, region: &str) -> u16 {
-    let regions = node.gateway().regions();
+    let regions = node.gateway().routing.regions();
     let other = regions.others.iter().find(|other| other.name.as_str() == region);
     other.expect("a region").ramp_permille
 }

@@ -95,22 +95,22 @@ async fn until_countries_are_known_a_client_is_asked_to_come_again() {
 
 /// Returns the country in which a node believes another region to be.
 fn country_of(node: &Node, region: &str) -> Option<String> {
-    let regions = node.gateway().regions();
+    let regions = node.gateway().routing.regions();
     let other = regions.others.iter().find(|other| other.name.as_str() == region)?;
     other.country.map(|country| country.to_string())
 }
 
 fn own_country(node: &Node) -> Option<String> {
-    node.gateway().regions().own_country.map(|country| country.to_string())
+    node.gateway().routing.regions().own_country.map(|country| country.to_string())
 }
 
 /// Returns the residency of a tenant, as a node applies it.
 fn of_tenant(node: &Node, tenant: &str) -> Residency {
-    node.gateway().keys().terms(tenant).residency
+    node.gateway().clients.authenticator.table().terms(tenant).residency
 }
 
 fn of_route(node: &Node) -> Residency {
-    node.gateway().view().residency_of(&"default".into()).cloned().unwrap_or_default()
+    node.gateway().routing.view().residency_of(&"default".into()).cloned().unwrap_or_default()
 }
 
 async fn ask(node: &Node, tenant: &'static str) -> Reply {
@@ -339,7 +339,7 @@ async fn what_waits_is_not_served_where_its_tenant_has_become_forbidden() {
     let first = asked("beta");
     let (mut wire, _) = replica.request().await;
     let (forbidden, allowed) = (asked("acme"), asked("gamma"));
-    eventually("both wait", || node.gateway().waiting() == 2).await;
+    eventually("both wait", || node.gateway().routing.waiting.count() == 2).await;
     let regions = ["elsewhere".into()].into();
     let residency = ResidencyRule { regions, ..ResidencyRule::default() };
     let item = Item::Tenant("acme".into(), Tenant { residency, ..Tenant::default() });

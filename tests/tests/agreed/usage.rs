@@ -201,7 +201,7 @@ async fn check_restart(world: &mut World, engines: [u64; 3]) {
     let stopped = world.nodes[2].take().expect("a node that runs");
     stopped.stop().await;
     eventually("the others know", || {
-        let regions = world.node(0).gateway().regions();
+        let regions = world.node(0).gateway().routing.regions();
         regions.others.iter().any(|other| other.name.as_str() == "two" && !other.is_heard)
     })
     .await;

@@ -72,10 +72,10 @@ async fn a_weight_given_at_one_node_is_taken_by_all_and_keeps_the_replica_as_it_
     let cluster = Cluster::new(&["one", "one"]).agreeing();
     let nodes = started(&cluster, &replicas).await;
     shares(&nodes, 5).await;
-    let before = nodes[1].gateway().view();
+    let before = nodes[1].gateway().routing.view();
     give(&nodes[0], Some(4)).await;
     shares(&nodes, 8).await;
-    let after = nodes[1].gateway().view();
+    let after = nodes[1].gateway().routing.view();
     let same = before.replicas().iter().zip(after.replicas());
     assert!(same.into_iter().all(|(before, after)| Arc::ptr_eq(before, after)));
     // The weight of the replica's own config is kept apart from the weight that an operator set.

@@ -126,7 +126,7 @@ pub(crate) async fn served_in(node: &Node) -> String {
 }
 
 pub(crate) fn weight(node: &Node, region: &str) -> Option<u16> {
-    let regions = node.gateway().regions();
+    let regions = node.gateway().routing.regions();
     let other = regions.others.iter().find(|other| other.name.as_str() == region)?;
     Some(other.terms.weight_permille)
 }

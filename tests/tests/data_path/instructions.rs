@@ -87,7 +87,7 @@ const STAGES: [Stage; 10] = [
     },
     Stage {
         name: "request sent and head read",
-        function: "spillway_upstream::http1::Http1Connection::poll_head",
+        function: "spillway_upstream::Http1Connection::poll_head",
         is_timed: false,
     },
 ];

@@ -58,7 +58,7 @@ async fn places(node: &Node, ask: fn(u32) -> Request<ClientBody>) -> BTreeMap<u3
 }
 
 fn is_idle(node: &Node) -> bool {
-    node.gateway().view().replicas().iter().all(|replica| replica.in_flight() == 0)
+    node.gateway().routing.view().replicas().iter().all(|replica| replica.in_flight() == 0)
 }
 
 fn by_header(key: u32) -> Request<ClientBody> {

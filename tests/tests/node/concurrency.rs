@@ -104,7 +104,11 @@ async fn what_a_small_engine_has_no_slot_for_waits_in_the_node_and_it_is_no_less
     let limited = crowd.served() - before;
     let mean = f64::from(waiting) / f64::from(looks);
     assert!(mean <= f64::from(WAITING_MAX), "{mean} wait in the engine");
-    assert!(node.gateway().waiting() >= CLIENTS / 2, "{}", node.gateway().waiting());
+    assert!(
+        node.gateway().routing.waiting.count() >= CLIENTS / 2,
+        "{}",
+        node.gateway().routing.waiting.count()
+    );
 
     // The same node, with the same connections, from now on without.
     file.replace(&setup("concurrency = \"unlimited\"").text());
@@ -152,8 +156,10 @@ async fn who_can_wait_does_and_who_can_t_is_served_all_the_same() {
     let address = node.addresses()[0];
     let ask = |request| spawn(Client::once(address, request));
     let held: Vec<_> = (0..72).map(|_| ask(chat("tiny", ""))).collect();
-    eventually("the limit is reached", || gate.held("") == 64 && node.gateway().waiting() == 8)
-        .await;
+    eventually("the limit is reached", || {
+        gate.held("") == 64 && node.gateway().routing.waiting.count() == 8
+    })
+    .await;
     // Its silence is no reason to give it more.
     // wait: some looks have to pass.
     tokio::time::sleep(Duration::from_millis(500)).await;

@@ -1,5 +1,8 @@
 //! Replicas that are found come and go while requests are served.
 
+use std::time::Duration;
+
+use spillway_config::Config;
 use spillway_node::Node;
 use spillway_resolver::{NameServers, SystemFiles};
 use spillway_testkit::{DnsServer, Mood};

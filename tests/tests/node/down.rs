@@ -67,7 +67,7 @@ async fn reply_of_dying(fields: &str, begun: &str) -> Reply {
     held.send(begun).await;
     drop(listener);
     let reply = within("it ends", waits).await.expect("a reply");
-    eventually("its place is free", || node.gateway().unfinished() == 0).await;
+    eventually("its place is free", || node.gateway().counters.unfinished() == 0).await;
     drop(held);
     reply
 }

@@ -133,7 +133,7 @@ async fn a_node_that_is_told_to_stop_says_so_before_it_refuses_anybody() {
     let before = Client::once(address, chat("tiny", "")).await;
     assert_eq!((before.status, before.header("connection")), (200, None));
     let stopping = spawn(node.stop());
-    eventually("it is leaving", || gateway.is_leaving()).await;
+    eventually("it is leaving", || gateway.switches.is_leaving()).await;
     for at in [address, admin] {
         assert_eq!(Client::once(at, get("/readyz")).await.status, 503);
         assert_eq!(Client::once(at, get("/livez")).await.status, 200);
@@ -145,7 +145,7 @@ async fn a_node_that_is_told_to_stop_says_so_before_it_refuses_anybody() {
     let reply = Client::http2(address).await.fetch(chat("tiny", "")).await;
     assert_eq!((reply.status, reply.header("connection")), (200, None));
     assert_eq!(replica.requests.count(), 3);
-    assert!(!stopping.is_finished() && !gateway.is_draining());
+    assert!(!stopping.is_finished() && !gateway.door.is_draining());
     stopping.abort();
 }
 
@@ -160,10 +160,10 @@ async fn a_node_that_is_polled_serves_on_without_a_setting_until_balancers_have_
         assert_eq!(Client::once(at, get("/readyz")).await.status, 200);
     }
     let stopping = spawn(node.stop());
-    eventually("it is leaving", || gateway.is_leaving()).await;
+    eventually("it is leaving", || gateway.switches.is_leaving()).await;
     assert_eq!(Client::once(admin, get("/readyz")).await.status, 503);
     assert_eq!(Client::once(address, chat("tiny", "")).await.status, 200);
-    assert!(!stopping.is_finished() && !gateway.is_draining());
+    assert!(!stopping.is_finished() && !gateway.door.is_draining());
     assert_eq!(replica.requests.count(), 1);
     stopping.abort();
 }
@@ -177,7 +177,7 @@ async fn what_is_broken_off_is_counted() {
     for mut client in both(&node).await {
         streams.push((streaming(&mut client, &replica).await, client));
     }
-    assert_eq!(node.gateway().unfinished(), 2);
+    assert_eq!(node.gateway().counters.unfinished(), 2);
     let stopped = within("the node to stop", node.stop()).await;
     assert_eq!(stopped.broken_off, 2);
     drop(streams);

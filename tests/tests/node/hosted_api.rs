@@ -56,7 +56,7 @@ async fn checks_models_and_metrics_are_below_the_base_path() {
     for request in replica.requests.all() {
         assert_eq!(request.header("authorization"), Some("Bearer key"), "{}", request.head);
     }
-    eventually("its model is served", || node.gateway().view().models().len() == 1).await;
+    eventually("its model is served", || node.gateway().routing.view().models().len() == 1).await;
     let mut client = Client::http1(node.addresses()[0]).await;
     assert_eq!(client.fetch(get("/v1/models")).await.status, 200);
     assert!(paths(&replica).iter().all(|path| path.starts_with("/team/")), "{:?}", paths(&replica));
@@ -100,7 +100,7 @@ async fn a_renewed_credential_is_used_without_a_restart_and_an_empty_one_is_not(
     let mut client = Client::http1(node.addresses()[0]).await;
     client.fetch(chat("tiny", "")).await;
     assert_eq!(replica.requests.last().header("authorization"), Some("Bearer first"));
-    let started = node.gateway().view().replicas()[0].started();
+    let started = node.gateway().routing.view().replicas()[0].started();
 
     std::fs::write(&secret, "").expect("writes");
     eventually("it is refused", || reloads(&node, "refused") >= 1.0).await;
@@ -114,7 +114,7 @@ async fn a_renewed_credential_is_used_without_a_restart_and_an_empty_one_is_not(
     eventually("it is taken", || reloads(&node, "applied") >= 1.0).await;
     client.fetch(chat("tiny", "")).await;
     assert_eq!(replica.requests.last().header("authorization"), Some("Bearer second"));
-    let view = node.gateway().view();
+    let view = node.gateway().routing.view();
     assert_eq!(view.replicas()[0].started(), started + 2, "what is known of the server is kept");
 }
 

@@ -309,8 +309,9 @@ async fn what_is_explained_is_what_is_done() {
         let route = format!("[[route]]\nname = \"llm\"\npolicy = \"{policy}\"\n");
         let node = setup(&emulator).table(route).start().await;
         let mut client = Client::http1(node.addresses()[0]).await;
-        let is_idle =
-            || node.gateway().view().replicas().iter().all(|replica| replica.in_flight() == 0);
+        let is_idle = || {
+            node.gateway().routing.view().replicas().iter().all(|replica| replica.in_flight() == 0)
+        };
         for number in 0..6_u32 {
             // Every other one is the next turn of the one before.
             let mut messages = vec![system(number / 2), user("Hello")];

@@ -67,7 +67,7 @@ impl Busy {
     }
 
     fn waiting(&self) -> usize {
-        self.node.gateway().waiting()
+        self.node.gateway().routing.waiting.count()
     }
 
     fn come(&mut self, id: &str) {

@@ -79,8 +79,14 @@ async fn a_new_set_of_replicas_is_used_and_a_running_stream_goes_on() {
 
     file.overwrite(&text.replace("other", "another"));
     eventually("it is applied", || {
-        let models =
-            node.gateway().view().models().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let models = node
+            .gateway()
+            .routing
+            .view()
+            .models()
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>();
         models == ["tiny", "another"]
     })
     .await;
@@ -198,7 +204,7 @@ async fn settings_that_wait_for_a_restart_are_named_and_the_rest_of_the_file_cou
     file.replace(&lines.text());
     eventually("it is applied", || log.count(WARNING) == warnings + 1).await;
     eventually("its alias is known", || {
-        node.gateway().view().models().iter().any(|model| model.as_str() == "third")
+        node.gateway().routing.view().models().iter().any(|model| model.as_str() == "third")
     })
     .await;
 }

@@ -71,12 +71,12 @@ async fn a_tenant_that_is_to_leave_the_replica_alone_keeps_nobody_else_waiting()
     let reply = ask(&node, of("spender")).await.expect("a reply");
     assert_eq!(reply.status, 429, "{}", reply.text());
     let waits: Vec<_> = (0..3).map(|_| ask(&node, of("spender"))).collect();
-    eventually("they wait", || node.gateway().waiting() == 3).await;
+    eventually("they wait", || node.gateway().routing.waiting.count() == 3).await;
     for _ in 0..10 {
         let reply = within("it is served", ask(&node, of("other"))).await.expect("a reply");
         assert_eq!(reply.status, 200, "{}", reply.text());
     }
-    eventually("they wait still", || node.gateway().waiting() == 3).await;
+    eventually("they wait still", || node.gateway().routing.waiting.count() == 3).await;
     for request in waits {
         request.abort();
     }

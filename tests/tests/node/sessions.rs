@@ -53,7 +53,7 @@ fn cookie(reply: &Reply) -> String {
 
 /// Until nothing is in flight: a request that is just ending would count against its replica.
 async fn idle(node: &Node) {
-    let is_idle = || node.gateway().view().replicas().iter().all(|r| r.in_flight() == 0);
+    let is_idle = || node.gateway().routing.view().replicas().iter().all(|r| r.in_flight() == 0);
     eventually("nothing is in flight", is_idle).await;
 }
 

@@ -66,7 +66,7 @@ async fn slow(lines: &str) -> (Node, Emulator, String) {
         let fields = format!(",\"stream\":true,\"max_tokens\":1,\"seed\":{number}");
         assert_eq!(ask(&node, chat("tiny", &fields)).await.expect("a reply").status, 200);
     }
-    let trust = || node.gateway().view().replica_loads().speed(ReplicaSlot(0)).trust;
+    let trust = || node.gateway().routing.view().replica_loads().speed(ReplicaSlot(0)).trust;
     eventually("it has learned how fast the replica is", || trust() > 0.1).await;
     (node, emulator, "Once upon a time there was a gateway. ".repeat(2_500))
 }
@@ -137,7 +137,7 @@ async fn a_full_queue_turns_away_and_says_so_everywhere() {
     let served = ask(&node, chat("tiny", ""));
     eventually("it is served", || gate.held("") == 1).await;
     let waits = ask(&node, chat("tiny", ""));
-    eventually("the next waits", || node.gateway().waiting() == 1).await;
+    eventually("the next waits", || node.gateway().routing.waiting.count() == 1).await;
     let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
     check_shed(&reply, (503, "overloaded"), "queue_full");
     assert_eq!(reply.json()["error"]["type"], "overloaded_error");
@@ -159,11 +159,11 @@ async fn a_more_urgent_request_takes_the_place_of_one_that_waits() {
     let served = ask(&node, of_class(3, "served"));
     eventually("it is served", || gate.held("served") == 1).await;
     let victim = ask(&node, of_class(3, "victim"));
-    eventually("the next waits", || node.gateway().waiting() == 1).await;
+    eventually("the next waits", || node.gateway().routing.waiting.count() == 1).await;
     let urgent = ask(&node, of_class(0, "urgent"));
     let reply = within("the victim is told at once", victim).await.expect("a reply");
     check_shed(&reply, (503, "overloaded"), "pushed_out");
-    assert_eq!(node.gateway().waiting(), 1);
+    assert_eq!(node.gateway().routing.waiting.count(), 1);
     gate.release("served", 1);
     assert_eq!(served.await.expect("a reply").status, 200);
     eventually("the urgent one is served", || gate.held("urgent") == 1).await;
@@ -200,7 +200,7 @@ async fn who_can_no_longer_make_its_objective_does_not_wait_on() {
     let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
     check_shed(&reply, (503, "overloaded"), "slo");
     assert!(started.elapsed() < SLOWDOWN * Duration::from_millis(900), "{:?}", started.elapsed());
-    assert_eq!(node.gateway().waiting(), 0);
+    assert_eq!(node.gateway().routing.waiting.count(), 0);
 }
 
 #[tokio::test]
@@ -212,14 +212,14 @@ async fn a_reload_changes_how_many_may_wait() {
     let _served = ask(&node, chat("tiny", ""));
     eventually("it is served", || gate.held("") == 1).await;
     let _waits = ask(&node, chat("tiny", ""));
-    eventually("one waits", || node.gateway().waiting() == 1).await;
+    eventually("one waits", || node.gateway().routing.waiting.count() == 1).await;
     let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
     check_shed(&reply, (503, "overloaded"), "queue_full");
     // A place is reserved for the client that got a retry time.
     file.replace(&one_place(&gate).table(route(4)).text());
     eventually("it is applied", || reloads(&node, "applied") == 1.0).await;
     let _more = [ask(&node, chat("tiny", "")), ask(&node, chat("tiny", ""))];
-    eventually("three wait", || node.gateway().waiting() == 3).await;
+    eventually("three wait", || node.gateway().routing.waiting.count() == 3).await;
 }
 
 #[tokio::test]
@@ -278,7 +278,7 @@ async fn who_has_used_up_its_limit_gets_429_and_others_are_served() {
     let node = Setup::new().replica("a", replica.address).listener(CLAIMS).start().await;
     let scope = Scope::Tenant("acme".into());
     let whole = LimitKind::ALL.map(|kind| (kind == LimitKind::Concurrency).then_some(1));
-    let quotas = node.gateway().quotas();
+    let quotas = &node.gateway().clients.quotas;
     quotas.set_limits(&[LimitTerms {
         scope: scope.clone(),
         whole,
@@ -429,7 +429,7 @@ async fn while_replicas_are_missing_the_urgent_are_served_and_the_others_told_at
     let _served = ask(&node, of_class(0, "first"));
     eventually("the only place is taken", || gate.held("first") == 1).await;
     let urgent = ask(&node, of_class(0, "urgent"));
-    eventually("the urgent one waits", || node.gateway().waiting() == 1).await;
+    eventually("the urgent one waits", || node.gateway().routing.waiting.count() == 1).await;
     let reply = within("the last class is told at once", ask(&node, of_class(3, "last"))).await;
     check_shed(&reply.expect("a reply"), (503, "overloaded"), "degraded");
     gate.release("first", 1);

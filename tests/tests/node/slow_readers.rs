@@ -162,8 +162,8 @@ async fn all_that_is_read_ahead_has_a_bound_beyond_which_replicas_wait() {
     let body = Bytes::from(events(LONG));
     let replica =
         Scripted::start().await.serve(streaming(std::str::from_utf8(&body).expect("text")));
-    let setup =
-        Setup::new().with(move |config| config.gateway.limits.read_ahead_bytes_total_max = ROOM as u64);
+    let setup = Setup::new()
+        .with(move |config| config.gateway.limits.read_ahead_bytes_total_max = ROOM as u64);
     let node = setup.replica("a", replica.address).start().await;
     let mut slow = Client::http2_with_window(node.addresses()[0], WINDOW).await;
     let mut unread = Vec::new();
@@ -207,8 +207,8 @@ async fn all_that_is_read_ahead_has_a_bound_beyond_which_replicas_wait() {
 async fn room_that_others_make_is_found_though_the_client_does_nothing() {
     const ROOM: usize = 200 << 10;
     let replica = Scripted::start().await;
-    let setup =
-        Setup::new().with(move |config| config.gateway.limits.read_ahead_bytes_total_max = ROOM as u64);
+    let setup = Setup::new()
+        .with(move |config| config.gateway.limits.read_ahead_bytes_total_max = ROOM as u64);
     let node = setup.replica("a", replica.address).start().await;
     // It needs half of the room beyond what its client's window and the sockets take.
     let short = streaming(&events(ROOM / 2 + WINDOW as usize));
@@ -325,11 +325,11 @@ async fn a_reply_that_ended_but_was_not_taken_counts_as_left() {
     let mut client = Client::http2_with_window(node.addresses()[0], WINDOW).await;
     let response = held(&mut client).await;
     eventually("the place is free", || in_flight(&node) == 0.0).await;
-    assert_eq!(node.gateway().unfinished(), 1, "draining waits for the client");
+    assert_eq!(node.gateway().counters.unfinished(), 1, "draining waits for the client");
     drop(response);
     let ends = |end| Page::of(&node).sum("spillway_requests_total", &[("end", end)]);
     eventually("it is counted", || ends("cancelled_in_reply") == 1.0).await;
-    assert_eq!((ends("complete"), node.gateway().unfinished()), (0.0, 0));
+    assert_eq!((ends("complete"), node.gateway().counters.unfinished()), (0.0, 0));
     eventually("nothing is held of it", || held_bytes(&node) == 0.0).await;
 }
 
@@ -415,7 +415,7 @@ async fn trailers_come_behind_what_was_read_ahead() {
 async fn a_limit_on_concurrency_counts_a_reply_until_its_replica_is_done() {
     let replica = Scripted::start().await.serve(streaming(&events(200 << 10)));
     let node = Setup::new().replica("a", replica.address).start().await;
-    let quotas = node.gateway().quotas();
+    let quotas = &node.gateway().clients.quotas;
     let whole = LimitKind::ALL.map(|kind| (kind == LimitKind::Concurrency).then_some(1));
     quotas.set_limits(&[LimitTerms {
         scope: Scope::Global,
@@ -432,7 +432,7 @@ async fn a_limit_on_concurrency_counts_a_reply_until_its_replica_is_done() {
         unread.push(response);
         eventually("the replica is done", || in_flight(&node) == 0.0).await;
     }
-    assert_eq!(node.gateway().unfinished(), 5);
+    assert_eq!(node.gateway().counters.unfinished(), 5);
 }
 
 /// Pauses at random, so that both sides are ahead of each other in turn.

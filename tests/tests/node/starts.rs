@@ -116,7 +116,7 @@ async fn a_request_waits_for_its_replica_to_start_where_the_route_says_so() {
     let first = spawn(Client::once(address, chat("tiny", ",\"max_tokens\":1")));
     stands_at_last(&node, "late", "down").await;
     let second = spawn(Client::once(address, chat("tiny", ",\"max_tokens\":1")));
-    eventually("both wait", || node.gateway().waiting.count() == 2).await;
+    eventually("both wait", || node.gateway().routing.waiting.count() == 2).await;
     emulator.replica(0).set_fault(Fault::None).await.expect("a healthy replica");
     for reply in [first, second] {
         let reply = within("it is served", reply).await.expect("a reply");

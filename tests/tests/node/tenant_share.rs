@@ -108,7 +108,7 @@ async fn who_has_much_waits_while_a_place_is_left_for_others() {
     for _ in 0..6 {
         pool.come("wild");
     }
-    let waiting = |pool: &Pool| pool.node.gateway().waiting() + pool.held("wild");
+    let waiting = |pool: &Pool| pool.node.gateway().routing.waiting.count() + pool.held("wild");
     eventually("all have come", || waiting(&pool) == 12).await;
     eventually("it has all but what is left", || pool.free() == 1).await;
     assert_eq!(pool.gates[3].held(""), 1, "that is the last replica's");
@@ -129,7 +129,8 @@ async fn clients_without_a_name_are_told_apart_by_their_addresses() {
         for _ in 0..6 {
             pool.come("wild");
         }
-        let all = |pool: &Pool| pool.node.gateway().waiting() + pool.held("wild") == 12;
+        let all =
+            |pool: &Pool| pool.node.gateway().routing.waiting.count() + pool.held("wild") == 12;
         eventually("all have come", || all(&pool)).await;
         eventually("it has all but what is left", || pool.free() == left).await;
         if left > 0 {
@@ -148,7 +149,7 @@ async fn a_burst_leaves_places_to_who_was_there_before() {
     for _ in 0..20 {
         pool.come("wild");
     }
-    let waiting = |pool: &Pool| pool.node.gateway().waiting() + pool.held("wild");
+    let waiting = |pool: &Pool| pool.node.gateway().routing.waiting.count() + pool.held("wild");
     eventually("all have come", || waiting(&pool) == 20).await;
     // Four of eight are its part, of whichever replica.
     assert!(pool.free() >= 1, "{} have places", pool.held("wild"));

@@ -20,7 +20,7 @@ async fn send(node: &Node, request: Request) -> Reply {
 }
 
 fn speed(node: &Node, replica: u32) -> Speed {
-    node.gateway().view().replica_loads().speed(ReplicaSlot(replica))
+    node.gateway().routing.view().replica_loads().speed(ReplicaSlot(replica))
 }
 
 fn received(emulator: &Emulator) -> Vec<u64> {

@@ -9,7 +9,7 @@ async fn ask(node: &Node) -> Reply {
 }
 
 fn is_let_through(node: &Node) -> bool {
-    node.gateway().regions().others[0].breaker.is_open()
+    node.gateway().routing.regions().others[0].breaker.is_open()
 }
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn a_region_that_never_begins_to_reply_is_left_out_until_it_does() {
     let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;
     knows(&edge, "core").await;
     eventually("it has its full share", || {
-        edge.gateway().regions().others[0].ramp_permille == 1_000
+        edge.gateway().routing.regions().others[0].ramp_permille == 1_000
     })
     .await;
     let mut kept = Vec::new();
@@ -44,10 +44,10 @@ async fn a_region_that_never_begins_to_reply_is_left_out_until_it_does() {
     eventually_served(&edge, &mut served).await;
     let before = replica.requests.count();
     assert!((3..=4).contains(&before), "{before}: three find out, one may come after them");
-    let ramp = edge.gateway().regions().others[0].ramp_permille;
+    let ramp = edge.gateway().routing.regions().others[0].ramp_permille;
     assert!((50..1_000).contains(&ramp), "{ramp}: not all at once");
     eventually("it has its full share", || {
-        edge.gateway().regions().others[0].ramp_permille == 1_000
+        edge.gateway().routing.regions().others[0].ramp_permille == 1_000
     })
     .await;
     edge.stop().await;
@@ -55,17 +55,18 @@ async fn a_region_that_never_begins_to_reply_is_left_out_until_it_does() {
 }
 
 fn knows_it_lives(edge: &Node) -> bool {
-    edge.gateway().regions().others[0].is_reachable
+    edge.gateway().routing.regions().others[0].is_reachable
 }
 
 /// Asks until the region is judged well again.
 async fn eventually_served(edge: &Node, served: &mut u32) {
-    while edge.gateway().regions().others[0].breaker.tally().0 < 3 {
+    while edge.gateway().routing.regions().others[0].breaker.tally().0 < 3 {
         let reply = ask(edge).await;
         assert!(matches!(reply.status, 200 | 503), "{}", reply.text());
         *served += u32::from(reply.status == 200);
     }
-    eventually("it ramps", || edge.gateway().regions().others[0].ramp_permille < 1_000).await;
+    eventually("it ramps", || edge.gateway().routing.regions().others[0].ramp_permille < 1_000)
+        .await;
 }
 
 #[tokio::test]
@@ -84,7 +85,7 @@ async fn a_region_that_is_only_busy_is_no_broken_one() {
         assert_eq!(ask(&edge).await.status, 503);
     }
     assert!(is_let_through(&edge));
-    assert_eq!(edge.gateway().regions().others[0].breaker.tally().1, 0);
+    assert_eq!(edge.gateway().routing.regions().others[0].breaker.tally().1, 0);
     wire.send(OK).await;
     assert_eq!(held.await.expect("a reply").status, 200);
     edge.stop().await;

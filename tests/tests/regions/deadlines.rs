@@ -54,7 +54,7 @@ impl World {
         eventually("the replica is told", || ended() == self.ended).await;
         check_in_time(started, &watch, "the replica was told");
         assert_eq!((stats().received, stats().running), (self.ended, 0));
-        eventually("its place is free", || self.core.gateway().guests() == 0).await;
+        eventually("its place is free", || self.core.gateway().counters.guests() == 0).await;
         reply
     }
 
@@ -147,7 +147,7 @@ async fn time_spent_at_home_is_taken_off_before_a_replica_far_away_is_told() {
     sees_running(&home, "away", 1.0).await;
     let started = Instant::now();
     let moved = ask(&home);
-    eventually("it waits", || home.gateway().waiting() == 1).await;
+    eventually("it waits", || home.gateway().routing.waiting.count() == 1).await;
     // wait: the time that is to be taken off
     tokio::time::sleep(WAITED.saturating_sub(started.elapsed())).await;
     there.release("", 1);
@@ -192,7 +192,7 @@ async fn a_node_refuses_what_was_passed_on_before_whatever_room_it_has() {
     let cluster = Cluster::new(&["edge", "core"]);
     let core = cluster.start(1, Setup::new().replica("a", gate.address)).await;
     let link = cluster.bare_link(0, 1).await;
-    eventually("the replica is known", || core.gateway().view().models().len() == 1).await;
+    eventually("the replica is known", || core.gateway().routing.view().models().len() == 1).await;
 
     for hop in [2, 3, u8::MAX] {
         let far = forward(&link, |head| head.hop = hop).await;

@@ -185,7 +185,7 @@ async fn a_region_that_falls_silent_drains_or_is_the_last_one_is_told_as_it_is()
     leads(us, "10.3.7.0/24", "203.0.113.2").await;
     leads(eu, "10.1.7.0/24", "203.0.113.1").await;
     // A node that is about to end announces it.
-    world.nodes[1].gateway().announce_leaving();
+    world.nodes[1].gateway().switches.announce_leaving();
     leads(eu, "10.3.7.0/24", "203.0.113.1").await;
     leads(us, "10.2.7.0/24", "203.0.113.1").await;
     eventually("the metrics say so", || {
@@ -193,7 +193,7 @@ async fn a_region_that_falls_silent_drains_or_is_the_last_one_is_told_as_it_is()
     })
     .await;
     // No region is offered any more. The answer then lists those that are alive rather than none.
-    world.nodes[0].gateway().announce_leaving();
+    world.nodes[0].gateway().switches.announce_leaving();
     eventually("nobody is offered", || {
         Page::of(&world.nodes[0]).sum("spillway_dns_region_offered", &[]) == 0.0
     })
@@ -309,9 +309,9 @@ async fn the_location_database_answers_and_routing_agree_on_what_is_near() {
     }
     leads(eu, "198.51.100.0/24", "203.0.113.1").await;
     leads(eu, "203.0.112.0/24", "203.0.113.2").await;
-    nodes[0].gateway().announce_leaving();
+    nodes[0].gateway().switches.announce_leaving();
     leads(eu, "198.51.100.0/24", "203.0.113.3").await;
-    let regions = nodes[0].gateway().regions();
+    let regions = nodes[0].gateway().routing.regions();
     let nearest = regions.others.iter().min_by(|one, other| one.rtt_ms.total_cmp(&other.rtt_ms));
     assert_eq!(nearest.map(|region| region.name.as_str()), Some("ap"));
 }

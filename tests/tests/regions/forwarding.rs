@@ -66,7 +66,7 @@ async fn a_stream_comes_piece_by_piece_and_a_client_that_leaves_frees_the_replic
     drop((client, body));
     wire.end().await;
     assert!(left.elapsed() < SLOWDOWN * (RTT + Duration::from_millis(100)), "{:?}", left.elapsed());
-    eventually("its place is free", || core.gateway().guests() == 0).await;
+    eventually("its place is free", || core.gateway().counters.guests() == 0).await;
     edge.stop().await;
     core.stop().await;
 }
@@ -143,7 +143,8 @@ async fn what_another_region_stores_is_asked_for_there() {
     assert_eq!(Client::once(address, asked).await.status, 200);
     let again = Client::once(address, get("/v1/responses/resp_1")).await;
     assert_eq!((again.status, again.text()), (200, stored));
-    eventually("it has heard what others know", || !edge.gateway().responses.is_learning()).await;
+    eventually("it has heard what others know", || !edge.gateway().homes.responses.is_learning())
+        .await;
     assert_eq!(Client::once(address, get("/v1/responses/resp_2")).await.status, 404);
     edge.stop().await;
     core.stop().await;
@@ -157,8 +158,8 @@ async fn models_of_other_regions_are_listed_and_unknown_ones_are_not_found() {
     let edge = cluster.start(0, Setup::new()).await;
     knows(&edge, "core").await;
     let address = edge.addresses()[0];
-    eventually("it is ready", || edge.gateway().view().models().len() == 1).await;
-    eventually("it has heard all", || edge.gateway().regions().knows_models).await;
+    eventually("it is ready", || edge.gateway().routing.view().models().len() == 1).await;
+    eventually("it has heard all", || edge.gateway().routing.regions().knows_models).await;
     let list = Client::once(address, get("/v1/models")).await;
     assert!(list.text().contains("\"tiny\""), "{}", list.text());
     assert_eq!(Client::once(address, get("/readyz")).await.status, 200);

@@ -13,7 +13,7 @@ const HI: &str = "This is the beginning of a long conversation. ";
 /// prompt has.
 fn forwarded(node: &Node, region: &str, prompt: &str) -> (u32, usize) {
     let scope = Scope { model: "tiny", ..Scope::default() };
-    let prefix = node.gateway().prompt_hasher().hash(&scope, prompt.as_bytes());
+    let prefix = node.gateway().routing.prompt_hasher().hash(&scope, prompt.as_bytes());
     let blocks = prefix.as_slice().len();
     let now = std::time::Instant::now();
     let inquiry = Inquiry {
@@ -34,7 +34,7 @@ fn forwarded(node: &Node, region: &str, prompt: &str) -> (u32, usize) {
         residency: Residency::default(),
         is_isolated: false,
     };
-    let found = node.gateway().knowledge().look_up_forwards(&inquiry);
+    let found = node.gateway().routing.knowledge.look_up_forwards(&inquiry);
     (found.blocks(&region.into()), blocks)
 }
 

@@ -40,7 +40,7 @@ impl World {
             Setup::new().replica_with("a", &gate.url(), &lines)
         };
         let core = [cluster.start(1, setup()).await, cluster.start(2, setup()).await];
-        let claim = |node: &Node| node.gateway().view().replicas()[0].claim() as usize;
+        let claim = |node: &Node| node.gateway().routing.view().replicas()[0].claim() as usize;
         eventually("both have their part", || core.iter().map(claim).sum::<usize>() == PLACES)
             .await;
         Self { cluster, core, gate, locals: Vec::new() }
@@ -98,7 +98,7 @@ fn ask(address: SocketAddr, kind: &'static str) -> JoinHandle<Reply> {
 
 /// Requests at the replicas of its own region, as far as a node knows.
 fn own_running(node: &Node) -> f32 {
-    let regions = node.gateway().regions();
+    let regions = node.gateway().routing.regions();
     regions.own.values().map(|model| model.load.running).sum()
 }
 
@@ -120,12 +120,15 @@ async fn guests_of_a_region_with_two_nodes_get_what_its_own_clients_and_the_rese
         sees_running(&edge, "core", (LOCALS + count) as f32).await;
     }
     let waiting: Vec<_> = (0..4).map(|_| ask(edge.addresses()[0], "guest")).collect();
-    eventually("the rest waits at home", || edge.gateway().waiting() == waiting.len()).await;
+    eventually("the rest waits at home", || {
+        edge.gateway().routing.waiting.count() == waiting.len()
+    })
+    .await;
     world.stays(LOCALS, GUESTS).await;
     let refused = [("result", "refused")];
     assert_eq!(Page::of(&edge).sum("spillway_spill_requests_total", &refused), 0.0);
     waiting.iter().for_each(JoinHandle::abort);
-    eventually("these have left", || edge.gateway().waiting() == 0).await;
+    eventually("these have left", || edge.gateway().routing.waiting.count() == 0).await;
 
     // Reserved places are free at once, at either node.
     let since = Instant::now();
@@ -207,7 +210,7 @@ async fn when_its_own_clients_come_back_guests_are_refused_within_a_report() {
     world.ask(0, 1);
     world.settles(6, 2).await;
     world.ask(0, 2);
-    eventually("two wait", || world.core[0].gateway().waiting() == 2).await;
+    eventually("two wait", || world.core[0].gateway().routing.waiting.count() == 2).await;
     is_refused(&link).await;
     world.gate.release("guest", 2);
     is_refused(&link).await;
@@ -242,11 +245,12 @@ async fn a_flood_of_guests_leaves_own_clients_their_places_and_all_nodes_have_on
     let core = cluster.start(1, Setup::new().replica_with("a", &gate.url(), lines)).await;
     let edge = cluster.start(0, Setup::new()).await;
     knows(&edge, "core").await;
-    let here = || core.gateway().regions().own_whole.and_then(|whole| whole.capacity);
-    let there = || edge.gateway().regions().others[0].whole.and_then(|whole| whole.capacity);
+    let here = || core.gateway().routing.regions().own_whole.and_then(|whole| whole.capacity);
+    let there =
+        || edge.gateway().routing.regions().others[0].whole.and_then(|whole| whole.capacity);
     let guess = Some(GUESS as f32);
     eventually("both have one figure", || here() == guess && there() == guess).await;
-    let of_model = |node: &Node| node.gateway().regions().own["tiny"].load.capacity;
+    let of_model = |node: &Node| node.gateway().routing.regions().own["tiny"].load.capacity;
     assert_eq!(of_model(&core), guess, "requests are routed by it, too");
 
     let guests: Vec<_> = (0..2 * GUESS).map(|_| ask(edge.addresses()[0], "guest")).collect();
@@ -265,7 +269,7 @@ async fn headers_of_a_guest_are_checked_as_if_its_client_had_come_here() {
     let cluster = Cluster::new(&["edge", "core"]);
     let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;
     let link = cluster.bare_link(0, 1).await;
-    eventually("the replica is known", || core.gateway().view().models().len() == 1).await;
+    eventually("the replica is known", || core.gateway().routing.view().models().len() == 1).await;
     let ended = [
         ("connection", "x-named"),
         ("x-named", "1"),

@@ -69,7 +69,7 @@ async fn a_session_by_header_keeps_its_replica_over_nodes_edges_and_restarts() {
     }
     assert!(homes.iter().collect::<BTreeSet<_>>().len() > 2, "one replica proves nothing");
     let known = |node: &Node| {
-        let view = node.gateway().view();
+        let view = node.gateway().routing.view();
         view.sessions().all(|(_, it)| it.some_homes(99).len() == sessions.len())
     };
     let told = |nodes: &[Node]| nodes.iter().all(known);
@@ -113,7 +113,7 @@ async fn a_session_whose_replica_goes_moves_once_for_all_nodes() {
     let (_, moved) = place(&ask(&nodes[0], "s").await);
     assert_ne!(moved, home);
     let leads_there = |node: &Node| {
-        let view = node.gateway().view();
+        let view = node.gateway().routing.view();
         view.sessions().all(|(_, it)| it.some_homes(9).iter().any(|(_, home)| home.version == 2))
     };
     eventually("the other node is told", || leads_there(&nodes[1])).await;
@@ -158,7 +158,7 @@ async fn a_conversation_stays_in_its_region_through_several_edges() {
         messages.push(json!({"role": "user", "content": "Go on. ".repeat(30)}));
         let reply = Client::once(edges[(number + 1) % 2].addresses()[0], turn(&messages)).await;
         assert_eq!(place(&reply).0, "far", "{number}");
-        let known = |edge: &Node| edge.gateway().conversations.some(99).len() == number + 2;
+        let known = |edge: &Node| edge.gateway().homes.conversations.some(99).len() == number + 2;
         eventually("both are told of the turn", || edges.iter().all(known)).await;
     }
     assert_eq!(changes(&edges, "conversation"), 0.0);

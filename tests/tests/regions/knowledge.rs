@@ -45,7 +45,7 @@ fn blocks(node: &Node) -> f64 {
 
 /// Returns true if the node believes that no replica has anything to do.
 fn is_idle(node: &Node) -> bool {
-    let view = node.gateway().view();
+    let view = node.gateway().routing.view();
     view.replicas()
         .iter()
         .all(|replica| replica.in_flight() + replica.elsewhere() + replica.pending_elsewhere() == 0)
@@ -188,7 +188,7 @@ async fn regions_tell_each_other_how_fast_they_are() {
         assert_eq!(Client::once(nodes[0].addresses()[0], request).await.status, 200);
     }
     let speed = || {
-        let regions = nodes[1].gateway().regions();
+        let regions = nodes[1].gateway().routing.regions();
         let other = regions.others.iter().find(|other| other.name.as_str() == "one")?;
         let model = other.models.iter().find(|(name, _)| name.as_str() == "tiny")?;
         Some(model.1.speed)

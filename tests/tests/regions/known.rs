@@ -83,7 +83,7 @@ async fn a_model_whose_replicas_never_came_up_is_unavailable_in_other_regions() 
     let edge = Setup::new().table(format!("[[replica]]\nname = \"o\"\n{replica}"));
     let edge = cluster.start(0, edge).await;
     let is_known =
-        |node: &Node| node.gateway().view().models().iter().any(|it| it.as_str() == "tiny");
+        |node: &Node| node.gateway().routing.view().models().iter().any(|it| it.as_str() == "tiny");
     eventually("it has heard of the model", || is_known(&edge)).await;
     stays_unavailable(&edge).await;
     edge.stop().await;
@@ -117,7 +117,8 @@ async fn no_client_is_told_that_a_model_does_not_exist_while_its_region_dies_and
     let url = format!("http://{}", Scripted::refusing());
     let without = Setup::new().set(CHECKED).replica_with("a", &url, "");
     let core_without = cluster.start(1, without).await;
-    let is_heard = || edge.gateway().regions().others.iter().any(|other| other.is_reachable);
+    let is_heard =
+        || edge.gateway().routing.regions().others.iter().any(|other| other.is_reachable);
     eventually("it is heard again", is_heard).await;
     eventually("its replica is down", || !spillway_tests::is_open(&edge, "core")).await;
     drop(core_without);

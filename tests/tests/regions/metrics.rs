@@ -32,7 +32,7 @@ async fn every_metric_of_clusters_appears() {
     let first = spawn(Client::once(edge.addresses()[0], chat("tiny", "")));
     let (mut wire, _) = replica.request().await;
     let waiting = spawn(Client::once(core.addresses()[0], chat("tiny", "")));
-    eventually("it waits", || core.gateway().waiting() == 1).await;
+    eventually("it waits", || core.gateway().routing.waiting.count() == 1).await;
     let page = Page::of(&core);
     assert_eq!(page.sum("spillway_waiting", &[("model", "tiny")]), 1.0);
     assert_eq!(page.sum("spillway_guests", &[]), 1.0);

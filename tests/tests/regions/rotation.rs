@@ -156,7 +156,7 @@ async fn start(cluster: &Cluster, [short, long]: [SocketAddr; 2]) -> Vec<Node> {
         knows(&nodes[0], other).await;
     }
     eventually("both models are known", || {
-        let regions = nodes[0].gateway().regions();
+        let regions = nodes[0].gateway().routing.regions();
         regions.others.iter().any(|other| other.models.keys().any(|model| model.as_str() == "long"))
     })
     .await;

@@ -11,7 +11,7 @@ const NODES: usize = 3;
 const ROUNDS: usize = 4;
 
 fn claims(nodes: &[Node]) -> Vec<u32> {
-    nodes.iter().map(|node| node.gateway().view().replicas()[0].claim()).collect()
+    nodes.iter().map(|node| node.gateway().routing.view().replicas()[0].claim()).collect()
 }
 
 #[tokio::test]

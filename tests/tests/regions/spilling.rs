@@ -37,7 +37,7 @@ async fn served_by(reply: JoinHandle<Reply>) -> String {
 
 /// Waits until `node` knows the load of that region.
 pub(crate) async fn sees_running(node: &Node, region: &str, running: f32) {
-    let regions = || node.gateway().regions();
+    let regions = || node.gateway().routing.regions();
     eventually("the load is known", || {
         let regions = regions();
         let other = regions.others.iter().find(|other| other.name.as_str() == region);
@@ -60,7 +60,7 @@ async fn a_full_region_sends_on_what_another_has_room_for_and_the_rest_waits_at_
     let mut second_wire = held(&there).await;
     sees_running(&home, "away", 1.0).await;
     let third = ask(&home);
-    eventually("it waits", || home.gateway().waiting() == 1).await;
+    eventually("it waits", || home.gateway().routing.waiting.count() == 1).await;
     first_wire.send(OK).await;
     let mut third_wire = held_on(&here, first_wire).await;
     second_wire.send(OK).await;
@@ -106,7 +106,7 @@ async fn a_limit_that_is_a_guess_sends_nobody_away() {
     let home = &nodes[0];
     knows(home, "away").await;
     eventually("its engine has said that nothing waits", || {
-        home.gateway().view().replica_loads().signals(ReplicaSlot(0)).queued.is_known()
+        home.gateway().routing.view().replica_loads().signals(ReplicaSlot(0)).queued.is_known()
     })
     .await;
     let request = || chat("tiny", ",\"max_tokens\":64,\"ignore_eos\":true");
@@ -131,7 +131,7 @@ async fn what_waits_at_home_goes_elsewhere_as_soon_as_there_is_room() {
     let mut there_wire = held(&there).await;
     sees_running(&home, "away", 1.0).await;
     let waiting = ask(&home);
-    eventually("it waits", || home.gateway().waiting() == 1).await;
+    eventually("it waits", || home.gateway().routing.waiting.count() == 1).await;
     there_wire.send(OK).await;
     assert_eq!(served_by(busy_there).await, "away");
     let mut moved = held_on(&there, there_wire).await;
@@ -154,7 +154,7 @@ async fn a_region_keeps_a_reserve_for_its_own_and_says_so() {
     let mut guest_wire = held(&there).await;
     sees_running(&home, "away", 1.0).await;
     let waiting = ask(&home);
-    eventually("no second guest", || home.gateway().waiting() == 1).await;
+    eventually("no second guest", || home.gateway().routing.waiting.count() == 1).await;
     let own = ask(&away);
     let mut own_wire = held(&there).await;
     own_wire.send(OK).await;
@@ -183,7 +183,7 @@ async fn nothing_leaves_a_region_that_keeps_all_at_home() {
     let first = ask(&home);
     let mut wire = held(&here).await;
     let second = ask(&home);
-    eventually("it waits", || home.gateway().waiting() == 1).await;
+    eventually("it waits", || home.gateway().routing.waiting.count() == 1).await;
     wire.send(OK).await;
     assert_eq!(served_by(first).await, "home");
     held_on(&here, wire).await.send(OK).await;

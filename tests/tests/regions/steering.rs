@@ -41,12 +41,18 @@ async fn says(node: &Node, expected: (u16, String)) {
     }
 }
 
+/// Returns each region that the node knows, and whether it takes clients.
+fn known_regions(node: &Node) -> Vec<(String, bool)> {
+    let gateway = node.gateway();
+    let known = gateway.routing.region_steering(gateway.switches.steering());
+    known.into_iter().map(|known| (known.name.to_string(), known.takes_clients())).collect()
+}
+
 /// Returns whether the region takes clients, as far as the node knows; `None` if it knows no such
 /// region.
 fn knows_of(node: &Node, region: &str) -> Option<bool> {
-    let all = node.gateway().region_steering();
-    let found = all.iter().find(|known| known.name.as_str() == region);
-    found.map(|known| known.takes_clients())
+    let all = known_regions(node);
+    all.into_iter().find_map(|(name, takes_clients)| (name == region).then_some(takes_clients))
 }
 
 #[tokio::test]
@@ -56,8 +62,8 @@ async fn the_answer_needs_no_key_and_is_the_same_on_both_listeners() {
     let node = Setup::new().table(keys).replica("a", replica.address).start().await;
     says(&node, takes()).await;
     let admin = node.admin_address().expect("one");
-    let known = node.gateway().region_steering();
-    assert!(known.len() == 1 && known[0].takes_clients(), "{known:?}");
+    let known = known_regions(&node);
+    assert!(known.len() == 1 && known[0].1, "{known:?}");
     for address in [node.addresses()[0], node.addresses()[1], admin] {
         let reply = Client::once(address, get("/steering")).await;
         assert_eq!((reply.status, reply.text().to_owned()), takes());
@@ -70,8 +76,8 @@ async fn the_answer_needs_no_key_and_is_the_same_on_both_listeners() {
     let mut other = get("/steering");
     *other.method_mut() = Method::DELETE;
     assert_eq!(Client::once(node.addresses()[0], other).await.status, 405);
-    node.gateway().announce_leaving();
-    assert!(!node.gateway().region_steering()[0].takes_clients());
+    node.gateway().switches.announce_leaving();
+    assert!(!known_regions(&node)[0].1);
     node.stop().await;
 }
 
@@ -133,12 +139,12 @@ async fn a_node_that_stops_says_so_at_once_and_serves_on_and_its_region_stays_wh
     let two = nodes.pop().expect("a node");
     eventually("it is heard", || knows_of(&two, "one") == Some(true)).await;
     for (index, takes_clients) in [(0, true), (1, false)] {
-        nodes[index].gateway().announce_leaving();
+        nodes[index].gateway().switches.announce_leaving();
         assert_eq!(asked(&nodes[index]).await, away("draining"), "with the very next answer");
         let reply = Client::once(nodes[index].addresses()[0], chat("tiny", "")).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
         let knows_it = || {
-            let known = nodes[index].gateway().regions().own_steering.takes_clients();
+            let known = nodes[index].gateway().routing.regions().own_steering.takes_clients();
             known == takes_clients && knows_of(&two, "one") == Some(takes_clients)
         };
         eventually("all know how the region stands", knows_it).await;
@@ -214,7 +220,7 @@ async fn a_region_that_turns_many_away_is_left_out_and_comes_back_and_the_last_o
     // Now the second one is full as well, so no region is better.
     let second = Flood::start(nodes[1].addresses()[0]);
     let is_shedding = || {
-        let steering = nodes[1].gateway().steering();
+        let steering = nodes[1].gateway().switches.steering();
         steering == spillway_types::Steering::SendShedding
     };
     eventually("it turns some away, too", is_shedding).await;
@@ -248,7 +254,7 @@ async fn what_a_client_may_not_have_or_asks_wrong_is_no_lack_of_room() {
         statuses.push(client.fetch(chat("no such model", "")).await.status);
     }
     assert!(statuses.contains(&429) && statuses.contains(&404), "{statuses:?}");
-    let (served, shed) = node.gateway().counters().served_and_shed();
+    let (served, shed) = node.gateway().counters.served_and_shed();
     assert!(served > 0, "{statuses:?}");
     assert_eq!(shed, 0, "{statuses:?}");
     node.stop().await;
@@ -261,7 +267,7 @@ async fn operators_see_of_all_regions_whether_they_take_clients() {
     let setup = || Setup::new().replica("a", replica.address);
     let nodes = [cluster.start(0, setup()).await, cluster.start(1, setup()).await];
     eventually("it is heard", || knows_of(&nodes[0], "two") == Some(true)).await;
-    nodes[1].gateway().announce_leaving();
+    nodes[1].gateway().switches.announce_leaving();
     eventually("it is known", || knows_of(&nodes[0], "two") == Some(false)).await;
     let admin = nodes[0].admin_address().expect("one");
     let reply = Client::once(admin, get("/v1/steering")).await;

@@ -75,7 +75,7 @@ async fn no_place_stays_empty_at_one_node_while_requests_wait_at_another() {
     let cluster = Cluster::new(&["core", "core"]);
     let setup = || Setup::new().replica_with("a", &gate.url(), "connections_max = 8");
     let nodes = [cluster.start(0, setup()).await, cluster.start(1, setup()).await];
-    let claim = |node: &Node| node.gateway().view().replicas()[0].claim();
+    let claim = |node: &Node| node.gateway().routing.view().replicas()[0].claim();
     eventually("both have their part", || nodes.iter().map(claim).sum::<u32>() == 8).await;
     let _first: Vec<_> = (0..3).map(|_| ask(&nodes[0])).collect();
     eventually("three", || gate.held("") == 3).await;

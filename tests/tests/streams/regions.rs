@@ -139,8 +139,8 @@ async fn a_reply_from_another_region_that_nobody_reads_frees_its_places_in_both(
     wire.finish().await;
     let taken = || Page::of(&core).sum("spillway_replica_in_flight", &[]);
     eventually("the replica's place is free", || taken() == 0.0).await;
-    eventually("the guest has left", || core.gateway().guests() == 0).await;
-    assert_eq!(edge.gateway().unfinished(), 1);
+    eventually("the guest has left", || core.gateway().counters.guests() == 0).await;
+    assert_eq!(edge.gateway().counters.unfinished(), 1);
     let held = || Page::of(&edge).sum("spillway_read_ahead_bytes", &[]);
     eventually("it is held where the client is", || held() > 0.0).await;
     let reply = Reply::collect(response.expect("a head")).await.expect("a whole reply");

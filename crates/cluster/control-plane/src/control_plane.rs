@@ -23,8 +23,8 @@ use crate::attempts::{AttemptFailure, AttemptStep, Attempts, PAUSE, was_led};
 use crate::changes::{Changed, History, TooOldError};
 use crate::config::ControlPlaneConfig;
 use crate::hints::{HintCounts, Hints};
-use crate::join;
 use crate::machine::StateMachine;
+use crate::removed::removed_reason;
 
 /// A node's part in the control plane: the replicated state, and the ways to read and change it.
 pub struct ControlPlane {
@@ -150,7 +150,7 @@ impl ControlPlane {
         };
         let mut status = log.map_or_else(outside, |log| Consensus::status(&log));
         if *self.removed.borrow() {
-            status.fault = Some(join::removed_reason());
+            status.fault = Some(removed_reason());
         } else if let Some(why) = self.halted.load_full() {
             status.role = Role::Stopped;
             status.fault = Some((*why).clone());

@@ -19,6 +19,7 @@ mod log_keeper;
 mod machine;
 mod membership;
 mod publish;
+mod removed;
 mod start;
 mod write;
 

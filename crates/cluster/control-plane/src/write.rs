@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::attempts::{AttemptFailure, AttemptStep, Attempts, PAUSE, was_led};
 use crate::control_plane::ControlPlane;
 use crate::hints::urgency;
-use crate::join;
+use crate::removed::removed_reason;
 
 /// A command with its proposer's choices.
 struct ControlWrite {
@@ -79,7 +79,7 @@ impl ControlPlane {
             return Ok(self.refused(refusal));
         }
         if *self.removed.borrow() {
-            return Err(ProposeError::Stopped(join::removed_reason()));
+            return Err(ProposeError::Stopped(removed_reason()));
         }
         if let Some(why) = self.halted.load_full() {
             return Err(ProposeError::Stopped((*why).clone()));

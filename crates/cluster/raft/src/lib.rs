@@ -14,6 +14,7 @@ pub mod fuzz;
 mod ids;
 mod machine;
 mod net;
+mod peer_server;
 mod proposer;
 mod raft;
 mod rules;

@@ -11,7 +11,9 @@ use spillway_transport::{Limits, Memory, RestReader, rest_bytes_max};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::client::{BodyHolder, BodyShares, CloseReason, Share, Shares};
+use crate::body_shares::{BodyHolder, BodyShares};
+use crate::close_reason::CloseReason;
+use crate::shares::{Share, Shares};
 
 /// State of all client connections. All of it is read without waiting.
 #[derive(Debug)]

@@ -4,8 +4,11 @@
 
 pub mod access;
 pub mod body_budget;
+mod body_shares;
 pub mod client;
+mod close_reason;
 pub mod front_door;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod port_holder;
+mod shares;

@@ -64,10 +64,10 @@ impl Worker {
         loop {
             tokio::select! {
                 _ = interval.tick() => {}
-                () = self.gateway.front_door().draining().cancelled() => return,
+                () = self.gateway.door.draining().cancelled() => return,
             }
             let now = Instant::now();
-            for replica in self.gateway.view().replicas() {
+            for replica in self.gateway.routing.view().replicas() {
                 replica.connections().sweep(self.id, now);
                 self.report_unasked(replica, now);
             }
@@ -111,7 +111,7 @@ impl Worker {
 
     /// Takes the feedback since the last call, oldest first. Returns how many there were.
     ///
-    /// Call it soon after [`Gateway::learned`] returns.
+    /// Call it soon after `learned` of the gateway's knowledge returns.
     pub fn drain_learnings(&self, learn: impl FnMut(Learning)) -> usize {
         // With a limit, since more may come all the time.
         std::iter::from_fn(|| self.learnings.pop()).take(LEARNINGS_MAX).map(learn).count()
@@ -141,7 +141,7 @@ impl Worker {
         if self.learnings.push(learning).is_err() {
             self.learnings_dropped.fetch_add(1, Ordering::Relaxed);
         }
-        self.gateway.knowledge().wake();
+        self.gateway.routing.knowledge.wake();
     }
 
     /// Queues an outcome for the feedback task; never blocks.

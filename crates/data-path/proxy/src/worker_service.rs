@@ -41,7 +41,7 @@ impl Worker {
     /// Returns the front door with this worker behind it.
     #[must_use]
     pub fn entrance(self: &Arc<Self>) -> Entrance<impl Serve + use<>> {
-        let door = Arc::clone(self.gateway.front_door());
+        let door = Arc::clone(&self.gateway.door);
         Entrance { door, service: WorkerService(Arc::clone(self)) }
     }
 }

@@ -15,7 +15,7 @@ use spillway_upstream::RequestBody;
 use spillway_view::{Pin, Route, View};
 
 use crate::affinity::affinity;
-use crate::gateway::Gateway;
+use crate::gateway::RoutingState;
 use crate::path::{Renamed, replica_path};
 use crate::prepared::Prepared;
 use crate::prompt::{PromptScope, engine_salt, hash_prompt};
@@ -100,14 +100,14 @@ impl Prepared {
     }
 
     /// Changes the request to the next model that may serve it. Returns false if there is none.
-    pub fn fall_back(&mut self, view: &View, gateway: &Gateway, head: &Parts) -> bool {
+    pub fn fall_back(&mut self, view: &View, routing: &RoutingState, head: &Parts) -> bool {
         let Some(mut fallback) = self.target.fallback.take() else { return false };
         let mut found = false;
         while !found && let Some(next) = fallback.stand_ins.take_next() {
             let Some(route) = route_for(view, &self.route, &next.model) else { continue };
             let route = Arc::clone(route);
             // A stand-in whose route refuses the request is passed over.
-            found = self.rename(&fallback.renaming, &route, &next, (gateway, head)).is_ok();
+            found = self.rename(&fallback.renaming, &route, &next, (routing, head)).is_ok();
             if found {
                 self.inquiry.model = Some(next.model);
                 self.target.pin = next.pin;
@@ -146,7 +146,7 @@ impl Prepared {
         renaming: &Renaming,
         route: &Route,
         to: &StandIn,
-        (gateway, head): (&Gateway, &Parts),
+        (routing, head): (&RoutingState, &Parts),
     ) -> Result<(), GatewayError> {
         match renaming {
             Renaming::Body { original } => {
@@ -159,7 +159,7 @@ impl Prepared {
                 let body = change(original, &facts, &changes);
                 let tenant = self.inquiry.tenant.as_ref().filter(|_| self.inquiry.is_isolated);
                 let scope = PromptScope { model: &to.model, tenant };
-                let hasher = gateway.prompt_hasher();
+                let hasher = routing.prompt_hasher();
                 let salt = engine_salt(&hasher, &facts, original, scope);
                 self.draft = (self.usage.is_some() || salt.is_some())
                     .then(|| BodyDraft::new(original, &facts, new_model, salt));
@@ -171,7 +171,7 @@ impl Prepared {
                     client: self.inquiry.client,
                 };
                 let hash_by = route.spec.hash_by.as_ref();
-                let key = affinity(hash_by, &gateway.key_hasher, sources, &prompt.blocks);
+                let key = affinity(hash_by, &routing.key_hasher, sources, &prompt.blocks);
                 // The client's own keys may have left the headers by now.
                 self.inquiry.affinity = key.or(self.inquiry.affinity);
                 self.inquiry.prefix = prompt.blocks;

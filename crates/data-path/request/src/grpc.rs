@@ -25,7 +25,7 @@ use crate::fallback::Renaming;
 use crate::flavour::Flavour;
 use crate::gateway::Gateway;
 use crate::path::replica_path;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, ReadBody, Routed};
 use crate::surroundings::{Contents, Surroundings};
 use crate::target::{NamePlace, ResolvedTarget, Target, Wanted};
 
@@ -60,7 +60,7 @@ pub async fn local_message(
     method: GrpcMethod,
     body: WireBody,
 ) -> Result<Bytes, GatewayError> {
-    let bound = gateway.limits().head_timeout;
+    let bound = gateway.door.limits().head_timeout;
     // Read to the end even if unused: a client may not expect an answer before that.
     let body = timeout(bound, Limited::new(body, LOCAL_BYTES_MAX).collect());
     let body = body.await.map_err(|_| UploadPace::new(bound).too_slow())?;
@@ -128,32 +128,22 @@ impl Surroundings<'_> {
         } else {
             rewrite_model(&buffered.bytes, model.as_str(), version)
         };
-        Ok(Prepared {
-            inquiry: self.inquiry(&route, Some(model), Contents::default())?,
-            is_one_client: self.is_one_client,
-            path: replica_path(self.head, &route, None)?,
+        let read = ReadBody {
             body: RequestBody::Buffered(segments),
-            draft: None,
             cost,
-            target,
-            pinned: None,
-            flavour: Flavour::Grpc,
-            usage: None,
-            deaths: self.deaths(),
-            stored_for: None,
-            continuing: None,
-            reply_hasher: None,
-            body_wait: buffered.wait,
-            _reservation: buffered.reservation,
-            route,
-        })
+            wait: buffered.wait,
+            reservation: buffered.reservation,
+        };
+        let path = replica_path(self.head, &route, None)?;
+        let routed = Routed { route, model: Some(model), target, path };
+        self.prepared(routed, Contents::default(), Flavour::Grpc, read)
     }
 
     /// Prepares a streaming call, whose client may wait for replies before it sends more: routed by
     /// the beginning of its first message.
     async fn stream_call(self, mut body: WireBody) -> Result<Prepared, GatewayError> {
         let started = Instant::now();
-        let limits = self.gateway.limits();
+        let limits = self.gateway.door.limits();
         let asked = asked_timeout(&self.head.headers)?;
         let seen = match timeout(
             asked.map_or(limits.stall_timeout_ms.duration(), |asked| {
@@ -206,7 +196,7 @@ impl Surroundings<'_> {
             self.grant.check_unnamed()?;
             (route, None, Target::default())
         };
-        let messages = Messages::new(self.gateway.limits().body_bytes_max);
+        let messages = Messages::new(self.gateway.door.limits().body_bytes_max);
         self.streamed(body, messages, found, Duration::ZERO)
     }
 
@@ -217,27 +207,20 @@ impl Surroundings<'_> {
         (route, model, target): (Arc<Route>, Option<ModelName>, Target),
         body_wait: Duration,
     ) -> Result<Prepared, GatewayError> {
-        let (body, half) =
-            MessageBody::new(body, messages, self.gateway.limits().stall_timeout_ms.duration());
-        Ok(Prepared {
-            inquiry: self.inquiry(&route, model, Contents::default())?,
-            is_one_client: self.is_one_client,
-            path: replica_path(self.head, &route, None)?,
+        let (body, half) = MessageBody::new(
+            body,
+            messages,
+            self.gateway.door.limits().stall_timeout_ms.duration(),
+        );
+        let read = ReadBody {
             body: RequestBody::Messages { body: Some(Box::new(body)), half: Some(half) },
-            draft: None,
             cost: Cost::of_stream(),
-            target,
-            pinned: None,
-            flavour: Flavour::Grpc,
-            usage: None,
-            deaths: self.deaths(),
-            stored_for: None,
-            continuing: None,
-            reply_hasher: None,
-            body_wait,
-            _reservation: None,
-            route,
-        })
+            wait: body_wait,
+            reservation: None,
+        };
+        let path = replica_path(self.head, &route, None)?;
+        let routed = Routed { route, model, target, path };
+        self.prepared(routed, Contents::default(), Flavour::Grpc, read)
     }
 
     async fn find_model(self, named: ModelRef<'_>) -> Result<ResolvedTarget, GatewayError> {

@@ -9,7 +9,7 @@ use spillway_protocol::{
 use spillway_route::ShedReason;
 use spillway_view::View;
 
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, RoutingState};
 use crate::methods::check_method;
 
 /// Answer of a local endpoint, and true for `is_health` if it is a health check.
@@ -39,7 +39,7 @@ pub fn local_answer(
             (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(b"{}"), true)
         }
         Endpoint::Steering => {
-            let (status, body) = gateway.steering_answer();
+            let (status, body) = gateway.switches.steering_answer();
             (status, body, true)
         }
         Endpoint::V2Server => (StatusCode::OK, server_metadata(), false),
@@ -47,7 +47,7 @@ pub fn local_answer(
             let models = usable(view, grant).map(|model| view.card(model));
             (StatusCode::OK, model_list(models, gateway.started_s()), false)
         }
-        Endpoint::ModelById { model } => match known_model(gateway, view, grant, model) {
+        Endpoint::ModelById { model } => match known_model(&gateway.routing, view, grant, model) {
             Ok(model) => {
                 (StatusCode::OK, model_card(view.card(&model), gateway.started_s()), false)
             }
@@ -68,15 +68,20 @@ pub fn local_answer(
 /// Returns the error for a model that is unknown, or that the client may not ask for: no answer
 /// distinguishes the two. A node that has just started does not know all models of other nodes yet:
 /// it asks the client to retry.
-pub fn unknown_model(gateway: &Gateway, view: &View, grant: &Grant, name: &str) -> GatewayError {
+pub fn unknown_model(
+    routing: &RoutingState,
+    view: &View,
+    grant: &Grant,
+    name: &str,
+) -> GatewayError {
     // The request's view may be older than the news that all models are known; then the present
     // view has the model.
     let is_new = || {
         let model = name.into();
         let is_for_client = grant.allows_name(name, |name| view.names().behind(name));
-        is_for_client && !view.is_known(&model) && gateway.view().is_known(&model)
+        is_for_client && !view.is_known(&model) && routing.view().is_known(&model)
     };
-    if !gateway.regions().knows_models || is_new() {
+    if !routing.regions().knows_models || is_new() {
         let name = Echo(name);
         let message = format!(
             "the model {name:?} is not known yet: this node has just started and is still learning \
@@ -136,7 +141,7 @@ pub fn is_listed(view: &View, encoded: &str) -> bool {
 }
 
 fn known_model(
-    gateway: &Gateway,
+    routing: &RoutingState,
     view: &View,
     grant: &Grant,
     encoded: &str,
@@ -144,7 +149,7 @@ fn known_model(
     // A badly encoded name names no model, like the empty name.
     let name = decode_name(encoded).unwrap_or_default();
     if !grant.may_ask_for(&name, |name| view.names().behind(name)) || !view.is_asked_for(&name) {
-        return Err(unknown_model(gateway, view, grant, &name));
+        return Err(unknown_model(routing, view, grant, &name));
     }
     Ok(name.into_owned())
 }

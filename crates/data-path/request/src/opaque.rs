@@ -4,13 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::CONTENT_ENCODING;
-use http::uri::PathAndQuery;
 use http::{HeaderMap, Method};
 use http_body::Body;
-use spillway_front::body_budget::BodyReservation;
 use spillway_protocol::{GatewayError, Segments, V2Coding, V2Look, V2Watch, read_v2};
 use spillway_transport::WireBody;
-use spillway_types::ModelName;
 use spillway_upstream::RequestBody;
 use spillway_view::Route;
 
@@ -19,21 +16,13 @@ use crate::fallback::Renaming;
 use crate::flavour::Flavour;
 use crate::intake::refuse_announced;
 use crate::path::replica_path;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, ReadBody, Routed};
 use crate::surroundings::{Contents, Surroundings, refuse_encoding};
 use crate::target::{NamePlace, ResolvedTarget, Target, Wanted};
 
 /// Most bytes of JSON that a compressed body may expand to, or a few bytes could demand any amount
 /// of work. Tensors behind the JSON are not expanded.
 const EXPANDED_BYTES_MAX: u64 = 8 << 20;
-
-/// A body that is not read for a prompt.
-struct Opaque {
-    body: RequestBody,
-    body_wait: Duration,
-    reservation: Option<BodyReservation>,
-    cost: Cost,
-}
 
 impl Surroundings<'_> {
     /// Prepares a request of a route whose bodies are not read.
@@ -43,7 +32,7 @@ impl Surroundings<'_> {
         flavour: Flavour,
         route: Arc<Route>,
     ) -> Result<Prepared, GatewayError> {
-        let found = if route.spec.default_model.is_some() {
+        let (route, model, target) = if route.spec.default_model.is_some() {
             let wanted = Wanted::named(None, NamePlace::Route);
             let ResolvedTarget { route, model, mut target } = self.find(Some(route), wanted)?;
             target.allow_fallback(self, &route, &model, || Renaming::Nothing);
@@ -52,8 +41,8 @@ impl Surroundings<'_> {
             self.grant.check_unnamed()?;
             (route, None, Target::default())
         };
-        let path = replica_path(self.head, &found.0, None)?;
-        self.unread(body, flavour, found, path).await
+        let path = replica_path(self.head, &route, None)?;
+        self.unread(body, flavour, Routed { route, model, target, path }).await
     }
 
     /// Prepares a request whose body is passed on unread.
@@ -64,30 +53,10 @@ impl Surroundings<'_> {
         self,
         body: &mut WireBody,
         flavour: Flavour,
-        (route, model, target): (Arc<Route>, Option<ModelName>, Target),
-        path: PathAndQuery,
+        routed: Routed,
     ) -> Result<Prepared, GatewayError> {
-        let Opaque { body, body_wait, reservation, cost } =
-            self.take_opaque(body, flavour, &route).await?;
-        Ok(Prepared {
-            inquiry: self.inquiry(&route, model, Contents::default())?,
-            is_one_client: self.is_one_client,
-            path,
-            body,
-            draft: None,
-            cost,
-            target,
-            pinned: None,
-            flavour,
-            usage: None,
-            deaths: self.deaths(),
-            stored_for: None,
-            continuing: None,
-            reply_hasher: None,
-            body_wait,
-            _reservation: reservation,
-            route,
-        })
+        let read = self.take_opaque(body, flavour, &routed.route).await?;
+        self.prepared(routed, Contents::default(), flavour, read)
     }
 
     /// Buffers a body that is known to be short, so that it can be retried; streams any other. The
@@ -97,8 +66,8 @@ impl Surroundings<'_> {
         body: &mut WireBody,
         flavour: Flavour,
         route: &Route,
-    ) -> Result<Opaque, GatewayError> {
-        let limits = self.gateway.limits();
+    ) -> Result<ReadBody, GatewayError> {
+        let limits = self.gateway.door.limits();
         let mut body =
             refuse_announced(body.take(), &self.head.headers, limits.body_bytes_max).await?;
         let bytes = body.size_hint().exact();
@@ -122,7 +91,7 @@ impl Surroundings<'_> {
         if !generates && bytes.is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
             let body = RequestBody::streamed(body, limits, is_v2.then(look));
             let cost = cost_of(bytes);
-            return Ok(Opaque { body, body_wait: Duration::ZERO, reservation: None, cost });
+            return Ok(ReadBody { body, cost, wait: Duration::ZERO, reservation: None });
         }
         let buffered = self.buffer(&mut body).await?;
         let mut cost = cost_of(Some(buffered.bytes.len() as u64));
@@ -138,7 +107,7 @@ impl Surroundings<'_> {
             cost = cost.with_parameters(&facts);
         }
         let body = RequestBody::Buffered(Segments::from(buffered.bytes));
-        Ok(Opaque { body, body_wait: buffered.wait, reservation: buffered.reservation, cost })
+        Ok(ReadBody { body, cost, wait: buffered.wait, reservation: buffered.reservation })
     }
 
     /// Returns the number of JSON bytes of a V2 request: all of them, unless one valid header says

@@ -26,7 +26,7 @@ use crate::grpc::refuse_no_call;
 use crate::local::not_known_yet;
 use crate::methods::check_method;
 use crate::path::{Renamed, replica_path};
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, ReadBody, Routed};
 use crate::prompt::{PromptEnd, PromptScope, engine_salt, hash_prompt};
 use crate::reply_hasher::ReplyHasher;
 use crate::stored::Stored;
@@ -147,25 +147,22 @@ impl Surroundings<'_> {
                 original: buffered.bytes.clone(),
             });
         }
-        Ok(Prepared {
-            inquiry: self.inquiry(&route, Some(model), contents)?,
-            is_one_client: self.is_one_client,
-            path: replica_path(self.head, &route, None)?,
+        let read = ReadBody {
             body: RequestBody::Buffered(segments),
-            draft,
             cost,
-            target,
-            pinned,
-            flavour,
-            usage,
-            deaths: self.deaths(),
-            stored_for,
-            continuing,
-            reply_hasher,
-            body_wait: buffered.wait,
-            _reservation: buffered.reservation,
-            route,
-        })
+            wait: buffered.wait,
+            reservation: buffered.reservation,
+        };
+        let path = replica_path(self.head, &route, None)?;
+        let routed = Routed { route, model: Some(model), target, path };
+        let mut prepared = self.prepared(routed, contents, flavour, read)?;
+        prepared.draft = draft;
+        prepared.pinned = pinned;
+        prepared.usage = usage;
+        prepared.stored_for = stored_for;
+        prepared.continuing = continuing;
+        prepared.reply_hasher = reply_hasher;
+        Ok(prepared)
     }
 
     /// Returns the name by which the client asked for the model; `None` if it named none.
@@ -226,25 +223,15 @@ impl Surroundings<'_> {
         form.names.iter().for_each(|name| engine_fields.note(name));
         engine_fields.check(route.spec.engine_fields)?;
         check_form_name(named.unwrap_or_default(), &route, &model)?;
-        Ok(Prepared {
-            inquiry: self.inquiry(&route, Some(model), Contents::default())?,
-            is_one_client: self.is_one_client,
-            target,
-            path: replica_path(self.head, &route, None)?,
+        let read = ReadBody {
             cost: Cost::of_upload(buffered.bytes.len()),
             body: RequestBody::Buffered(form.for_servers(&buffered.bytes)),
-            draft: None,
-            pinned: None,
-            flavour: Flavour::OpenAiNamed,
-            usage: None,
-            deaths: self.deaths(),
-            stored_for: None,
-            continuing: None,
-            reply_hasher: None,
-            body_wait: buffered.wait,
-            _reservation: buffered.reservation,
-            route,
-        })
+            wait: buffered.wait,
+            reservation: buffered.reservation,
+        };
+        let path = replica_path(self.head, &route, None)?;
+        let routed = Routed { route, model: Some(model), target, path };
+        self.prepared(routed, Contents::default(), Flavour::OpenAiNamed, read)
     }
 
     /// Prepares a request with the model in a V2 path; the body is not read.
@@ -265,14 +252,14 @@ impl Surroundings<'_> {
         target.allow_fallback(self, &route, &model, || Renaming::Path);
         let renamed = Renamed::of(endpoint, &model, target.version());
         let path = replica_path(self.head, &route, renamed)?;
-        let found = (route, Some(model), target);
-        self.unread(body, Flavour::KServeV2, found, path).await
+        let routed = Routed { route, model: Some(model), target, path };
+        self.unread(body, Flavour::KServeV2, routed).await
     }
 
     /// Returns the salt for replicas that keep cache entries apart; `None` if the tenant needs none.
     fn salt(self, facts: &Facts<'_>, body: &[u8], model: &ModelName) -> Option<String> {
         let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
-        engine_salt(&self.gateway.prompt_hasher(), facts, body, scope)
+        engine_salt(&self.gateway.routing.prompt_hasher(), facts, body, scope)
     }
 
     fn contents<'f>(
@@ -282,7 +269,7 @@ impl Surroundings<'_> {
         model: &ModelName,
     ) -> (Contents<'f>, Option<PromptEnd>) {
         let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
-        let (prompt, end) = hash_prompt(&self.gateway.prompt_hasher(), facts, body, scope);
+        let (prompt, end) = hash_prompt(&self.gateway.routing.prompt_hasher(), facts, body, scope);
         let (output_tokens_max, user) = (facts.max_tokens, facts.user.as_deref());
         let is_whole = !facts.stream && generates_text(self.head.uri.path());
         (Contents { prompt, output_tokens_max, is_whole, answers: 1, user }, end)
@@ -297,10 +284,10 @@ impl Surroundings<'_> {
         if asked.is_anywhere() {
             return Ok(());
         }
-        let own = self.gateway.config.region.as_str();
-        let regions = self.gateway.regions();
+        let own = self.gateway.routing.own_region.as_str();
+        let regions = self.gateway.routing.regions();
         let is_allowed = match &prepared.target.home {
-            Some(home) => self.gateway.may_serve(&home.region, asked),
+            Some(home) => self.gateway.routing.may_serve(&home.region, asked),
             None if asked.may_serve(own, regions.own_country) => true,
             // Only replicas of this region can serve such a request.
             None if prepared.pinned.is_some() || prepared.inquiry.model.is_none() => false,

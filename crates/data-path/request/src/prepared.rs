@@ -7,7 +7,9 @@ use bytes::BytesMut;
 use http::uri::PathAndQuery;
 use spillway_front::access::Authenticator;
 use spillway_front::body_budget::BodyReservation;
-use spillway_protocol::{BodyDraft, Changes, Segments, UsageWish, change, read_facts};
+use spillway_protocol::{
+    BodyDraft, Changes, GatewayError, Segments, UsageWish, change, read_facts,
+};
 use spillway_types::{Inquiry, ModelName, ReplicaSlot};
 use spillway_upstream::{OutboundBody, RequestBody};
 use spillway_view::{Place, Replica, Route, WantedUsage};
@@ -16,6 +18,7 @@ use crate::continuation_terms::ContinuationTerms;
 use crate::cost::Cost;
 use crate::flavour::Flavour;
 use crate::reply_hasher::ReplyHasher;
+use crate::surroundings::{Contents, Surroundings};
 use crate::target::Target;
 
 /// A request that is ready to be sent.
@@ -55,13 +58,76 @@ pub struct Prepared {
     /// Time that the client took to send its body.
     pub body_wait: Duration,
     /// Memory of the body; released when dropped.
-    pub _reservation: Option<BodyReservation>,
+    pub reservation: Option<BodyReservation>,
+}
+
+/// Destination of a request.
+#[derive(Debug)]
+pub struct Routed {
+    /// Route.
+    pub route: Arc<Route>,
+    /// Model; `None` if the route knows none.
+    pub model: Option<ModelName>,
+    /// Choices besides route and model.
+    pub target: Target,
+    /// Path at the replica.
+    pub path: PathAndQuery,
+}
+
+/// A body for replicas, and what taking it in has cost.
+#[derive(Debug)]
+pub struct ReadBody {
+    /// Body for replicas.
+    pub body: RequestBody,
+    /// Upper bound of the tokens that the request may use.
+    pub cost: Cost,
+    /// Time that the client took to send the body.
+    pub wait: Duration,
+    /// Memory of the body; `None` if it is streamed.
+    pub reservation: Option<BodyReservation>,
+}
+
+impl Surroundings<'_> {
+    /// Returns a request that any replica of its group may answer, with a body that is the same for
+    /// all, and without a stored response, usage of the gateway's own, or a continuation.
+    ///
+    /// # Errors
+    /// Returns an error if the client's time limit can't be read.
+    pub fn prepared(
+        self,
+        routed: Routed,
+        contents: Contents<'_>,
+        flavour: Flavour,
+        read: ReadBody,
+    ) -> Result<Prepared, GatewayError> {
+        let Routed { route, model, target, path } = routed;
+        let ReadBody { body, cost, wait, reservation } = read;
+        Ok(Prepared {
+            inquiry: self.inquiry(&route, model, contents)?,
+            is_one_client: self.is_one_client,
+            path,
+            body,
+            draft: None,
+            cost,
+            target,
+            pinned: None,
+            flavour,
+            usage: None,
+            deaths: self.deaths(),
+            stored_for: None,
+            continuing: None,
+            reply_hasher: None,
+            body_wait: wait,
+            reservation,
+            route,
+        })
+    }
 }
 
 impl Prepared {
     /// Releases the memory reservation, when the body is no longer held.
     pub fn forget_reservation(&mut self) {
-        self._reservation = None;
+        self.reservation = None;
     }
 
     /// Returns the usage that a replica is to be asked for beyond the client's own request, by its

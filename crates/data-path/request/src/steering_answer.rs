@@ -5,21 +5,23 @@ use http::StatusCode;
 use spillway_types::{RegionName, Steering};
 use spillway_view::RegionSteering;
 
-use crate::gateway::Gateway;
+use crate::gateway::{RoutingState, Switches};
 
-impl Gateway {
-    /// Returns the steering of every region, the own one first.
+impl RoutingState {
+    /// Returns the steering of every region, the own one first. `node` is that of this node.
     #[must_use]
-    pub fn region_steering(&self) -> Vec<RegionSteering> {
-        let own = RegionName::from(self.config.region.as_str());
+    pub fn region_steering(&self, node: Steering) -> Vec<RegionSteering> {
+        let own = RegionName::from(self.own_region.as_str());
         let mut known = self.regions().steering(&own);
         if let (None, Some(own)) = (self.remote(), known.first_mut()) {
             // A node outside a cluster is its whole region, and no gossip announces its steering.
-            own.steering = self.steering();
+            own.steering = node;
         }
         known
     }
+}
 
+impl Switches {
     /// Returns the status and JSON body of `/steering`: 200 if new clients should be sent here,
     /// else 503 with the reason.
     #[must_use]

@@ -13,7 +13,7 @@ use spillway_view::{Destination, Home, Route, StoredResponse};
 use crate::cost::Cost;
 use crate::flavour::Flavour;
 use crate::path::replica_path;
-use crate::prepared::Prepared;
+use crate::prepared::{Prepared, ReadBody, Routed};
 use crate::surroundings::{Contents, Surroundings, no_such_path};
 use crate::target::Target;
 
@@ -57,26 +57,21 @@ impl Surroundings<'_> {
         let (pinned, home) = stored.split();
         let model = pinned.and_then(|slot| self.view.replica(slot).spec().models.first().cloned());
         let buffered = self.buffer(body).await?;
-        Ok(Prepared {
-            inquiry: self.inquiry(route, model, Contents::default())?,
-            is_one_client: self.is_one_client,
-            path: replica_path(self.head, route, None)?,
+        let read = ReadBody {
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
-            draft: None,
             // To read, cancel or delete a response generates nothing.
             cost: Cost::of_stored(),
-            target: Target { home, ..Target::default() },
-            pinned,
-            flavour: Flavour::Responses,
-            usage: None,
-            deaths: self.deaths(),
-            stored_for: None,
-            continuing: None,
-            reply_hasher: None,
-            body_wait: buffered.wait,
-            _reservation: buffered.reservation,
+            wait: buffered.wait,
+            reservation: buffered.reservation,
+        };
+        let routed = Routed {
+            path: replica_path(self.head, route, None)?,
             route: Arc::clone(route),
-        })
+            model,
+            target: Target { home, ..Target::default() },
+        };
+        let prepared = self.prepared(routed, Contents::default(), Flavour::Responses, read)?;
+        Ok(Prepared { pinned, ..prepared })
     }
 
     /// Returns the route for requests about a stored response.
@@ -98,7 +93,7 @@ impl Surroundings<'_> {
     /// Returns an error if the response belongs or may belong to another tenant, without a word
     /// about its existence, or if the model is not for the key.
     pub async fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
-        let known = self.gateway.responses.find(id, wake::now());
+        let known = self.gateway.homes.responses.find(id, wake::now());
         let is_known = known.is_some();
         let found = match known.filter(|stored| self.can_locate(stored)) {
             Some(stored) => Some(stored),
@@ -107,7 +102,7 @@ impl Surroundings<'_> {
             None => Box::pin(self.ask_for_response(id)).await,
         };
         let Some(stored) = found else {
-            if self.gateway.responses.is_learning() && self.guest.is_none() {
+            if self.gateway.homes.responses.is_learning() && self.guest.is_none() {
                 return Err(still_learning(id));
             }
             // It may belong to any tenant.
@@ -157,17 +152,18 @@ impl Surroundings<'_> {
     }
 
     fn is_own(self, region: &RegionName) -> bool {
-        region.as_str() == self.gateway.config.region
+        region.as_str() == self.gateway.routing.own_region
     }
 
     /// Asks the other nodes once for a response, and keeps what they know.
     async fn ask_for_response(self, id: &str) -> Option<StoredResponse> {
-        let remote = self.gateway.remote()?;
+        let remote = self.gateway.routing.remote()?;
         let tenant = self.grant.tenant.as_ref();
         let told = remote.find_response(id, tenant).await?;
         // An id that another tenant has here stays with it.
-        self.gateway.responses.hear(id, told, wake::now()).ok()?;
+        self.gateway.homes.responses.hear(id, told, wake::now()).ok()?;
         self.gateway
+            .homes
             .responses
             .find(id, wake::now())
             .filter(|stored| stored.tenant.as_ref() == tenant)
@@ -176,7 +172,8 @@ impl Surroundings<'_> {
     /// Returns true if all clients share all stored responses, or another node has already checked
     /// that the request may have this one.
     fn is_shared(self) -> bool {
-        let is_anybody = self.grant.tenant.is_none() && self.gateway.keys().is_empty();
+        let is_anybody =
+            self.grant.tenant.is_none() && self.gateway.clients.authenticator.table().is_empty();
         is_anybody || self.guest.is_some()
     }
 }

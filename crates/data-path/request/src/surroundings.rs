@@ -1,7 +1,6 @@
 //! Context for reading a request, and what all kinds of requests have in common.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use http::HeaderMap;
@@ -36,7 +35,7 @@ pub struct Contents<'f> {
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings<'a> {
     /// State that all requests share.
-    pub gateway: &'a Arc<Gateway>,
+    pub gateway: &'a Gateway,
     /// View that serves the request.
     pub view: &'a View,
     /// Head of the request.
@@ -59,12 +58,12 @@ impl Surroundings<'_> {
     /// # Errors
     /// Returns an error if it is too large or too slow, or if memory is short.
     pub async fn buffer(self, body: &mut WireBody) -> Result<Buffered, GatewayError> {
-        let bytes_max = self.gateway.limits().body_bytes_max;
+        let bytes_max = self.gateway.door.limits().body_bytes_max;
         let body = refuse_announced(body.take(), &self.head.headers, bytes_max).await?;
         let holder = self
             .is_one_client
-            .then(|| self.gateway.front_door().body_holder(self.client, &self.gateway.key_hasher));
-        buffer(self.gateway.front_door(), holder, body).await
+            .then(|| self.gateway.door.body_holder(self.client, &self.gateway.routing.key_hasher));
+        buffer(&self.gateway.door, holder, body).await
     }
 
     /// Returns the number of engines that died while they served the request at other nodes.
@@ -95,7 +94,7 @@ impl Surroundings<'_> {
             output_tokens_max.map_or(usual, |most| most.min(usual))
         });
         Ok(Inquiry {
-            affinity: affinity(hash_by, &self.gateway.key_hasher, sources, &prefix),
+            affinity: affinity(hash_by, &self.gateway.routing.key_hasher, sources, &prefix),
             session: None,
             model,
             prefix,
@@ -117,7 +116,7 @@ impl Surroundings<'_> {
     /// Returns the tokens that replies of the model on this route usually have; `None` while that is
     /// unknown.
     fn usual_output(self, route: &Route, model: Option<&ModelName>) -> Option<u32> {
-        self.gateway.quotas().usual_output(route.spec.name.as_str(), model?.as_str())
+        self.gateway.clients.quotas.usual_output(route.spec.name.as_str(), model?.as_str())
     }
 }
 

@@ -118,7 +118,7 @@ impl Surroundings<'_> {
         // The node that sent a guest has resolved its name and drawn its arm.
         let resolved = match self.guest.and_then(GuestTerms::resolved) {
             Some(resolved) => Ok(resolved),
-            None => self.view.names().resolve(asked, || self.gateway.dice()),
+            None => self.view.names().resolve(asked, || self.gateway.routing.dice()),
         };
         let resolved = resolved.map_err(|unresolved| self.refuse(unresolved, name))?;
         let model = resolved.model;
@@ -158,7 +158,7 @@ impl Surroundings<'_> {
     }
 
     fn unknown_model(self, name: &str) -> GatewayError {
-        unknown_model(self.gateway, self.view, self.grant, name)
+        unknown_model(&self.gateway.routing, self.view, self.grant, name)
     }
 
     fn refuse(self, unresolved: Unresolved, name: &str) -> GatewayError {

@@ -10,7 +10,7 @@ use spillway_view::{Route, View};
 use tokio::time::timeout_at;
 
 use crate::asked_timeout::asked_timeout;
-use crate::gateway::Gateway;
+use crate::gateway::RoutingState;
 use crate::surroundings::{Surroundings, no_such_path};
 use crate::target::{ResolvedTarget, Wanted};
 
@@ -19,13 +19,13 @@ const WAIT_MAX: Duration = Duration::from_millis(500);
 /// Longest wait that can be set for a replica that starts, in milliseconds: a day.
 const WAIT_MS_END: u64 = 86_400_000;
 
-impl Gateway {
+impl RoutingState {
     /// Has the replicas asked for their models, and looks into each new view until `find` returns
     /// something, or the replicas have answered. Returns `None` at once if they were asked a moment
     /// ago.
     pub async fn look_again<T>(&self, mut find: impl FnMut(Arc<View>) -> Option<T>) -> Option<T> {
         let now = wake::now();
-        let mut lookup = self.model_lookups().begin(now)?;
+        let mut lookup = self.model_lookups.begin(now)?;
         loop {
             // First, so that the view is the one at the lookup's end or newer.
             let is_over = lookup.is_over();
@@ -68,7 +68,7 @@ impl Surroundings<'_> {
     /// Returns true if a replica of this region may have loaded the model since, for this client.
     fn may_appear(self, error: &GatewayError, wanted: Wanted<'_>) -> bool {
         error.kind == ErrorKind::ModelNotFound
-            && self.gateway.model_lookups().is_open()
+            && self.gateway.routing.model_lookups.is_open()
             && self.guest.is_none()
             && wanted.stored_at.is_none()
             && wanted.name.is_some_and(|name| {
@@ -106,9 +106,11 @@ impl Surroundings<'_> {
         wanted: Wanted<'_>,
         until: Instant,
     ) -> Result<ResolvedTarget, GatewayError> {
-        let Some(mut views) = self.gateway.model_lookups().new_views() else { return Err(error) };
+        let Some(mut views) = self.gateway.routing.model_lookups.new_views() else {
+            return Err(error);
+        };
         loop {
-            match self.find_in(self.gateway.view(), prefixed.as_ref(), wanted) {
+            match self.find_in(self.gateway.routing.view(), prefixed.as_ref(), wanted) {
                 Ok(found) => return Ok(found),
                 Err(newer) => error = newer,
             }
@@ -125,7 +127,7 @@ impl Surroundings<'_> {
         wanted: Wanted<'_>,
     ) -> Option<ResolvedTarget> {
         let find = |view: Arc<View>| self.find_in(view, prefixed.as_ref(), wanted).ok();
-        self.gateway.look_again(find).await
+        self.gateway.routing.look_again(find).await
     }
 
     /// Finds route, model and version in a newer view.

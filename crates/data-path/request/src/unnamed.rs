@@ -62,7 +62,7 @@ impl<'a> Surroundings<'a> {
     }
 
     fn may_learn_models(self) -> bool {
-        !self.gateway.regions().knows_models || !self.view.unread().is_empty()
+        !self.gateway.routing.regions().knows_models || !self.view.unread().is_empty()
     }
 }
 

@@ -10,6 +10,7 @@ mod one;
 mod page;
 mod plot;
 mod records;
+mod study;
 mod tables;
 mod timeline;
 
@@ -22,9 +23,10 @@ use spillway_route::Policy;
 use spillway_sim::{Scale, Scenario, Setup, TraceOptions, WorkloadKind, read_trace};
 
 pub(crate) use arguments::Arguments;
-use arguments::{Command, Options, Study};
+use arguments::Command;
 use batch::{Job, Row, row, run_all};
 use files::{read, write};
+use study::{Options, Study};
 
 /// Policies that are worth comparing with each other.
 const COMPARED: [Policy; 7] = [

@@ -11,7 +11,7 @@ use spillway_cluster_state::State;
 use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, KnowledgeConfig, PrefixHasher};
 use spillway_proxy::Worker;
 use spillway_pulse::{Sharing, SharingConfig};
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::{Counters, Gateway, HomeState, RoutingState};
 use spillway_types::{RegionName, ReplicaName, unix_ms};
 use spillway_view::{AffinityMove, HomeNews, Learning};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
@@ -49,7 +49,9 @@ const TURN_BLOCKS_MIN: usize = 4;
 #[derive(Debug)]
 pub struct KnowledgeTask {
     config: KnowledgeConfig,
-    gateway: Arc<Gateway>,
+    routing: Arc<RoutingState>,
+    homes: Arc<HomeState>,
+    counters: Arc<Counters>,
     workers: Vec<Arc<Worker>>,
     handle: Arc<KnowledgeHandle>,
     inbox: Inbox,
@@ -72,18 +74,20 @@ impl KnowledgeTask {
     /// Creates the task, which learns from `workers`, and lets the gateway read the index.
     pub fn new(
         config: KnowledgeConfig,
-        gateway: &Arc<Gateway>,
+        gateway: &Gateway,
         workers: &[Arc<Worker>],
     ) -> (Self, Arc<KnowledgeHandle>) {
         let (index, reader) = FineIndex::new(config.index);
-        gateway.knowledge().set_index(reader, config.prefix.block_bytes as u32);
+        gateway.routing.knowledge.set_index(reader, config.prefix.block_bytes as u32);
         let (handle, inbox) = KnowledgeHandle::new();
         let mut caches = Caches::new(index, config.prefix.block_bytes);
-        gateway.knowledge().set_forwards(caches.forwards().0.reader());
+        gateway.routing.knowledge.set_forwards(caches.forwards().0.reader());
         let task = Self {
             caches,
             config,
-            gateway: Arc::clone(gateway),
+            routing: Arc::clone(&gateway.routing),
+            homes: Arc::clone(&gateway.homes),
+            counters: Arc::clone(&gateway.counters),
             workers: workers.to_vec(),
             handle: Arc::clone(&handle),
             inbox,
@@ -138,7 +142,7 @@ impl KnowledgeTask {
     }
 
     async fn run(mut self, stop: CancellationToken) {
-        let gateway = Arc::clone(&self.gateway);
+        let routing = Arc::clone(&self.routing);
         let mut publications = self.publications();
         let [mut flush, mut publish, mut propose, mut save] =
             [FLUSH, PUBLISH, PROPOSE, SAVE].map(ticks);
@@ -146,7 +150,7 @@ impl KnowledgeTask {
         let mut due = None;
         loop {
             tokio::select! {
-                () = gateway.learned(), if due.is_none() => due = Some(Instant::now() + GATHER),
+                () = routing.knowledge.learned(), if due.is_none() => due = Some(Instant::now() + GATHER),
                 () = passed(due) => due = self.learn().then(|| Instant::now() + GATHER),
                 Some((from, datagram)) = self.inbox.datagrams.recv() => {
                     let now_ms = self.now_ms();
@@ -189,7 +193,7 @@ impl KnowledgeTask {
         }
         // Speeds outlive a restart, so their age is counted by the clock.
         let (heat_ms, clock_ms) = (self.now_ms(), unix_ms(SystemTime::now()));
-        let Self { workers, caches, speeds, gateway, context, .. } = self;
+        let Self { workers, caches, speeds, homes, counters, context, .. } = self;
         let region = context.as_ref().map(|context| context.me.1.clone());
         let mut taken = 0;
         for worker in workers {
@@ -198,7 +202,7 @@ impl KnowledgeTask {
                     caches.sent(identity, chain.as_slice(), heat_ms);
                     // The node that forwarded a guest reports it.
                     if let Some(region) = region.as_ref().filter(|_| !is_guest) {
-                        note_turn(gateway, region, chain.as_slice());
+                        note_turn(homes, counters, region, chain.as_slice());
                     }
                 }
                 Learning::Forwarded { region, chain } => {
@@ -265,11 +269,11 @@ impl KnowledgeTask {
     fn publish(&mut self) {
         let gone = self.caches.forget_absent(Instant::now());
         self.forget(&gone);
-        let regions = self.gateway.regions();
+        let regions = self.routing.regions();
         let forwards = self.caches.forwards().0;
         if let Some(holders) = forwards.set_regions(regions.others.iter().map(|other| &other.name))
         {
-            self.gateway.knowledge().replace_forward_holders(Arc::new(holders));
+            self.routing.knowledge.replace_forward_holders(Arc::new(holders));
         }
         // In a block of its own, since the borrow keeps new lists of replicas out.
         let published = {
@@ -323,7 +327,7 @@ impl KnowledgeTask {
             self.hot_regions = regions
                 .map(|(name, blocks)| (name.clone(), blocks.entries().len() as u64))
                 .collect();
-            self.gateway.knowledge().replace_hot(Arc::new(HotView::new(hot)));
+            self.routing.knowledge.replace_hot(Arc::new(HotView::new(hot)));
         }
     }
 
@@ -333,7 +337,7 @@ impl KnowledgeTask {
         let Some(context) = &self.context else { return };
         let key = prompt_key(context.prefix_key, epoch);
         match PrefixHasher::new(key, self.config.prefix) {
-            Ok(hasher) => self.gateway.replace_hasher(hasher),
+            Ok(hasher) => self.routing.replace_hasher(hasher),
             // The key worked with these sizes when the node was started.
             Err(error) => return tracing::error!(%error, "prompts keep their key"),
         }
@@ -364,14 +368,14 @@ impl KnowledgeTask {
 }
 
 /// Notes that this region serves a turn of a conversation, and informs the other nodes.
-fn note_turn(gateway: &Gateway, region: &RegionName, chain: &[u64]) {
+fn note_turn(homes: &HomeState, counters: &Counters, region: &RegionName, chain: &[u64]) {
     let Some(block) = chain.last().copied().filter(|_| chain.len() >= TURN_BLOCKS_MIN) else {
         return;
     };
-    if gateway.conversations.moved_to(chain, region) {
-        gateway.counters.affinity_moves.count(AffinityMove::ConversationToRegion);
+    if homes.conversations.moved_to(chain, region) {
+        counters.affinity_moves.count(AffinityMove::ConversationToRegion);
     }
-    gateway.home_outbox.push(|| HomeNews::Conversation { block, region: None });
+    homes.outbox.push(|| HomeNews::Conversation { block, region: None });
 }
 
 /// Returns at this time; never, without one.

@@ -8,7 +8,7 @@ use spillway_cluster_state::State;
 use spillway_config::AccessConfig;
 use spillway_control_plane::ControlPlane;
 use spillway_front::access::{KeyTable, TenantTerms};
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::{ClientState, Switches};
 use spillway_types::TenantName;
 use tokio::sync::watch;
 
@@ -18,7 +18,7 @@ const IN_CONTACT: Duration = Duration::from_secs(3);
 /// Period of checking whether this node follows its cluster, without a new entry in the log.
 const DOUBT_PERIOD: Duration = Duration::from_secs(1);
 
-/// Keys and tenants from the config and from the cluster, merged into the gateway's key table.
+/// Keys and tenants from the config and from the cluster, merged into the key table of the data path.
 ///
 /// For a key that both know, the cluster's record counts: no config lets in a key that the cluster
 /// revoked. A tenant is suspended or isolated as soon as one source says so, and may be served only
@@ -26,7 +26,8 @@ const DOUBT_PERIOD: Duration = Duration::from_secs(1);
 /// requests never take it.
 #[derive(Debug)]
 pub(crate) struct KeyBook {
-    gateway: Arc<Gateway>,
+    clients: Arc<ClientState>,
+    switches: Arc<Switches>,
     sources: Mutex<Sources>,
     /// Index of the state that was taken in last.
     taken: watch::Sender<u64>,
@@ -41,10 +42,18 @@ struct Sources {
 }
 
 impl KeyBook {
-    /// Creates the book with the config's keys and puts them into `gateway` at once.
-    pub(crate) fn new(gateway: &Arc<Gateway>, config: AccessConfig) -> Self {
-        let taken = watch::Sender::new(0);
-        let book = Self { gateway: Arc::clone(gateway), sources: Mutex::default(), taken };
+    /// Creates the book with the config's keys, and lets clients use them at once.
+    pub(crate) fn new(
+        clients: &Arc<ClientState>,
+        switches: &Arc<Switches>,
+        config: AccessConfig,
+    ) -> Self {
+        let book = Self {
+            clients: Arc::clone(clients),
+            switches: Arc::clone(switches),
+            sources: Mutex::default(),
+            taken: watch::Sender::new(0),
+        };
         book.take_config(config);
         book
     }
@@ -63,7 +72,7 @@ impl KeyBook {
     /// learn of them: it knows of entries that it has not applied, or its knowledge is fresh.
     pub(crate) fn await_news(&self, control_plane: &Arc<ControlPlane>) {
         let control_plane = Arc::downgrade(control_plane);
-        self.gateway.authenticator.news.hope(move || {
+        self.clients.authenticator.news.hope(move || {
             let status = control_plane.upgrade().map(|control_plane| control_plane.status());
             status.is_some_and(|status| {
                 let is_fresh = status.age.is_some_and(|age| age < IN_CONTACT);
@@ -132,7 +141,7 @@ impl KeyBook {
         };
         if was != is_misled {
             self.change(|sources| sources.is_misled = is_misled);
-            self.gateway.set_misled(is_misled);
+            self.switches.set_misled(is_misled);
             match is_misled {
                 true => tracing::error!(
                     "this node can't follow its cluster: it lets none of the cluster's keys in"
@@ -147,9 +156,9 @@ impl KeyBook {
     fn change<T>(&self, change: impl FnOnce(&mut Sources) -> T) -> T {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut sources);
-        let previous = self.gateway.keys();
+        let previous = self.clients.authenticator.table();
         // Under the lock: otherwise the older of two concurrent changes could win.
-        self.gateway.replace_keys(sources.table(&previous));
+        self.clients.authenticator.replace(sources.table(&previous));
         changed
     }
 }

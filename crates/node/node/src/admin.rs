@@ -17,11 +17,12 @@ use spillway_admin::{AdminRole, DiscoveryOverview, Recorded, Reply};
 use spillway_health::{DrainReason, Order, UnknownReplicaError};
 use spillway_telemetry::Exposition;
 use spillway_types::{LoadReport, ReplicaName};
+use spillway_usage::UsageLine;
 use tokio::time::timeout;
 
 pub(crate) use self::connections::{AdminSocket, serve_admin};
-use crate::feedback::Feedback;
-use crate::keeper::KeeperHandle;
+use crate::local_node::LocalNode;
+use crate::scrape::Scrape;
 
 /// Maximum size of a request's body in bytes: orders and load reports are short.
 const BODY_BYTES_MAX: usize = 16 << 10;
@@ -35,10 +36,19 @@ const DRAIN_S: u64 = 600;
 /// Sources of the admin listener's answers, and receivers of its orders.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
-    pub(crate) feedback: Arc<Feedback>,
-    pub(crate) keeper: KeeperHandle,
+    pub(crate) local: LocalNode,
+    pub(crate) scrape: Arc<Scrape>,
     /// The admin API of the cluster, below `/v1/`.
     pub(crate) api: spillway_admin::Admin,
+}
+
+/// Usage of this node since it started.
+#[derive(Debug, Serialize)]
+struct NodeUsage {
+    /// Start of the node, in milliseconds since 1970.
+    since_ms: u64,
+    /// Usage by tenant, key and model.
+    usage: Vec<UsageLine>,
 }
 
 /// The body of an order to drain; all of it may be left out.
@@ -78,7 +88,7 @@ impl Admin {
             // service.
             let agent = request.headers().get(header::USER_AGENT);
             if matches!(&*path, "/readyz" | "/steering") && agent.is_none_or(|it| it != OWN_AGENT) {
-                self.feedback.gateway.readiness_polls().note(client, Instant::now());
+                self.local.gateway.clients.readiness_polls.note(client, Instant::now());
             }
             return match self.api.check_host(&head_of(&request)) {
                 Ok(()) => self.checked(&path),
@@ -97,11 +107,11 @@ impl Admin {
         }
         match path.as_str() {
             "/metrics" => self.metrics(request.headers()),
-            "/replicas" => json(StatusCode::OK, &self.keeper.members().await),
-            "/usage" => json(StatusCode::OK, &self.feedback.usage_since_start()),
+            "/replicas" => json(StatusCode::OK, &self.local.keeper.members().await),
+            "/usage" => json(StatusCode::OK, &self.usage_since_start()),
             "/certificates" => {
-                let link = self.feedback.link();
-                json(StatusCode::OK, &self.feedback.certificates.own(link.as_deref()))
+                let link = self.scrape.link();
+                json(StatusCode::OK, &self.scrape.certificates.own(link.as_deref()))
             }
             "/certificates/nodes" => self.certificates_of_nodes().await,
             _ => error(
@@ -115,11 +125,16 @@ impl Admin {
     fn metrics(&self, headers: &HeaderMap) -> Reply {
         let accepted = headers.get_all(header::ACCEPT).iter();
         let format = Exposition::of_accept(accepted.filter_map(|value| value.to_str().ok()));
-        let page = format.of_open_metrics(self.feedback.scrape());
+        let page = format.of_open_metrics(self.scrape.text());
         let mut reply = reply(StatusCode::OK, format.content_type(), page.into());
         // A cache must not give one scraper the format of another.
         reply.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
         reply
+    }
+
+    fn usage_since_start(&self) -> NodeUsage {
+        let usage = self.local.outcomes.usage_since_start();
+        NodeUsage { since_ms: self.local.started_ms(), usage }
     }
 
     /// Answers a request for a file of the console or the docs; `None` for other paths.
@@ -131,10 +146,10 @@ impl Admin {
 
     /// Returns the certificate that each node of the cluster shows now.
     async fn certificates_of_nodes(&self) -> Reply {
-        let Some(link) = self.feedback.link() else {
+        let Some(link) = self.scrape.link() else {
             return error(StatusCode::NOT_FOUND, "this node is in no cluster");
         };
-        match self.feedback.certificates.of_all(&link).await {
+        match self.scrape.certificates.of_all(&link).await {
             Some(nodes) => json(StatusCode::OK, &serde_json::json!({ "nodes": nodes })),
             None => error(StatusCode::TOO_MANY_REQUESTS, "somebody else is looking: try again"),
         }
@@ -143,7 +158,7 @@ impl Admin {
     /// Answers a check of this node's health, which shows nothing else about the node.
     fn checked(&self, path: &str) -> Reply {
         if path == "/steering" {
-            let (status, body) = self.feedback.gateway.steering_answer();
+            let (status, body) = self.local.gateway.switches.steering_answer();
             return reply(status, "application/json", body);
         }
         if path != "/readyz" || self.is_ready() {
@@ -159,12 +174,12 @@ impl Admin {
     /// Returns the detail of a good answer: discoveries in a state in which replicas may be missing,
     /// and kinds of problems.
     fn readiness(&self, path: &str) -> serde_json::Value {
-        let discoveries = self.feedback.discoveries();
+        let discoveries = self.local.keeper.figures.discoveries();
         let is_missing = |it: &&DiscoveryOverview| path == "/readyz" && it.is_fault();
         let missing = discoveries.iter().filter(is_missing);
         let missing: BTreeMap<&str, &str> =
             missing.map(|it| (it.name.as_str(), it.state.as_str())).collect();
-        let kinds = self.feedback.health.kinds();
+        let kinds = self.local.outcomes.health.kinds();
         let mut detail = serde_json::Map::new();
         if !missing.is_empty() {
             detail.insert("discovery".to_owned(), serde_json::json!(missing));
@@ -195,10 +210,10 @@ impl Admin {
         let what = format!("{what} replica {name} of this node");
         let done = match action {
             "drain" => match body::<DrainBody>(request).await {
-                Ok(body) => self.keeper.order(name, body.order()).await,
+                Ok(body) => self.local.keeper.order(name, body.order()).await,
                 Err(message) => return error(StatusCode::BAD_REQUEST, &message),
             },
-            "resume" => self.keeper.order(name, Order::Resume).await,
+            "resume" => self.local.keeper.order(name, Order::Resume).await,
             "load" => match body::<LoadReport>(request).await {
                 Ok(report) => match report.fault() {
                     Some(field) => {
@@ -207,7 +222,7 @@ impl Admin {
                         );
                         return error(StatusCode::BAD_REQUEST, &message);
                     }
-                    None => self.keeper.report(name, report).await,
+                    None => self.local.keeper.report(name, report).await,
                 },
                 Err(message) => return error(StatusCode::BAD_REQUEST, &message),
             },
@@ -225,12 +240,11 @@ impl Admin {
     }
 
     fn is_ready(&self) -> bool {
-        let gateway = &self.feedback.gateway;
-        let view = gateway.view();
+        let gateway = &self.local.gateway;
+        let view = gateway.routing.view();
         // An edge node has no replicas of its own, and is ready once other regions serve for it.
         let can_serve = !view.replicas().is_empty() || !view.serves_nothing();
-        let is_sure = !gateway.is_misled() && gateway.quotas().is_ready();
-        !gateway.is_leaving() && is_sure && can_serve
+        gateway.admits_clients() && can_serve
     }
 }
 

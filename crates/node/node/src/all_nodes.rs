@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::{Response, Uri};
 use serde::{Deserialize, Serialize};
 use spillway_admin::{
-    AllNodes, AllReplicas, AskedNode, Asking, FilterField, HistoryScope, Overview, RegionReplica,
+    AllNodes, AllReplicas, Asking, FilterField, HistoryScope, Overview, RegionReplica,
     ReplicaOverview, RequestEntry, RequestFilter, RequestHistoryOverview, Requests,
     RequestsOfNodes,
 };
@@ -14,11 +14,10 @@ use spillway_health::{CountedRequests, HistoryBin, sum_bins};
 use spillway_link::{BoxBody, PeerStatus};
 use tokio::sync::Mutex;
 
-use crate::cluster::questions::{Answered, ask_each, json_reply, question};
-use crate::feedback::Feedback;
 use crate::health_watch::history_overview;
-use crate::keeper::KeeperHandle;
+use crate::local_node::LocalNode;
 use crate::overview::{OverviewSource, replica_overviews};
+use crate::questions::{Answered, ask_each, json_reply, question};
 
 /// Paths of the questions. No client reaches them: only nodes forward requests.
 pub(crate) const HISTORY_PATH: &str = "/.spillway/history";
@@ -73,25 +72,21 @@ pub(crate) struct LastAnswers {
 }
 
 /// Returns this node's reply to another node's question.
-pub(crate) async fn reply(
-    uri: &Uri,
-    feedback: &Feedback,
-    keeper: &KeeperHandle,
-) -> Response<BoxBody> {
+pub(crate) async fn reply(uri: &Uri, local: &LocalNode) -> Response<BoxBody> {
     match uri.path() {
         HISTORY_PATH => {
             let asked = question::<HistoryQuestion>(uri);
-            let bins = |asked: HistoryQuestion| feedback.health.bins(asked.counted);
+            let bins = |asked: HistoryQuestion| local.outcomes.health.bins(asked.counted);
             json_reply(asked.map(|asked| HistoryReply { bins: bins(asked) }).as_ref())
         }
         REPLICAS_PATH => {
-            let replicas = replica_overviews(feedback, keeper).await;
+            let replicas = replica_overviews(local).await;
             json_reply(Some(&ReplicasReply { replicas }))
         }
         REQUESTS_PATH => {
             let asked = question::<RequestsQuestion>(uri);
             let asked = asked.and_then(|asked| Some((asked.filter()?, asked.limit)));
-            let found = |(filter, limit)| feedback.recent(&filter, limit);
+            let found = |(filter, limit)| local.outcomes.recent(&filter, limit);
             json_reply(asked.map(|asked| RequestsReply { requests: found(asked) }).as_ref())
         }
         _ => json_reply(None::<&HistoryReply>),
@@ -122,7 +117,9 @@ impl AllNodes for OverviewSource {
         Box::pin(async move {
             let scope = match scope {
                 HistoryScope::Node => return Overview::history(self),
-                HistoryScope::Region(None) => HistoryScope::Region(Some(self.region())),
+                HistoryScope::Region(None) => {
+                    HistoryScope::Region(Some(self.local.region().to_owned()))
+                }
                 scope => scope,
             };
             // Held while asking: requests that arrive during that time wait for this answer.
@@ -155,8 +152,8 @@ impl AllNodes for OverviewSource {
             let asked = RequestsQuestion::new(&filter, limit);
             let answers = self.ask((REQUESTS_PATH, &asked), |_| true);
             let answers: Vec<Answered<RequestsReply>> = answers.await;
-            let mut nodes = vec![self.this_node()];
-            let mut requests = self.feedback.recent(&filter, limit);
+            let mut nodes = vec![self.local.asked()];
+            let mut requests = self.local.outcomes.recent(&filter, limit);
             for answer in answers {
                 let (found, node) = answer.into_parts();
                 nodes.push(node);
@@ -185,9 +182,9 @@ impl OverviewSource {
         let answers = self.ask((HISTORY_PATH, &asked), |it| is_in(it.identity.region().as_str()));
         let answers: Vec<Answered<HistoryReply>> = answers.await;
         let (mut nodes, mut bins) = (Vec::new(), Vec::new());
-        if is_in(&self.region()) {
-            nodes.push(self.this_node());
-            bins.push(self.feedback.health.bins(counted));
+        if is_in(self.local.region()) {
+            nodes.push(self.local.asked());
+            bins.push(self.local.outcomes.health.bins(counted));
         }
         for answer in answers {
             let (answer, node) = answer.into_parts();
@@ -201,17 +198,17 @@ impl OverviewSource {
     }
 
     async fn ask_for_replicas(&self) -> AllReplicas {
-        let own = replica_overviews(&self.feedback, &self.keeper);
+        let own = replica_overviews(&self.local);
         let asked = self.ask((REPLICAS_PATH, &ReplicasQuestion {}), |_| true);
         let (own, answers): (_, Vec<Answered<ReplicasReply>>) = tokio::join!(own, asked);
-        let mut nodes = vec![self.this_node()];
+        let mut nodes = vec![self.local.asked()];
         let mut all = BTreeMap::new();
         let mut take = |region: &str, replicas: Vec<ReplicaOverview>| {
             for replica in replicas {
                 add(&mut all, region, replica);
             }
         };
-        take(&self.region(), own);
+        take(self.local.region(), own);
         for answer in answers {
             let (answer, node) = answer.into_parts();
             take(&node.region, answer.unwrap_or_default().replicas);
@@ -231,18 +228,10 @@ impl OverviewSource {
         question: (&str, &impl Serialize),
         is_asked: impl Fn(&PeerStatus) -> bool,
     ) -> Vec<Answered<T>> {
-        match self.feedback.link() {
+        match self.link.upgrade() {
             Some(link) => ask_each(&link, is_asked, question, ANSWER_LIMIT).await,
             None => Vec::new(),
         }
-    }
-
-    pub(crate) fn this_node(&self) -> AskedNode {
-        AskedNode { name: self.node.clone(), region: self.region(), fault: None }
-    }
-
-    fn region(&self) -> String {
-        self.feedback.gateway.config().region.clone()
     }
 }
 

@@ -19,8 +19,6 @@ use spillway_telemetry::LiveHealth;
 use spillway_types::{Outcome, ReplicaName, unix_ms};
 use tokio_util::sync::CancellationToken;
 
-use crate::feedback::Feedback;
-
 /// Period of the judgement: other nodes learn of a problem, and of its end, at most this much
 /// later. Requests to this node are answered by a judgement of the moment.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -178,7 +176,7 @@ impl Counting<'_> {
 pub(crate) async fn watch(
     overview: Arc<dyn Overview>,
     control_plane: Option<Arc<ControlPlane>>,
-    feedback: Arc<Feedback>,
+    health: Arc<NodeHealth>,
     stop: CancellationToken,
 ) {
     let mut interval = tokio::time::interval(PERIOD);
@@ -197,7 +195,7 @@ pub(crate) async fn watch(
         {
             tracing::warn!(certificate = end.of, "{notice}");
         }
-        feedback.health.judged.store(Arc::new(report));
+        health.judged.store(Arc::new(report));
     }
 }
 

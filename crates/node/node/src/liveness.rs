@@ -16,7 +16,7 @@ use crate::keeper::KeeperHandle;
 const BEAT: Duration = Duration::from_millis(200);
 
 /// A count for each worker, which rises while its runtime gets to run tasks.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Beats(Vec<AtomicU64>);
 
 impl Beats {
@@ -126,7 +126,8 @@ mod tests {
     async fn a_worker_that_is_not_polled_and_a_keeper_that_does_not_answer_hang() {
         let (commands, mut asked) = mpsc::channel(4);
         let beats = Beats::new(2);
-        let mut liveness = Liveness::new(Arc::clone(&beats), KeeperHandle(commands));
+        let mut liveness =
+            Liveness::new(Arc::clone(&beats), KeeperHandle::new(commands, Arc::default()));
         let mut parts = tokio::task::JoinSet::new();
         parts.spawn(Arc::clone(&beats).beat(0));
         let second = parts.spawn(Arc::clone(&beats).beat(1));

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use spillway_config::{ConfigError, GeoConfig};
 use spillway_replicas::FileWatch;
+use spillway_request::gateway::RoutingState;
+use spillway_telemetry::Metrics;
 use spillway_view::Locations;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 
-use crate::feedback::Feedback;
 use crate::node_tasks::NodeTasks;
 use crate::reload::SETTLE;
 
@@ -41,13 +42,14 @@ impl Locating {
     pub(crate) fn start(
         config: GeoConfig,
         locations: Locations,
-        feedback: &Arc<Feedback>,
+        (routing, metrics): (&Arc<RoutingState>, &Arc<Metrics>),
         tasks: &NodeTasks,
     ) -> Self {
-        feedback.gateway.replace_locations(locations);
+        routing.replace_locations(locations);
         // A reload waits for its order to be done, so that there is one at a time.
         let (orders, ordered) = mpsc::channel(1);
-        let task = Task { config, feedback: Arc::clone(feedback) };
+        let (routing, metrics) = (Arc::clone(routing), Arc::clone(metrics));
+        let task = Task { config, routing, metrics };
         let stop = tasks.stop.clone();
         tasks.spawn_vital("locations", async move {
             stop.run_until_cancelled(task.run(ordered)).await;
@@ -70,7 +72,8 @@ impl Locating {
 /// Owner of the databases in use.
 struct Task {
     config: GeoConfig,
-    feedback: Arc<Feedback>,
+    routing: Arc<RoutingState>,
+    metrics: Arc<Metrics>,
 }
 
 impl Task {
@@ -114,11 +117,11 @@ impl Task {
     async fn take(&self, config: &GeoConfig) -> Result<(), ConfigError> {
         let opened = open(config).await;
         if !config.files().is_empty() {
-            self.feedback.metrics.record_geo_reload(opened.is_ok());
+            self.metrics.record_geo_reload(opened.is_ok());
         }
-        self.feedback.gateway.replace_locations(opened?);
+        self.routing.replace_locations(opened?);
         // Waiting requests may now be allowed elsewhere, or no longer here.
-        self.feedback.gateway.review_waiting();
+        self.routing.waiting.review();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use spillway_request::gateway::Gateway;
+use spillway_front::front_door::FrontDoor;
 use spillway_transport::Pressure;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -23,12 +23,12 @@ const LOOK: Duration = Duration::from_millis(100);
 const CLOSE_LOOKS: u32 = 5;
 
 /// Watches until the stop. Without `/proc` it logs one warning and ends.
-pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
-    let configured = Some(gateway.config().limits.memory_bytes_max).filter(|bytes| *bytes > 0);
+pub(crate) async fn watch(door: Arc<FrontDoor>, stop: CancellationToken) {
+    let configured = Some(door.limits().memory_bytes_max).filter(|bytes| *bytes > 0);
     let Some(ceiling) = configured.or_else(allowed_bytes) else {
         return tracing::warn!("what memory there is can't be read; set limits.memory_bytes_max");
     };
-    let memory = gateway.memory();
+    let memory = door.memory();
     let mut before = Pressure::Free;
     let mut reclaiming: Option<JoinHandle<()>> = None;
     // Number of looks in this period.

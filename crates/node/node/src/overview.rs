@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::{StreamExt, stream};
@@ -22,11 +22,11 @@ use spillway_usage::UsageQuery;
 use spillway_view::{OtherRegion, Regions, Replica, RouteSpec};
 
 use crate::all_nodes::LastAnswers;
+use crate::certificates::Certificates;
 use crate::cluster::{NodeAnswer, ask_node};
-use crate::feedback::Feedback;
-use crate::keeper::KeeperHandle;
+use crate::local_node::LocalNode;
 use crate::room::Room;
-use crate::usage;
+use crate::usage_of_nodes;
 
 /// State of a replica that is up and has none of its models.
 const WRONG_MODEL: &str = "wrong model";
@@ -39,11 +39,12 @@ const ASKING_LIMIT: Duration = Duration::from_secs(2);
 /// Source of overviews for the admin API.
 #[derive(Debug)]
 pub(crate) struct OverviewSource {
-    pub(crate) node: String,
     pub(crate) config_file: Option<PathBuf>,
     pub(crate) listeners: Vec<(SocketAddr, Arc<Listener>)>,
-    pub(crate) feedback: Arc<Feedback>,
-    pub(crate) keeper: KeeperHandle,
+    pub(crate) local: LocalNode,
+    pub(crate) certificates: Arc<Certificates>,
+    /// The link to other nodes, if there is one and it is open.
+    pub(crate) link: Weak<Link>,
     /// Places of regions, by the config.
     pub(crate) places: Arc<Places>,
     /// Room in the data folder.
@@ -75,37 +76,38 @@ impl Places {
 impl Overview for OverviewSource {
     fn node(&self) -> Looking<'_> {
         Box::pin(async {
-            let gateway = &self.feedback.gateway;
-            let regions = gateway.regions();
-            let link = self.feedback.link();
-            let started_ms = gateway.started_s().saturating_mul(1_000);
-            let first = self.feedback.certificates.first(link.as_deref());
+            let LocalNode { gateway, outcomes, keeper, .. } = &self.local;
+            let health = &outcomes.health;
+            let regions = gateway.routing.regions();
+            let link = self.link.upgrade();
+            let started_ms = self.local.started_ms();
+            let first = self.certificates.first(link.as_deref());
             let silent = regions.others.iter().filter(|other| !other.is_heard);
             NodeOverview {
-                name: self.node.clone(),
-                region: gateway.config().region.clone(),
-                version: self.feedback.version.clone(),
+                name: self.local.name.clone(),
+                region: gateway.routing.own_region.clone(),
+                version: self.local.version.clone(),
                 started_ms,
                 uptime_s: unix_ms(SystemTime::now()).saturating_sub(started_ms) / 1_000,
                 config_file: self.config_file.as_ref().map(|path| path.display().to_string()),
                 listeners: self.listeners.iter().map(listener).collect(),
                 phase: match () {
-                    () if gateway.is_leaving() => NodePhase::Leaving,
-                    () if !gateway.quotas().is_ready() => NodePhase::AwaitingLimits,
+                    () if gateway.switches.is_leaving() => NodePhase::Leaving,
+                    () if !gateway.clients.quotas.is_ready() => NodePhase::AwaitingLimits,
                     () => NodePhase::Serving,
                 },
-                replicas: self.tally(&self.keeper.members().await),
-                discoveries: self.feedback.discoveries(),
+                replicas: self.tally(&keeper.members().await),
+                discoveries: keeper.figures.discoveries(),
                 is_in_cluster: link.is_some(),
                 silent_regions: silent.map(|other| other.name.to_string()).collect(),
                 is_served_elsewhere: regions.has_usable(),
                 data: self.room.look().await,
                 first_certificate: first,
-                request_troubles: self.feedback.health.request_troubles(),
-                busiest_client: self.feedback.health.busiest_client(),
-                limited_clients: self.feedback.health.limited_clients(),
-                refused_config: self.feedback.health.refused_config(),
-                usage_fault: self.feedback.usage.fault(),
+                request_troubles: health.request_troubles(),
+                busiest_client: health.busiest_client(),
+                limited_clients: health.limited_clients(),
+                refused_config: health.refused_config(),
+                usage_fault: outcomes.usage.fault(),
                 peers: match link {
                     Some(link) => peers(&link).await,
                     None => Vec::new(),
@@ -115,7 +117,7 @@ impl Overview for OverviewSource {
     }
 
     fn regions(&self) -> Vec<RegionOverview> {
-        let regions = self.feedback.gateway.regions();
+        let regions = self.local.gateway.routing.regions();
         let others = regions.others.iter().map(|other| other_region(other, &regions));
         let mut all: Vec<_> = std::iter::once(self.own_region(&regions)).chain(others).collect();
         for region in &mut all {
@@ -125,30 +127,37 @@ impl Overview for OverviewSource {
     }
 
     fn history(&self) -> RequestHistoryOverview {
-        let history = self.feedback.health.history();
-        RequestHistoryOverview { nodes: vec![self.this_node()], ..history }
+        let history = self.local.outcomes.health.history();
+        RequestHistoryOverview { nodes: vec![self.local.asked()], ..history }
     }
 
     fn routes(&self) -> Vec<RouteOverview> {
-        self.feedback.gateway.view().routes().map(|route| route_overview(&route.spec)).collect()
+        self.local
+            .gateway
+            .routing
+            .view()
+            .routes()
+            .map(|route| route_overview(&route.spec))
+            .collect()
     }
 
     fn replicas(&self) -> Listing<'_> {
-        Box::pin(replica_overviews(&self.feedback, &self.keeper))
+        Box::pin(replica_overviews(&self.local))
     }
 
     fn usage(&self, query: UsageQuery) -> Summing<'_> {
-        Box::pin(async move { usage::of_cluster(&self.feedback, &self.node, &query).await })
+        Box::pin(async move {
+            let (link, me) = (self.link.upgrade(), self.local.asked());
+            let outcomes = &self.local.outcomes;
+            usage_of_nodes::of_cluster(outcomes, link.as_deref(), me, &query).await
+        })
     }
 }
 
 /// Returns the replicas of this node.
-pub(crate) async fn replica_overviews(
-    feedback: &Feedback,
-    keeper: &KeeperHandle,
-) -> Vec<ReplicaOverview> {
-    let members = keeper.members().await;
-    let view = feedback.gateway.view();
+pub(crate) async fn replica_overviews(local: &LocalNode) -> Vec<ReplicaOverview> {
+    let members = local.keeper.members().await;
+    let view = local.gateway.routing.view();
     let loads = view.replica_loads();
     let of_view: BTreeMap<&str, (&Replica, Reading)> = view
         .replicas()
@@ -159,7 +168,7 @@ pub(crate) async fn replica_overviews(
             (replica.spec().name.as_str(), (&**replica, kv_use))
         })
         .collect();
-    let (health, now) = (&feedback.health, Instant::now());
+    let (health, now) = (&local.outcomes.health, Instant::now());
     let row = |member: &MemberReport| {
         let ejections = health.recent_ejections(&member.name, now);
         ReplicaOverview {
@@ -191,13 +200,13 @@ fn route_overview(route: &RouteSpec) -> RouteOverview {
 
 impl OverviewSource {
     fn tally(&self, members: &[MemberReport]) -> ReplicaTally {
-        let (health, now) = (&self.feedback.health, Instant::now());
+        let (health, now) = (&self.local.outcomes.health, Instant::now());
         tally(members, |replica| health.recent_ejections(replica, now).is_brief)
     }
 
     fn own_region(&self, regions: &Regions) -> RegionOverview {
-        let gateway = &self.feedback.gateway;
-        let view = gateway.view();
+        let gateway = &self.local.gateway;
+        let view = gateway.routing.view();
         // An overflow replica does not count among the region's replicas.
         let replicas = || (0..).zip(view.replicas()).filter(|(_, replica)| !replica.is_overflow());
         let up = replicas().filter(|(index, _)| {
@@ -212,9 +221,9 @@ impl OverviewSource {
             .map(|(_, replica)| f64::from(replica.in_flight().saturating_add(replica.elsewhere())));
         // With other nodes in the region, gossip reports the waiting requests of all of them.
         let told = total(regions.own.values().map(|model| model.load.queued.into()));
-        let here = gateway.waiting() as f64;
+        let here = gateway.routing.waiting.count() as f64;
         RegionOverview {
-            region: gateway.config().region.clone(),
+            region: gateway.routing.own_region.clone(),
             is_own: true,
             is_heard: true,
             is_reachable: true,
@@ -223,7 +232,7 @@ impl OverviewSource {
             places,
             waiting: told.max(here),
             models: view.models().iter().map(ToString::to_string).collect(),
-            spilling: gateway.guests().into(),
+            spilling: gateway.counters.guests().into(),
             weight_percent: f64::from(regions.own_terms.weight_permille) / 10.0,
             price_ms: regions.own_terms.price_ms.into(),
             ..RegionOverview::default()

@@ -12,15 +12,16 @@ use spillway_front::access::AccessMode;
 use spillway_front::client::{Listener, ServerTls};
 use spillway_link::Link;
 use spillway_replicas::FileWatch;
+use spillway_request::gateway::{ClientState, Switches};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::KeyBook;
-use crate::certificates::shown_identities;
-use crate::feedback::Feedback;
+use crate::certificates::{Certificates, shown_identities};
 use crate::keeper::KeeperHandle;
 use crate::locating::Locating;
+use crate::outcomes::Outcomes;
 
 /// Wait after a change: editors and deployment tools touch a file several times in a row, and one
 /// reload serves all.
@@ -45,9 +46,12 @@ pub(crate) struct Reloader {
     pub(crate) admin: Option<RunningAdmin>,
     /// Listeners, by the addresses in the config that they were opened by.
     pub(crate) listeners: Vec<(SocketAddr, Arc<Listener>)>,
-    pub(crate) feedback: Arc<Feedback>,
+    pub(crate) clients: Arc<ClientState>,
+    pub(crate) switches: Arc<Switches>,
+    pub(crate) outcomes: Arc<Outcomes>,
+    pub(crate) certificates: Arc<Certificates>,
     /// The link, whose certificates are read again.
-    pub(crate) link: Option<Weak<Link>>,
+    pub(crate) link: Weak<Link>,
 }
 
 /// The admin listener that serves.
@@ -158,8 +162,8 @@ impl Reloader {
                 Err(refusal(&errors))
             }
         };
-        self.feedback.metrics.record_reload(result.is_ok());
-        self.feedback.health.note_config(result.as_ref().err().cloned(), SystemTime::now());
+        self.outcomes.metrics.record_reload(result.is_ok());
+        self.outcomes.health.note_config(result.as_ref().err().cloned(), SystemTime::now());
         if let Err(error) = result {
             tracing::error!("config not reloaded, the old one stays in use: {error}");
         }
@@ -189,9 +193,9 @@ impl Reloader {
         let budgets = config.access.budgets.clone();
         self.keys.take_config(config.access);
         let overflow = config.world.overflow();
-        self.feedback.usage.set_budgets(budgets, overflow, SystemTime::now());
-        self.feedback.gateway.quotas().set_own(&config.limits);
-        self.feedback.usage.set_prices(config.prices);
+        self.outcomes.usage.set_budgets(budgets, overflow, SystemTime::now());
+        self.clients.quotas.set_own(&config.limits);
+        self.outcomes.usage.set_prices(config.prices);
         let admin = match (&self.admin, config.admin) {
             (Some(running), Some(admin)) => running.replace(admin),
             _ => Ok(()),
@@ -199,24 +203,26 @@ impl Reloader {
         if let Some(places) = &places {
             self.replace_access(&config.listeners, places);
         }
-        self.feedback.gateway.set_expose_routing(config.gateway.expose_routing);
+        self.switches.set_expose_routing(config.gateway.expose_routing);
         // Returned only at the end: a bad database does not keep replicas and certificates back.
-        self.feedback.requests.set_access_log(&config.access_log);
-        self.feedback.set_traces(config.traces.as_deref());
+        self.outcomes.requests.set_access_log(&config.access_log);
+        self.outcomes.set_traces(config.traces.as_deref(), &self.switches);
         let located = self.locating.replace(config.geo).await;
+        let cors = config.world.cors.clone();
         self.keeper.reload(config.world).await?;
+        self.clients.replace_cors(cors);
         let has_places = places.is_some();
         for ((_, listener), place) in self.listeners.iter().zip(places.into_iter().flatten()) {
             if let Some(identity) = identities.get(place).and_then(Option::as_ref) {
                 listener.replace_identity(identity).map_err(|error| error.to_string())?;
             }
         }
-        if let Some(link) = self.link.as_ref().and_then(Weak::upgrade) {
+        if let Some(link) = self.link.upgrade() {
             link.reload().await.map(drop).map_err(|error| error.to_string())?;
         }
         admin.and(located)?;
         if has_places {
-            self.feedback.certificates.show(shown);
+            self.certificates.show(shown);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use spillway_admin::{Steered, SteeredRegion};
 use spillway_health::{SteeringConfig, SteeringFacts, SteeringMachine, SteeringTally};
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::{Gateway, RoutingState, Switches};
 use spillway_types::Steering;
 use spillway_view::RegionSteering;
 use tokio::time::MissedTickBehavior;
@@ -13,7 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Source of the regions' steering for the admin API.
 #[derive(Debug)]
-pub(crate) struct SteeringSource(pub(crate) Arc<Gateway>);
+pub(crate) struct SteeringSource {
+    pub(crate) routing: Arc<RoutingState>,
+    pub(crate) switches: Arc<Switches>,
+}
 
 impl Steered for SteeringSource {
     fn regions(&self) -> Vec<SteeredRegion> {
@@ -23,7 +26,7 @@ impl Steered for SteeringSource {
             steering: region.steering,
             rtt_ms: region.rtt_ms,
         };
-        self.0.region_steering().into_iter().map(region).collect()
+        self.routing.region_steering(self.switches.steering()).into_iter().map(region).collect()
     }
 }
 
@@ -46,7 +49,7 @@ pub(crate) async fn steer(gateway: Arc<Gateway>, config: SteeringConfig, stop: C
 fn look(gateway: &Gateway, machine: &mut SteeringMachine) {
     let before = machine.steering();
     let now = machine.update(Instant::now(), &facts(gateway));
-    gateway.steer(now);
+    gateway.switches.steer(now);
     match (before.reason(), now.reason()) {
         (was, is) if was == is => {}
         (Some(was), None) => tracing::info!(was = was.name(), "this node takes clients"),
@@ -56,15 +59,15 @@ fn look(gateway: &Gateway, machine: &mut SteeringMachine) {
 }
 
 fn facts(gateway: &Gateway) -> SteeringFacts {
-    let regions = gateway.regions();
-    let (served, shed) = gateway.counters().served_and_shed();
+    let regions = gateway.routing.regions();
+    let (served, shed) = gateway.counters.served_and_shed();
     let others = || regions.others.iter().filter(|other| other.is_heard);
     SteeringFacts {
         // A node that leaves is not ready either, but has a reason of its own.
-        is_ready: gateway.is_ready() || gateway.is_leaving(),
-        is_leaving: gateway.is_leaving(),
+        is_ready: gateway.is_ready() || gateway.switches.is_leaving(),
+        is_leaving: gateway.switches.is_leaving(),
         is_ordered_away: regions.is_evacuated || regions.own_terms.weight_permille == 0,
-        has_usable: gateway.view().has_usable() || regions.has_usable(),
+        has_usable: gateway.routing.view().has_usable() || regions.has_usable(),
         has_better: others().any(|other| other.steering == Steering::Send),
         has_other: others().any(|other| other.steering.takes_clients()),
         tally: SteeringTally { served, shed },

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use spillway_front::client::{HandOut, Listener, accept_loop, serve_handed};
+use spillway_front::front_door::FrontDoor;
 use spillway_front::port_holder::narrower_or_wider;
 use spillway_proxy::Worker;
-use spillway_request::gateway::Gateway;
 use spillway_sockets::{UNACKNOWLEDGED_MAX, keep_alive};
 use spillway_tasks::TaskWatch;
 use tokio::sync::mpsc;
@@ -102,7 +102,7 @@ pub(crate) fn bound_socket(address: SocketAddr, shares: bool) -> io::Result<Sock
 }
 
 /// The threads of a node.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Threads {
     pub(crate) handles: Vec<JoinHandle<()>>,
     /// Shows which workers still work.
@@ -122,7 +122,7 @@ impl Threads {
 /// Returns an error if a thread or runtime can't be made.
 pub(crate) fn start(
     workers: &[Arc<Worker>],
-    gateway: &Arc<Gateway>,
+    door: &Arc<FrontDoor>,
     bound: &mut [Bound],
     (stop, watch): (&CancellationToken, &TaskWatch),
 ) -> io::Result<Threads> {
@@ -152,7 +152,7 @@ pub(crate) fn start(
         handles.push(thread.spawn(move || runtime.block_on(run(loops, watch, stop)))?);
     }
     for (index, (listener, socket)) in sockets.into_iter().enumerate() {
-        let out = HandOut::new(Arc::clone(gateway.front_door()), senders.clone());
+        let out = HandOut::new(Arc::clone(door), senders.clone());
         handles.push(start_accepting(index, out, listener, socket)?);
     }
     Ok(Threads { handles, beats })

@@ -2,7 +2,7 @@
 //!
 //! The crate `quota` decides. Here it gets the agreed state, its statements are proposed, and data
 //! that has to outlive the process is written to the data folder. Requests meet only
-//! `Gateway::quotas`.
+//! the quotas of `ClientState`.
 
 mod debts;
 mod live;

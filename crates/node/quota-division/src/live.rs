@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use spillway_quota::{LimitKind, LimitTerms, LimitUsage, OwnLimits, Quotas};
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::ClientState;
 use spillway_telemetry::LiveLimit;
 
 /// Maximum number of limits that are shown: each is three series a kind. Of more, those with the
@@ -13,11 +13,11 @@ const LIMITS_MAX: usize = 256;
 
 /// Source of the config's limits for the admin API.
 #[derive(Debug)]
-pub struct FileLimits(pub Arc<Gateway>);
+pub struct FileLimits(pub Arc<ClientState>);
 
 impl OwnLimits for FileLimits {
     fn own_limits(&self, most: usize) -> Vec<(LimitTerms, Option<LimitUsage>)> {
-        self.0.quotas().own(Instant::now(), most)
+        self.0.quotas.own(Instant::now(), most)
     }
 }
 

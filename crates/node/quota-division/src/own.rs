@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::ClientState;
 use tokio::time::interval;
 
 /// Period of paying debt to these limits.
 const PACE: Duration = Duration::from_millis(500);
 
 /// Pays debt to the limits of the config file while no request does.
-pub async fn pay_own(gateway: Arc<Gateway>) {
+pub async fn pay_own(clients: Arc<ClientState>) {
     let mut ticks = interval(PACE);
     loop {
         ticks.tick().await;
-        gateway.quotas().pay_own(Instant::now());
+        clients.quotas.pay_own(Instant::now());
     }
 }

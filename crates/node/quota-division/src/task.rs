@@ -10,7 +10,7 @@ use spillway_files::{load, save};
 use spillway_quota::{
     AgreedLimits, Before, Fate, Holder, LimitKind, LimitTerms, Quotas, Scope, Statement, Units,
 };
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::ClientState;
 use spillway_types::{NodeName, RegionName, unix_ms};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -53,8 +53,10 @@ pub struct DivisionParts {
     pub region: RegionName,
     /// Data folder.
     pub folder: PathBuf,
-    /// Gateway whose requests the limits meet.
-    pub gateway: Arc<Gateway>,
+    /// State of clients, whose requests the limits meet.
+    pub clients: Arc<ClientState>,
+    /// Seed of random numbers.
+    pub seed: u64,
     /// Control plane that statements are proposed to.
     pub control_plane: Arc<ControlPlane>,
     /// Tracker of the tasks that propose statements.
@@ -104,7 +106,7 @@ impl Division {
         state: Arc<State>,
     ) -> (Self, impl Future<Output = ()> + Send + use<>) {
         let (leaving, orders) = mpsc::channel(1);
-        let (gateway, region) = (Arc::clone(&parts.gateway), parts.region.clone());
+        let (clients, region) = (Arc::clone(&parts.clients), parts.region.clone());
         // No limit is known without a log, and its disk may be the reason.
         let limit = if parts.control_plane.is_stopped() { Duration::ZERO } else { FILES_LIMIT };
         let (begun, has_begun) = oneshot::channel();
@@ -120,8 +122,8 @@ impl Division {
         });
         let is_late = tokio::time::timeout(limit, has_begun).await.is_err();
         if is_late && state.cluster().is_some() {
-            gateway.quotas().set_limits(&terms(&state.agreed_limits(&region)));
-            gateway.quotas().set_ready(false);
+            clients.quotas.set_limits(&terms(&state.agreed_limits(&region)));
+            clients.quotas.set_ready(false);
         }
         // An error is a panic, which was reported.
         (Self { leaving }, async move { drop(dividing.await) })
@@ -156,9 +158,9 @@ impl Divider {
         };
         // A node that starts for the first time holds nothing that it would have to wait for, and
         // one whose log has stopped gets no shares.
-        parts.gateway.quotas().set_ready(before.is_none() || parts.control_plane.is_stopped());
+        parts.clients.quotas.set_ready(before.is_none() || parts.control_plane.is_stopped());
         let incarnation = unix_ms(SystemTime::now()).max(1);
-        let dice = fastrand::Rng::with_seed(incarnation ^ parts.gateway.seed());
+        let dice = fastrand::Rng::with_seed(incarnation ^ parts.seed);
         let holder = Holder::new(parts.node.clone(), incarnation, known, dice);
         let divider = Self {
             holder,
@@ -246,19 +248,15 @@ impl Divider {
             return;
         }
         self.take_agreed_limits(&state);
-        let gateway = Arc::clone(&self.parts.gateway);
-        let (shares, quotas) = (state.shares(), gateway.quotas());
+        let clients = Arc::clone(&self.parts.clients);
+        let (shares, quotas) = (state.shares(), &clients.quotas);
         let said = self.holder.look(Instant::now(), shares, &self.agreed_limits, quotas);
         self.debts.note(quotas, || self.holder.used(), Instant::now());
         self.journal.note(quotas, || self.holder.used(), Instant::now());
         let Some(said) = said else { return };
         if !self.note_lowered() {
             // Floors that are not written down are not given up.
-            self.holder.answered(
-                said.serial,
-                Fate::Never,
-                gateway.quotas().clock_ns(Instant::now()),
-            );
+            self.holder.answered(said.serial, Fate::Never, clients.quotas.clock_ns(Instant::now()));
             return;
         }
         let (serial, answers) = (said.serial, self.answers.0.clone());
@@ -312,7 +310,7 @@ impl Divider {
         let is_undivided = !agreed_limits.terms.keys().filter(is_new).any(is_divided);
         self.agreed_limits = Arc::new(agreed_limits);
         self.terms = terms(&self.agreed_limits);
-        let quotas = self.parts.gateway.quotas();
+        let quotas = &self.parts.clients.quotas;
         // A limit that is new while this process serves is not divided by any node yet. A limit
         // that is new to a starting process may be in use by others already, and so may one that
         // a log has which this node follows from its beginning.
@@ -368,8 +366,8 @@ impl Divider {
             drop(tokio::time::timeout(LEAVE_LIMIT, giving_back).await);
         }
         let now = Instant::now();
-        self.debts.write(self.parts.gateway.quotas(), self.terms.iter().cloned(), now);
-        self.journal.close(self.parts.gateway.quotas(), self.terms.iter().cloned(), now);
+        self.debts.write(&self.parts.clients.quotas, self.terms.iter().cloned(), now);
+        self.journal.close(&self.parts.clients.quotas, self.terms.iter().cloned(), now);
         let tokens = self.agreed_limits.terms.keys().map(|scope| {
             let spent = self.quotas().spent(scope, LimitKind::TokenRate, now);
             let spent = spent.into_iter().map(|(age, units)| (age.as_millis() as u64, units));
@@ -382,10 +380,10 @@ impl Divider {
 
     /// Gives back all leases that are not in use, as many at a time as a statement has room for.
     async fn give_back(&mut self, state: &State) {
-        let gateway = Arc::clone(&self.parts.gateway);
+        let clients = Arc::clone(&self.parts.clients);
         loop {
             self.holder.leave();
-            let (shares, quotas) = (state.shares(), gateway.quotas());
+            let (shares, quotas) = (state.shares(), &clients.quotas);
             let said = self.holder.look(Instant::now(), shares, &self.agreed_limits, quotas);
             let is_noted = self.note_lowered();
             let Some(said) = said.filter(|_| is_noted) else { return };
@@ -406,7 +404,7 @@ impl Divider {
     }
 
     fn quotas(&self) -> &Quotas {
-        self.parts.gateway.quotas()
+        &self.parts.clients.quotas
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use spillway_types::ModelName;
 
 use crate::check::{DeepRequest, Expectation, Probe};
-use crate::scrape::Mapping;
+use crate::scrape::{Mapping, MetricsPage};
 
 /// Server software of a replica. It decides where the replica is asked for its health and load,
 /// unless the config says otherwise.
@@ -40,17 +40,6 @@ pub enum ServerKind {
     LlamaCppPython,
     /// Anything else.
     Generic,
-}
-
-/// Page where a kind of server reports its load.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MetricsPage {
-    /// Port of the page, if it is not the API's.
-    pub port: Option<u16>,
-    /// Path of the page.
-    pub path: &'static str,
-    /// Mapping from the page's metrics to load.
-    pub mapping: Mapping,
 }
 
 /// Error: no kind of server has this name.

@@ -5,6 +5,7 @@
 //! The set of replicas comes from [`discovery`]. [`FileWatch`] also serves the
 //! files of a node's own config.
 
+mod builtin_mappings;
 mod check;
 pub mod discovery;
 mod fact;
@@ -29,12 +30,12 @@ pub use fact::{Fact, FactHold, FactKind, FactSender};
 pub use file_watch::FileWatch;
 pub use http::{HttpProtocol, RequestError, TlsTarget};
 pub use identity::{Engine, IdentityCheck};
-pub use kind::{MetricsPage, ServerKind, UnknownKindError};
+pub use kind::{ServerKind, UnknownKindError};
 pub use kv_events::{KvDelivery, KvNews, KvQueue, KvSource, follow_kv_events};
 pub use monitor::{Monitor, Monitors, Reconciled};
 pub use scrape::{
-    AdapterMapping, AdapterReport, CacheReport, Combine, FieldMapping, Mapping, Scrape, Selector,
-    SelectorError,
+    AdapterMapping, AdapterReport, CacheReport, Combine, FieldMapping, Mapping, MetricsPage,
+    Scrape, Selector, SelectorError,
 };
 pub use target::ReplicaTarget;
 pub use warm_up::{WarmUpError, warm_up};

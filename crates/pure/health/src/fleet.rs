@@ -10,7 +10,8 @@ use spillway_types::{
 
 use crate::member::{Effect, FleetShared, Member, Shown};
 use crate::pace::UsualPaces;
-use crate::pool::{Ejections, PoolLoad};
+use crate::pool::Ejections;
+use crate::pool_load::PoolLoad;
 use crate::standby::{PoolNeed, Reserve, Wish};
 use crate::{Check, CheckError, FleetConfig, Live, MemberReport, MemberSpec, MemberState, Order};
 

@@ -30,6 +30,7 @@ mod member;
 mod outlier_detection;
 mod pace;
 mod pool;
+mod pool_load;
 mod pressure;
 mod quantile;
 mod queue_reports;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::StandbyConfig;
-use crate::pool::PoolLoad;
+use crate::pool_load::PoolLoad;
 use crate::time::later_ms;
 
 /// State of a replica of the reserve.

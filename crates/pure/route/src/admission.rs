@@ -1,6 +1,5 @@
 //! Admission control of one queue: which requests wait or are refused, and when clients return.
 
-mod asker;
 mod degraded;
 mod drain_meter;
 mod expected;
@@ -10,11 +9,9 @@ mod hold_time;
 mod outage;
 mod promises;
 mod refusal;
-mod retry_after;
 
 use std::time::{Duration, Instant};
 
-pub use asker::Asker;
 pub use degraded::Degraded;
 pub use drain_meter::DrainMeter;
 pub use expected::{Turnover, expected_rate, guessed_rate};
@@ -24,10 +21,13 @@ pub use hold_time::HoldTime;
 pub use outage::Outage;
 pub use promises::{Promise, Promises};
 pub use refusal::Refusal;
-pub use retry_after::{RetryAfter, retry_after_s};
 
 use crate::queue::{QueueLoad, class};
-use crate::{CLASSES, Entered, Full, WaitEntry, WaitLimits, WaitQueue, WaitTicket, Waiting};
+use crate::retry_after::promised_s;
+use crate::{
+    Asker, CLASSES, Entered, Full, RetryAfter, WaitEntry, WaitLimits, WaitQueue, WaitTicket,
+    Waiting,
+};
 
 /// Time after a shed request for which replicas count as busy. Where all requests are shed at once
 /// none waits, and the rate of the others would never be learned.
@@ -235,7 +235,7 @@ impl<T> Admission<T> {
         }
         let spare_s = self.spare_s(now);
         // No client is asked to wait longer than a minute. Beyond that there is no moment to book.
-        let Some(seconds) = retry_after::promised_s(wait_s, spare_s, rng) else {
+        let Some(seconds) = promised_s(wait_s, spare_s, rng) else {
             return RetryAfter::unpromised(wait_s * 1_000.0, rng);
         };
         let promise =

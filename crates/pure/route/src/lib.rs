@@ -34,6 +34,7 @@ mod queue;
 mod refusals;
 mod rendezvous;
 mod reported;
+mod retry_after;
 mod retry_budget;
 mod shed_reason;
 mod slo_probes;
@@ -46,8 +47,8 @@ mod tuning;
 mod work;
 
 pub use admission::{
-    Admission, Asker, BUSY_AFTER_SHED, Degraded, DrainMeter, HoldTime, Outage, Promise, Promises,
-    Refusal, RetryAfter, Turnover, expected_rate, guessed_rate, retry_after_s,
+    Admission, BUSY_AFTER_SHED, Degraded, DrainMeter, HoldTime, Outage, Promise, Promises, Refusal,
+    Turnover, expected_rate, guessed_rate,
 };
 pub use admitted::{Admitted, admitted};
 pub use attempt::{Attempt, Reason};
@@ -67,8 +68,11 @@ pub use moment::{Loads, Moment, Snapshot};
 pub use plan::{Plan, PlanError, plan};
 pub use policy::{Policy, UnknownPolicyError};
 pub use predict::{Cost, Fit};
-pub use queue::{CLASSES, Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket};
+pub use queue::{
+    Asker, CLASSES, Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket,
+};
 pub use refusals::{RefusalScope, Refusals};
+pub use retry_after::{RetryAfter, retry_after_s};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
 pub use shed_reason::ShedReason;
 pub use slo_probes::SloProbes;

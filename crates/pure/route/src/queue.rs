@@ -1,6 +1,7 @@
 //! Wait queue: requests that wait in a node until a replica has room for them or their time-to-live
 //! is over, with fairness between tenants.
 
+mod asker;
 mod class;
 mod entry;
 mod line;
@@ -9,8 +10,7 @@ mod order;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::Asker;
-pub(crate) use class::cost;
+pub use asker::Asker;
 pub use entry::{Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitTicket};
 pub(crate) use line::QueueLoad;
 pub use order::CLASSES;

@@ -9,7 +9,6 @@ mod backup_args;
 mod calls;
 mod client;
 mod columns;
-mod connect;
 mod debug;
 mod edit;
 mod explain;
@@ -44,8 +43,10 @@ mod words;
 
 use anyhow::Result;
 
+use crate::connect;
+pub(crate) use crate::connect::{AdminUrl, BEHIND_OWN, Connect, HEADING, parse_admin};
+
 pub(crate) use args::{ClusterCommand, ClusterKeysCommand, CreateKeyArgs};
-pub(crate) use connect::{AdminUrl, BEHIND_OWN, Connect, HEADING, parse_admin};
 pub(crate) use explain::ExplainArgs;
 pub(crate) use members::{ClusterCertsCommand, serial};
 pub(crate) use online::replicas;

@@ -3,6 +3,7 @@
 //! that holds while a region is cut off, a stream that survives its replica, and an order at one
 //! region that drains another.
 
+mod args;
 mod client;
 mod control;
 mod panel;
@@ -25,8 +26,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::cli::DemoArgs;
 use crate::output;
+pub(crate) use args::DemoArgs;
 use region::DemoRegion;
 use report::{DemoReport, Scenes};
 use shared_limit::SharedLimit;

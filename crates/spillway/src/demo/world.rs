@@ -124,7 +124,7 @@ impl DemoWorld {
 
     /// Returns the weight that `from` gives `to` when it chooses a region, in thousandths.
     pub(crate) fn weight(&self, from: DemoRegion, to: DemoRegion) -> Option<u16> {
-        let regions = self.node(from)?.gateway().regions();
+        let regions = self.node(from)?.gateway().routing.regions();
         let other = regions.others.iter().find(|other| other.name.as_str() == to.name())?;
         Some(other.terms.weight_permille)
     }
@@ -137,7 +137,7 @@ impl DemoWorld {
     /// Returns true if `from` would forward requests to `to`.
     pub(crate) fn reaches(&self, from: DemoRegion, to: DemoRegion) -> bool {
         let Some(node) = self.node(from) else { return false };
-        let regions = node.gateway().regions();
+        let regions = node.gateway().routing.regions();
         regions.others.iter().any(|other| {
             other.name.as_str() == to.name()
                 && other.is_reachable
@@ -149,15 +149,21 @@ impl DemoWorld {
     pub(crate) fn figures(&self, region: DemoRegion) -> DemoFigures {
         let Some(site) = &self.regions[region.index()] else { return DemoFigures::default() };
         let gateway = site.node.gateway();
-        let regions = gateway.regions();
+        let regions = gateway.routing.regions();
         let models = regions.others.iter().flat_map(|other| other.models.values());
         let (refused, broken) = models.fold((0, 0), |(refused, broken), model| {
             (refused + model.counts.refused(), broken + model.counts.broken())
         });
         let engines = || site.emulator.replicas().iter().map(|replica| replica.stats().engine);
         DemoFigures {
-            in_flight: gateway.view().replicas().iter().map(|replica| replica.in_flight()).sum(),
-            waiting: gateway.waiting(),
+            in_flight: gateway
+                .routing
+                .view()
+                .replicas()
+                .iter()
+                .map(|replica| replica.in_flight())
+                .sum(),
+            waiting: gateway.routing.waiting.count(),
             refused,
             broken,
             prompt_tokens: engines().map(|engine| engine.prefix_cache_queries_tokens).sum(),
@@ -178,7 +184,7 @@ impl DemoWorld {
 
     fn limits(&self, region: DemoRegion) -> Vec<LimitUsage> {
         let Some(node) = self.node(region) else { return Vec::new() };
-        let standings = node.gateway().quotas().standings(Instant::now(), 1);
+        let standings = node.gateway().clients.quotas.standings(Instant::now(), 1);
         standings.into_iter().map(|(_, usage)| usage).collect()
     }
 

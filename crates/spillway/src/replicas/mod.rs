@@ -1,16 +1,14 @@
 //! `spillway replicas`: state of a node's replicas, and orders to them.
 
 mod admin;
-mod table;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::cli::{ReplicasArgs, ReplicasCommand};
 use crate::cluster::{self, wait_for};
+pub(crate) use crate::replica_table::table;
 use crate::{output, screen};
-
-pub(crate) use table::table;
 
 /// Shows the replicas, or carries out an order.
 ///

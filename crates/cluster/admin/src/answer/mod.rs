@@ -12,6 +12,7 @@ mod freshness;
 pub(crate) mod fuzz;
 mod limits;
 mod moved;
+mod node_row;
 mod overview;
 mod problem;
 mod problems;

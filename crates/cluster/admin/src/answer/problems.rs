@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use spillway_types::unix_ms;
 
 use self::duration::duration;
-use super::overview::NodeRow;
+use super::node_row::NodeRow;
 use super::problem::{Problem, ProblemKind, Urgency};
 use super::status::StatusAnswer;
 use crate::overview::{

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_types::unix_ms;
 
-use super::overview::NodeRow;
+use super::node_row::NodeRow;
 use super::problem::{Problem, ProblemKind, Urgency};
 use super::problems::{
     CERTIFICATE_URGENT_MS, DISK_MS, FAILING_PERCENT_UNHEALTHY, MajorityLack, Sight, free_percent,
@@ -273,7 +273,7 @@ fn named(texts: Vec<String>) -> String {
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use super::super::overview::rows;
+    use super::super::node_row::rows;
     use super::super::problems::problems;
     use super::*;
     use crate::answer::freshness::Freshness;

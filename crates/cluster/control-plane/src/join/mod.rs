@@ -9,13 +9,11 @@ mod asking;
 pub mod fuzz;
 mod message;
 mod note;
-mod removed;
 mod server;
 mod standing;
 
 pub(crate) use asking::run;
 pub(crate) use note::disk_to_join_with;
-pub(crate) use removed::removed_reason;
 pub(crate) use server::JoinServer;
 pub(crate) use standing::run as watch_standing;
 

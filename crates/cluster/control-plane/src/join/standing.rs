@@ -8,8 +8,8 @@ use spillway_link::PeerConfig;
 use spillway_raft::{Role, Status};
 
 use super::message::{JoinAnswer, Question, Wish};
-use super::removed::REMOVED;
 use crate::control_plane::ControlPlane;
+use crate::removed::REMOVED;
 
 /// Time between two looks at the own state.
 const PERIOD: Duration = Duration::from_millis(500);

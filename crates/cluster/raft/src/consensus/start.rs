@@ -8,6 +8,7 @@ use openraft::{SnapshotPolicy, StepDownPolicy};
 use spillway_files::load;
 use spillway_link::Link;
 use spillway_tasks::TaskWatch;
+use spillway_types::DiskId;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
@@ -18,13 +19,11 @@ use super::Consensus;
 use super::steering::Steering;
 use super::watch::LogWatch;
 use crate::config::RaftConfig;
-use crate::disk::{DiskError, Folder, LogStore};
+use crate::disk::{DiskError, Folder, LogStore, Snapshots, StoredSnapshot};
 use crate::error::RaftStartError;
 use crate::machine::Machine;
-use crate::net::{
-    Comparison, Context, LeaderContact, Parts, PeerNetwork, PeerServer, Service, ask_all,
-    compare_all,
-};
+use crate::net::{Comparison, Context, LeaderContact, Parts, PeerNetwork, ask_all, compare_all};
+use crate::peer_server::{PeerServer, Service};
 use crate::rules::budget::Budget;
 use crate::rules::isolation::Voice;
 use crate::rules::lineage::SavedDisks;
@@ -45,20 +44,8 @@ pub(super) async fn start<M: Machine>(
 ) -> Result<Consensus<M>, RaftStartError> {
     let raft_config = raft_config(&config)?;
     let node = config.node;
-    let (folder, kept) = open(&config).await?;
-    folder.check_name(&config.name)?;
-    let (ended, closed) = oneshot::channel();
-    let disk = folder.file.state().disk;
-    let snapshots = folder.snapshots;
-    let file = folder.file.timed_by(Arc::clone(&config.disk_clock));
-    let log = LogStore::start(file, folder.entries, snapshots.clone(), move || {
-        // An error means that no task waits for the end.
-        let _ = ended.send(());
-    })?;
-    let comparison = Comparison::new(log.serial(), log.is_blank(), &kept);
-    if !log.is_blank() {
-        log.count_start();
-    }
+    let OpenLog { log, snapshots, newest, disk, comparison, closed } =
+        OpenLog::open(&config).await?;
     let (voice, heard_voice) = channel::channel(Voice::Confirmed);
     let parts = Parts {
         link,
@@ -73,12 +60,8 @@ pub(super) async fn start<M: Machine>(
     };
     let context = Arc::new(Context::new(parts));
     let applied = Applied::new(machine, config.applied.clone());
-    let applier = Applier {
-        applied: Arc::clone(&applied),
-        snapshots,
-        log: log.clone(),
-        newest: Arc::new(Mutex::new(folder.snapshot)),
-    };
+    let newest = Arc::new(Mutex::new(newest));
+    let applier = Applier { applied: Arc::clone(&applied), snapshots, log: log.clone(), newest };
     let network = PeerNetwork(Arc::clone(&context));
     let raft = Raft::new(node, Arc::new(raft_config), network, log, applier)
         .await
@@ -113,6 +96,40 @@ pub(super) async fn start<M: Machine>(
         stop,
         closed: Mutex::new(Some(closed)),
     })
+}
+
+/// Log on this node's disk, open for the present process.
+struct OpenLog {
+    log: LogStore,
+    snapshots: Snapshots,
+    /// Snapshot from which the state is restored, if there is one.
+    newest: Option<StoredSnapshot>,
+    disk: DiskId,
+    /// Knowledge of other nodes' disks.
+    comparison: Comparison,
+    /// Completes when the log is closed.
+    closed: oneshot::Receiver<()>,
+}
+
+impl OpenLog {
+    /// Opens the folder, and counts the start of this process in it.
+    async fn open(config: &RaftConfig) -> Result<Self, RaftStartError> {
+        let (folder, kept) = open(config).await?;
+        folder.check_name(&config.name)?;
+        let (ended, closed) = oneshot::channel();
+        let disk = folder.file.state().disk;
+        let snapshots = folder.snapshots;
+        let file = folder.file.timed_by(Arc::clone(&config.disk_clock));
+        let log = LogStore::start(file, folder.entries, snapshots.clone(), move || {
+            // An error means that no task waits for the end.
+            let _ = ended.send(());
+        })?;
+        let comparison = Comparison::new(log.serial(), log.is_blank(), &kept);
+        if !log.is_blank() {
+            log.count_start();
+        }
+        Ok(Self { log, snapshots, newest: folder.snapshot, disk, comparison, closed })
+    }
 }
 
 /// Task of a log, with its name.

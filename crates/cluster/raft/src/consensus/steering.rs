@@ -9,7 +9,8 @@ use spillway_types::NodeId;
 use tokio::time::Instant;
 
 use crate::machine::Machine;
-use crate::net::{Context, round_trips};
+use crate::net::Context;
+use crate::peer_server::round_trips;
 use crate::raft::Types;
 use crate::rules::distances::{Placement, Retiming};
 use crate::rules::timing::Timing;

@@ -7,7 +7,7 @@ use openraft::storage::{RaftLogReader, RaftLogStorage};
 
 use super::world::{World, until};
 use crate::raft::LogId;
-use crate::rules::lineage::DiskCount;
+use crate::wire::DiskCount;
 use crate::wire::{Answer, Call, Point, Purpose, Report, WireVersion};
 use crate::{DiskError, Role, Trouble};
 

@@ -8,7 +8,7 @@ use spillway_link::Link;
 
 use super::world::{LIMIT, Stopwatch, World, until};
 use crate::NodeId;
-use crate::rules::lineage::DiskCount;
+use crate::wire::DiskCount;
 use crate::wire::{Answer, Ballot, Call, CallError, Candidacy, Point, Purpose, Report};
 
 const NEAR: Duration = Duration::from_millis(4);

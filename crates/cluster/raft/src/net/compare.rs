@@ -33,7 +33,7 @@ const SAVE_PERIOD: Duration = Duration::from_secs(5);
 
 impl Context {
     /// Returns the report for another node about its disk.
-    pub(super) fn report<M: Machine>(
+    pub(crate) fn report<M: Machine>(
         &self,
         applied: &Applied<M>,
         (id, disk): (NodeId, DiskId),
@@ -51,7 +51,7 @@ impl Context {
     }
 
     /// Handles a report of another member.
-    pub(super) fn receive<M: Machine>(
+    pub(crate) fn receive<M: Machine>(
         &self,
         applied: &Applied<M>,
         (id, member): (NodeId, &Member),
@@ -110,7 +110,7 @@ impl Context {
     }
 
     /// Compares this node with another one.
-    pub(super) async fn compare<M: Machine>(
+    pub(crate) async fn compare<M: Machine>(
         &self,
         applied: &Applied<M>,
         id: NodeId,

@@ -9,11 +9,12 @@ use spillway_types::NodeId;
 use crate::ids::Member;
 use crate::raft::{LogId, Members};
 use crate::rules::agreement::OtherDigests;
-use crate::rules::lineage::{DiskCount, Disks, SavedDisks};
+use crate::rules::lineage::{Disks, SavedDisks};
 use crate::trouble::Trouble;
+use crate::wire::DiskCount;
 
 /// Time for which this node reports a second process of its own name.
-pub(super) const DOUBLE_TOLD: Duration = Duration::from_secs(300);
+pub(crate) const DOUBLE_TOLD: Duration = Duration::from_secs(300);
 /// Conflicts below what a follower has confirmed that make a loss: a single one may be an answer that
 /// was late.
 const CONFLICTS: u32 = 2;
@@ -31,37 +32,37 @@ const SUSPECTED: Duration = Duration::from_secs(10);
 pub(crate) struct Comparison {
     process: u64,
     /// Commits of the disk when this process started.
-    pub(super) began: u64,
+    pub(crate) began: u64,
     compared: Mutex<Compared>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Compared {
-    pub(super) disks: Disks,
-    pub(super) digests: OtherDigests,
+pub(crate) struct Compared {
+    pub(crate) disks: Disks,
+    pub(crate) digests: OtherDigests,
     /// Nodes that have reported what they know of this node's disk, or can't.
-    pub(super) answered: BTreeSet<NodeId>,
+    pub(crate) answered: BTreeSet<NodeId>,
     /// Count that another process of this node's disk has reported; 0 if this one is not behind it.
-    pub(super) past: u64,
+    pub(crate) past: u64,
     /// True once a leader that a quorum has confirmed since the start has brought this node up to date,
     /// so that nothing depends on what its disk once had. True from the start for an empty log.
     is_settled: bool,
     /// Index of a state that is not the cluster's.
-    pub(super) apart: Option<u64>,
+    pub(crate) apart: Option<u64>,
     /// The count with which this node has caught up.
-    pub(super) cleared: u64,
+    pub(crate) cleared: u64,
     /// Time at which a leader last sent other entries in the place of some that are committed here.
-    pub(super) contradicted: Option<Duration>,
+    pub(crate) contradicted: Option<Duration>,
     /// Time at which another node saw a second process of this node's name.
-    pub(super) doubled: Option<Duration>,
+    pub(crate) doubled: Option<Duration>,
     /// Nodes whose state differs from this node's.
-    pub(super) differ: BTreeSet<NodeId>,
+    pub(crate) differ: BTreeSet<NodeId>,
     /// Followers of this leader that answer below what they had confirmed.
     lost: BTreeMap<NodeId, Lost>,
     /// Time of the last log line about each node's disk.
     logged: BTreeMap<NodeId, Duration>,
-    pub(super) is_changed: bool,
-    pub(super) is_urgent: bool,
+    pub(crate) is_changed: bool,
+    pub(crate) is_urgent: bool,
 }
 
 /// A follower that lacks what it had confirmed.
@@ -91,7 +92,7 @@ impl Compared {
 
     /// Returns true, and notes it, if there was no log line about a node's disk for a while. Only
     /// members are asked about, so the table is as small as the cluster.
-    pub(super) fn may_log(&mut self, id: NodeId, now: Duration) -> bool {
+    pub(crate) fn may_log(&mut self, id: NodeId, now: Duration) -> bool {
         let last = self.logged.get(&id);
         let may = last.is_none_or(|at| now.saturating_sub(*at) >= LOG_PERIOD);
         if may {
@@ -102,7 +103,7 @@ impl Compared {
 
     /// Notes that, according to another node, an earlier process of this node's disk has reported
     /// the count `ahead`. Returns true if this node did not know that it lacks something.
-    pub(super) fn tell_past(&mut self, ahead: u64, serial: u64) -> bool {
+    pub(crate) fn tell_past(&mut self, ahead: u64, serial: u64) -> bool {
         // No disk lacks so many commits. A node that claims this is trying to use up the numbers.
         if ahead <= self.past.max(self.cleared) || ahead > serial.saturating_add(COMMITS_LOST_MAX) {
             return false;
@@ -121,7 +122,7 @@ impl Lost {
 
 impl Comparison {
     /// Returns this process's report about its disk, whose count of commits is `serial` now.
-    pub(super) fn count(&self, serial: u64) -> DiskCount {
+    pub(crate) fn count(&self, serial: u64) -> DiskCount {
         let (process, began) = (self.process, self.began);
         DiskCount { process, began, serial, cleared: self.compared().cleared }
     }
@@ -172,13 +173,13 @@ impl Comparison {
 
     /// Returns true if a node has reported what it knows of this node's disk, or nothing depends on
     /// it.
-    pub(super) fn is_known_to(&self, id: NodeId) -> bool {
+    pub(crate) fn is_known_to(&self, id: NodeId) -> bool {
         let compared = self.compared();
         compared.is_settled || compared.answered.contains(&id)
     }
 
     /// Returns true if no report of other nodes forbids this one to vote.
-    pub(super) fn may_vote(&self) -> bool {
+    pub(crate) fn may_vote(&self) -> bool {
         self.compared().may_vote()
     }
 
@@ -195,7 +196,7 @@ impl Comparison {
 
     /// Returns true if a conflict of a follower's log at `previous` is below the entry `matched` that
     /// it had confirmed, and openraft does not know yet that it has to go back.
-    pub(super) fn is_held_back(
+    pub(crate) fn is_held_back(
         &self,
         id: NodeId,
         (previous, matched): (LogId, LogId),
@@ -215,7 +216,7 @@ impl Comparison {
 
     /// A leader has sent other entries in the place of some that are committed here. Returns true if it
     /// had not lately.
-    pub(super) fn contradict(&self, now: Duration) -> bool {
+    pub(crate) fn contradict(&self, now: Duration) -> bool {
         let before = self.compared().contradicted.replace(now);
         before.is_none_or(|at| now.saturating_sub(at) > CONTRADICTED)
     }
@@ -312,12 +313,12 @@ impl Comparison {
         !self.compared().is_urgent
     }
 
-    pub(super) fn saved(&self) -> SavedDisks {
+    pub(crate) fn saved(&self) -> SavedDisks {
         let compared = self.compared();
         SavedDisks { rows: compared.disks.rows(), past: compared.past }
     }
 
-    pub(super) fn compared(&self) -> MutexGuard<'_, Compared> {
+    pub(crate) fn compared(&self) -> MutexGuard<'_, Compared> {
         self.compared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -263,7 +263,7 @@ impl Context {
 }
 
 /// Sends a frame as a whole.
-pub(super) async fn send(
+pub(crate) async fn send(
     sender: &mut StreamSender,
     frame: Result<Bytes, EncodeError>,
 ) -> Result<(), StreamError> {

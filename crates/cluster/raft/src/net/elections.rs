@@ -11,7 +11,7 @@ use crate::ids::Member;
 use crate::wire::Ballot;
 
 /// The sets of voters, and each voter.
-pub(super) type Voters = (Vec<BTreeSet<NodeId>>, Vec<(NodeId, Member)>);
+pub(crate) type Voters = (Vec<BTreeSet<NodeId>>, Vec<(NodeId, Member)>);
 
 /// Shortest time between two handovers because a member refuses the leader.
 const DISPUTE_PERIOD: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ const WARN_PERIOD: Duration = Duration::from_secs(10);
 
 /// Elections as this node has seen them.
 #[derive(Debug, Default)]
-pub(super) struct Elections(Mutex<Seen>);
+pub(crate) struct Elections(Mutex<Seen>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -36,25 +36,25 @@ struct Seen {
 
 impl Elections {
     /// Notes that this node gave `ballot` its vote, or that its election is proven.
-    pub(super) fn grant(&self, ballot: Ballot) {
+    pub(crate) fn grant(&self, ballot: Ballot) {
         self.seen().granted = Some(ballot);
     }
 
     /// Returns true if a warning about a refused claim is due.
-    pub(super) fn is_news(&self) -> bool {
+    pub(crate) fn is_news(&self) -> bool {
         due(&mut self.seen().warned, WARN_PERIOD)
     }
 
     /// Notes that a member refuses this node, which leads with a majority.
-    pub(super) fn dispute(&self, by: NodeId) {
+    pub(crate) fn dispute(&self, by: NodeId) {
         self.seen().disputed_by = Some(by);
     }
 
-    pub(super) fn granted(&self) -> Option<Ballot> {
+    pub(crate) fn granted(&self) -> Option<Ballot> {
         self.seen().granted
     }
 
-    pub(super) fn may_ask(&self, of: NodeId, pause: Duration) -> bool {
+    pub(crate) fn may_ask(&self, of: NodeId, pause: Duration) -> bool {
         let mut seen = self.seen();
         // Beyond the members of any cluster; a restart of the record only allows more questions.
         if seen.asked.len() > 4_096 {
@@ -69,7 +69,7 @@ impl Elections {
     }
 
     /// Returns the member of the latest dispute, once in [`DISPUTE_PERIOD`].
-    pub(super) fn take_dispute(&self) -> Option<NodeId> {
+    pub(crate) fn take_dispute(&self) -> Option<NodeId> {
         let mut seen = self.seen();
         let by = seen.disputed_by.take()?;
         due(&mut seen.handed_over, DISPUTE_PERIOD).then_some(by)

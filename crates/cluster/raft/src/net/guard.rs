@@ -27,7 +27,7 @@ pub(crate) struct Guard {
     /// Names that a member has reported, while this node's own log does not know them.
     vouched: std::sync::Mutex<std::collections::BTreeSet<NodeName>>,
     /// Elections as this node has seen them.
-    pub(super) elections: Elections,
+    pub(crate) elections: Elections,
     /// Latest wish of a leader to hand over.
     wanted: watch::Sender<Option<Wanted>>,
 }
@@ -74,12 +74,12 @@ impl Guard {
     }
 
     /// Returns the latest ballot that this node knows.
-    pub(super) fn vote(&self) -> Option<Ballot> {
+    pub(crate) fn vote(&self) -> Option<Ballot> {
         self.look(|metrics| Ballot::from(&metrics.vote))
     }
 
     /// Returns the voters; `None` before the log runs.
-    pub(super) fn voters(&self) -> Option<Voters> {
+    pub(crate) fn voters(&self) -> Option<Voters> {
         self.look(|metrics| {
             let members = metrics.membership_config.membership();
             let known = |id: NodeId| Some((id, members.get_node(&id)?.clone()));
@@ -90,12 +90,12 @@ impl Guard {
 
     /// Returns true if a leader has announced within `limit` that it hands over to the sender of
     /// `ballot`.
-    pub(super) fn is_handed_over(&self, ballot: Ballot, limit: Duration) -> bool {
+    pub(crate) fn is_handed_over(&self, ballot: Ballot, limit: Duration) -> bool {
         self.wanted.borrow().is_some_and(|wanted| wanted.is_for(ballot, limit))
     }
 
     /// Returns the members and the leader, as far as this node knows.
-    pub(super) fn members(&self) -> Option<(Members, Option<NodeId>)> {
+    pub(crate) fn members(&self) -> Option<(Members, Option<NodeId>)> {
         self.look(|metrics| {
             (metrics.membership_config.membership().clone(), metrics.current_leader)
         })
@@ -179,12 +179,12 @@ impl Context {
     }
 
     /// Returns a member, as the latest members in the log have it.
-    pub(super) fn member(&self, id: NodeId) -> Option<Member> {
+    pub(crate) fn member(&self, id: NodeId) -> Option<Member> {
         self.guard.look(|metrics| metrics.membership_config.membership().get_node(&id).cloned())?
     }
 
     /// Returns the last entry that a follower of this leader has confirmed, as far as known.
-    pub(super) fn matched(&self, id: NodeId) -> Option<LogId> {
+    pub(crate) fn matched(&self, id: NodeId) -> Option<LogId> {
         self.guard.look(|metrics| *metrics.replication.as_ref()?.get(&id)?).flatten()
     }
 

@@ -1,7 +1,6 @@
 //! Raft between nodes: one stream for the entries of each follower, short ones for all else, and
 //! snapshots on the data connection.
 
-mod append;
 mod client;
 mod compare;
 mod comparison;
@@ -13,15 +12,13 @@ mod parcels;
 mod pipeline;
 mod proof;
 mod read_index;
-mod server;
 mod versions;
 
-pub(crate) use append::round_trips;
 pub(crate) use client::PeerNetwork;
 pub(crate) use compare::compare_all;
 pub(crate) use comparison::Comparison;
-pub(crate) use context::{Context, Parts};
+pub(crate) use context::{Context, Parts, send};
 pub(crate) use heard::LeaderContact;
+pub(crate) use parcels::Parcels;
 pub(crate) use read_index::read_index;
-pub(crate) use server::{PeerServer, Service};
 pub(crate) use versions::ask_all;

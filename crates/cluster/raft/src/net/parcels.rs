@@ -18,7 +18,7 @@ type Key = (NodeName, u64);
 
 /// Snapshots that were offered. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Parcels(Arc<Mutex<BTreeMap<Key, Expected>>>);
+pub(crate) struct Parcels(Arc<Mutex<BTreeMap<Key, Expected>>>);
 
 #[derive(Debug)]
 struct Expected {
@@ -29,7 +29,7 @@ struct Expected {
 
 /// A place for one snapshot; it is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct SnapshotPermit {
+pub(crate) struct SnapshotPermit {
     parcels: Parcels,
     key: Key,
     arrived: oneshot::Receiver<Bytes>,
@@ -37,7 +37,7 @@ pub(super) struct SnapshotPermit {
 
 impl Parcels {
     /// Expects so many bytes from a node; `None` if that is too much.
-    pub(super) fn expect(
+    pub(crate) fn expect(
         &self,
         from: &NodeName,
         transfer: u64,
@@ -57,7 +57,7 @@ impl Parcels {
     }
 
     /// Reads what a node sends, if it was expected.
-    pub(super) async fn receive(&self, from: NodeName, mut receiver: StreamReceiver) {
+    pub(crate) async fn receive(&self, from: NodeName, mut receiver: StreamReceiver) {
         let Ok(Some(parcel)) = receiver.message::<Parcel>().await else { return };
         let key = (from, parcel.transfer);
         let arrived = self.lock().get_mut(&key).and_then(|expected| {
@@ -81,7 +81,7 @@ impl Parcels {
 
 impl SnapshotPermit {
     /// Waits for the bytes; `None` if they do not come whole.
-    pub(super) async fn arrived(&mut self) -> Option<Bytes> {
+    pub(crate) async fn arrived(&mut self) -> Option<Bytes> {
         (&mut self.arrived).await.ok()
     }
 }

@@ -14,7 +14,7 @@ use crate::wire::{Answer, Ballot, Call};
 
 impl Context {
     /// Returns the ballot that this node follows or gave its vote.
-    pub(super) fn backed(&self) -> Option<Ballot> {
+    pub(crate) fn backed(&self) -> Option<Ballot> {
         let latest = self.guard.vote()?;
         // An answer in an election carries the votes of others, which may be lies. Only a claim that
         // was believed makes a ballot a won one here.
@@ -22,7 +22,7 @@ impl Context {
     }
 
     /// Returns true if this node itself knows that `ballot` was elected.
-    pub(super) fn backs(&self, ballot: Ballot) -> bool {
+    pub(crate) fn backs(&self, ballot: Ballot) -> bool {
         let is_it = |own: Ballot| (own.term, own.node) == (ballot.term, ballot.node);
         self.backed().is_some_and(is_it)
             || self.guard.elections.granted().is_some_and(is_it)

@@ -49,7 +49,7 @@ impl Versions {
     }
 
     /// Returns true if this node knows [`Call::Compare`], as the older version of tests does not.
-    pub(super) fn compares(&self) -> bool {
+    pub(crate) fn compares(&self) -> bool {
         !cfg!(test) || self.own != WireVersion::OLDEST
     }
 

@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use spillway_types::NodeId;
 
+use crate::wire::StateDigest;
+
 /// Own digests that are remembered, one an entry: a node further behind is compared later.
 const OWN_MAX: usize = 1_024;
 /// Digests of each other node that are remembered.
@@ -15,9 +17,6 @@ const TOLD_MAX: usize = 16;
 /// Nodes also report their digests at whole multiples of this, so that busy nodes report the same
 /// indices.
 const MARK: u64 = 64;
-
-/// Digest of a state, with the index of the last entry in it.
-pub(crate) type StateDigest = (u64, u128);
 
 /// The newest digests of a node's own state.
 #[derive(Clone, Debug, Default)]

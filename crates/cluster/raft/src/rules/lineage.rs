@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 use spillway_types::DiskId;
 
+use crate::wire::DiskCount;
+
 /// Maximum number of former processes of a disk that are remembered: a process that reports again
 /// is among the last.
 const FORMER_MAX: usize = 8;
@@ -26,19 +28,6 @@ const DISKS_MAX: usize = 4_096;
 /// Disks of no member that are remembered: a node that was removed by mistake may come back, and its
 /// disk may be from the past then.
 const OTHERS_MAX: usize = 64;
-
-/// Report of a process about its disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DiskCount {
-    /// Number that the process drew when it started.
-    pub(crate) process: u64,
-    /// Commits of the disk when the process started …
-    pub(crate) began: u64,
-    /// … and by now.
-    pub(crate) serial: u64,
-    /// The count of an earlier process which this one has caught up with; 0 for none.
-    pub(crate) cleared: u64,
-}
 
 /// Greatest count that a disk has reported, and the process that reported it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

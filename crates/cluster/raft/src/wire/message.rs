@@ -6,10 +6,9 @@ use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 use spillway_types::{ClusterId, DiskId, NodeId};
 
+use super::disk_count::{DiskCount, StateDigest};
 use super::record::{Ballot, EntryRecord, MembersRecord, Point};
 use super::version::WireVersion;
-use crate::rules::agreement::StateDigest;
-use crate::rules::lineage::DiskCount;
 
 /// Bytes of entries in one [`Append`]: what a path of 20 Mbit/s carries in 400 ms.
 pub(crate) const APPEND_BYTES_MAX: usize = 1 << 20;

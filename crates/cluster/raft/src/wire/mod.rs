@@ -1,5 +1,6 @@
 //! Our own messages and records. openraft's types change between versions and are never written.
 
+mod disk_count;
 mod message;
 pub(crate) mod number;
 #[cfg(test)]
@@ -9,6 +10,7 @@ mod version;
 #[cfg(test)]
 mod wire_test;
 
+pub(crate) use disk_count::{DiskCount, StateDigest};
 pub(crate) use message::{
     APPEND_BYTES_MAX, Addressee, Age, Answer, Append, Call, CallError, Candidacy, Introduction,
     News, Offer, Opening, Parcel, Purpose, Report, RoundTrip, SnapshotHead, Took, Verdict,

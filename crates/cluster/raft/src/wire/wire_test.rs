@@ -7,7 +7,7 @@ use super::*;
 use crate::disk::{LogState, Note};
 use crate::ids::Member;
 use crate::raft::{CommandFrame, Entry, Payload};
-use crate::rules::lineage::DiskCount;
+use crate::wire::DiskCount;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
 

@@ -23,7 +23,8 @@ use crate::client::listener::Listener;
 use crate::client::serve::{Entrance, ReplyPump, Serve};
 use crate::client::streams::Streams;
 use crate::client::watch::{Calls, Ended, Watch};
-use crate::client::watchdog::{CloseReason, Watchdog};
+use crate::client::watchdog::Watchdog;
+use crate::close_reason::CloseReason;
 use crate::front_door::FrontDoor;
 
 /// Time that a new connection has for its first bytes while the gateway drains: more than the

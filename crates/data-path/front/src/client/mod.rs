@@ -1,7 +1,6 @@
 //! The client's side: sockets, handshakes, protocol detection, and time-outs of connections.
 
 mod accept;
-mod body_shares;
 mod client_stream;
 mod connection;
 mod connection_facts;
@@ -14,7 +13,6 @@ mod proxy_header;
 mod reply_date;
 mod serve;
 mod server_tls;
-mod shares;
 mod streams;
 mod watch;
 mod watchdog;
@@ -25,8 +23,9 @@ pub use reply_date::add_date;
 pub use serve::{Entrance, ReplyPump, Serve};
 pub use server_tls::ServerTls;
 
-pub use body_shares::{BodyHolder, BodyShares};
 pub use connection_facts::ConnectionFacts;
 pub use meter::{ConnectionMeter, PieceOut};
-pub use shares::{Share, Shares};
-pub use watchdog::CloseReason;
+
+pub use crate::body_shares::{BodyHolder, BodyShares};
+pub use crate::close_reason::CloseReason;
+pub use crate::shares::{Share, Shares};

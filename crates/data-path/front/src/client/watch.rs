@@ -15,7 +15,8 @@ use tokio::time::{sleep, sleep_until, timeout};
 use crate::client::client_stream::ClientStream;
 use crate::client::meter::ConnectionMeter;
 use crate::client::serve::ReplyPump;
-use crate::client::watchdog::{CloseReason, Watchdog};
+use crate::client::watchdog::Watchdog;
+use crate::close_reason::CloseReason;
 use crate::front_door::FrontDoor;
 
 /// Time for the last bytes of a connection that is closed at rest.

@@ -89,15 +89,15 @@ impl Relay {
 
     fn begin_ahead(&self) -> Box<Ahead> {
         let gateway = &self.plan.worker.gateway;
-        let room = gateway.memory().ahead();
-        let ahead = Ahead::new(Arc::clone(room), gateway.limits().read_ahead_bytes_max);
+        let room = gateway.door.memory().ahead();
+        let ahead = Ahead::new(Arc::clone(room), gateway.door.limits().read_ahead_bytes_max);
         Box::new(ahead)
     }
 
     /// Makes the replica wait for the client; only the request's own time limits run on.
     fn wait_for_room(&mut self, ahead: &mut Ahead, cx: &mut Context<'_>) {
         if !std::mem::replace(&mut self.behind.was_full, true) {
-            self.plan.worker.gateway.memory().ahead().count_full();
+            self.plan.worker.gateway.door.memory().ahead().count_full();
         }
         if let Some(observer) = self.upstream.as_mut().and_then(|it| it.observer.as_mut()) {
             observer.held_up();
@@ -115,7 +115,7 @@ impl Relay {
 
     fn note_begun(&mut self) {
         if !std::mem::replace(&mut self.behind.has_begun, true) {
-            self.plan.worker.gateway.memory().ahead().count_begun();
+            self.plan.worker.gateway.door.memory().ahead().count_begun();
         }
     }
 }

@@ -133,12 +133,12 @@ impl Relay {
         let stored = StoredResponse { home, tenant, model };
         let gateway = &self.plan.worker.gateway;
         // If another region serves the response, that region sends the news: it knows the replica.
-        let is_told = upstream.place.replica().is_some() && gateway.home_outbox.is_open();
+        let is_told = upstream.place.replica().is_some() && gateway.homes.outbox.is_open();
         let told = is_told.then(|| stored.clone());
-        match gateway.responses.keep(id, stored, wake::now()) {
+        match gateway.homes.responses.keep(id, stored, wake::now()) {
             Ok(()) => {
                 if let Some(response) = told {
-                    gateway.home_outbox.push(|| HomeNews::Response { id: id.into(), response });
+                    gateway.homes.outbox.push(|| HomeNews::Response { id: id.into(), response });
                 }
             }
             Err(NotKept::Taken) => tracing::warn!(

@@ -329,14 +329,14 @@ impl Relay {
                     Some(DownCause::Silence) if self.may_move() => return SourceState::Silent,
                     _ => {}
                 }
-                replica.is_leaving() || gateway.regions().is_evacuated
+                replica.is_leaving() || gateway.routing.regions().is_evacuated
             }
             Some(Place::Region(place)) => {
-                let regions = gateway.regions();
+                let regions = gateway.routing.regions();
                 if !regions.is_reachable(&place.region) {
                     return SourceState::OutOfReach;
                 }
-                if gateway.remote().is_some_and(|remote| !remote.is_alive(&place.node)) {
+                if gateway.routing.remote().is_some_and(|remote| !remote.is_alive(&place.node)) {
                     return SourceState::Disconnected;
                 }
                 regions.is_leaving(&place.region)

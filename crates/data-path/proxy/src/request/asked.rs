@@ -38,7 +38,7 @@ impl Dispatch<'_> {
     pub(super) fn take_overflow_place(&self, chosen: Attempt) -> Option<Asked> {
         let replica = Arc::clone(self.view.replica(chosen.slot));
         let lease = replica.lease(
-            &self.worker.gateway.waiting,
+            &self.worker.gateway.routing.waiting,
             replica.places(),
             self.prepared.traffic(),
         )?;
@@ -63,7 +63,7 @@ impl Dispatch<'_> {
     }
 
     fn lease(&self, replica: &Arc<Replica>, chosen: Attempt, room: Room) -> Option<Lease> {
-        let queues = &self.worker.gateway.waiting;
+        let queues = &self.worker.gateway.routing.waiting;
         let traffic = self.prepared.traffic();
         let sight = TrafficPlaces { replica, traffic };
         let places = room.places(&sight, chosen.slot);

@@ -102,7 +102,7 @@ impl AttemptObserver {
             feedback.unread();
         }
         if let AttemptError::Shortage(error) = &failed.error {
-            self.worker.gateway.front_door().note_shortage(error);
+            self.worker.gateway.door.note_shortage(error);
         }
         if let Some(fault) = failed.fault() {
             self.tell(wake::now(), SignKind::Failed(fault));

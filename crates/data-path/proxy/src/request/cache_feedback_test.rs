@@ -276,8 +276,10 @@ async fn a_full_queue_loses_lessons_and_says_so_and_the_learner_is_woken_once() 
         drop(sent(&worker, &replica, &request));
     }
     assert_eq!(worker.learnings_dropped(), 2 * over);
-    worker.gateway.learned().await;
+    worker.gateway.routing.knowledge.learned().await;
     assert_eq!(learnings(&worker).len(), LEARNINGS_MAX);
-    let again = tokio::time::timeout(Duration::from_millis(1), worker.gateway.learned()).await;
+    let again =
+        tokio::time::timeout(Duration::from_millis(1), worker.gateway.routing.knowledge.learned())
+            .await;
     assert!(again.is_err(), "nothing was learned since");
 }

@@ -16,7 +16,7 @@ use spillway_journey::{
 };
 use spillway_protocol::{CompletionApi, Segments, Terms, Thread, Unfit, UsageWish, is_encoded};
 use spillway_request::continuation_terms::ContinuationTerms;
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::RoutingState;
 use spillway_request::headers::is_event_stream;
 use spillway_request::prepared::Prepared;
 use spillway_transport::wake;
@@ -91,7 +91,7 @@ impl StreamContinuation {
         let RequestBody::Buffered(original) = &prepared.body else { return None };
         let stream = ContinuedStream::new(ContinuationRules {
             count_max: spec.count_max,
-            tries_max: worker.gateway.config.retry.attempts(),
+            tries_max: worker.gateway.retries.attempts_max,
             needs_engine: continuing.api == CompletionApi::Chat,
             deaths: prepared.deaths,
         });
@@ -151,20 +151,20 @@ impl StreamContinuation {
     /// Returns the next step, with the view and regions that it was decided by: slots of replicas
     /// mean something in that view alone.
     fn next(&mut self) -> (StreamStep, Arc<View>, Arc<Regions>) {
-        let facts = StreamFacts::new(&self.worker.gateway, &self.prepared);
+        let facts = StreamFacts::new(&self.worker.gateway.routing, &self.prepared);
         let step = self.stream.next(&facts, wake::now());
         (step, facts.view, facts.regions)
     }
 
     /// Reports the result of a step.
     fn tell(&mut self, event: StreamEvent) {
-        let facts = StreamFacts::new(&self.worker.gateway, &self.prepared);
+        let facts = StreamFacts::new(&self.worker.gateway.routing, &self.prepared);
         self.stream.on(event, &facts, wake::now());
     }
 
     /// Takes a retry from the budget. Returns false if that is used up.
     fn take_retry(&mut self) -> bool {
-        let is_allowed = self.worker.gateway.retry_budget.try_retry(wake::now());
+        let is_allowed = self.worker.gateway.retries.budget.try_retry(wake::now());
         self.tell(StreamEvent::Retry { is_allowed });
         is_allowed
     }
@@ -191,7 +191,7 @@ impl StreamContinuation {
     /// Returns true if a place that is neither down nor being drained has room for the stream now.
     pub(crate) fn has_room_elsewhere(&self) -> bool {
         let gateway = &self.worker.gateway;
-        let (view, regions) = (gateway.view(), gateway.regions());
+        let (view, regions) = (gateway.routing.view(), gateway.routing.regions());
         let inquiry = &self.prepared.inquiry;
         let Some(route) = view.route_again(&self.prepared.route) else { return false };
         let has_place = |slot| {
@@ -240,7 +240,7 @@ impl StreamContinuation {
 
     /// Returns true if replies from this place must not show what was cached.
     pub(crate) fn hides_cache_at(&self, place: Option<&Place>) -> bool {
-        self.prepared.hides_cache_at(&self.worker.gateway.authenticator, place)
+        self.prepared.hides_cache_at(&self.worker.gateway.clients.authenticator, place)
     }
 
     /// Carries out the steps of a search for a place that continues the stream.
@@ -292,7 +292,7 @@ impl StreamContinuation {
         // Another model would not continue the text.
         self.prepared.stay_with_model();
         self.prepared.deaths = self.stream.deaths();
-        let tenant = tenant_key(&gateway.key_hasher, &self.prepared);
+        let tenant = tenant_key(&gateway.routing.key_hasher, &self.prepared);
         let mut dispatch = Dispatch {
             worker: &worker,
             view,
@@ -342,8 +342,8 @@ impl StreamContinuation {
 }
 
 impl<'a> StreamFacts<'a> {
-    fn new(gateway: &Gateway, prepared: &'a Prepared) -> Self {
-        Self { prepared, view: gateway.view(), regions: gateway.regions() }
+    fn new(routing: &RoutingState, prepared: &'a Prepared) -> Self {
+        Self { prepared, view: routing.view(), regions: routing.regions() }
     }
 }
 

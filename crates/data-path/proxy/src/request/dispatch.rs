@@ -108,7 +108,7 @@ impl Dispatch<'_> {
         mut self,
         record: &mut RequestRecord,
     ) -> Result<Dispatched, GatewayError> {
-        self.worker.gateway.retry_budget.on_request();
+        self.worker.gateway.retries.budget.on_request();
         if self.view.has_overflow() {
             self.count_for_overflow();
         }
@@ -125,7 +125,7 @@ impl Dispatch<'_> {
 
     /// Creates the journey of this request from its beginning.
     pub(super) fn journey(&self) -> Journey {
-        let attempts_max = self.worker.gateway.config.retry.attempts();
+        let attempts_max = self.worker.gateway.retries.attempts_max;
         Journey::new(self.started, attempts_max).after_deaths(self.prepared.deaths)
     }
 
@@ -224,7 +224,7 @@ impl Dispatch<'_> {
             record.compared(self.compared(costs), self.regions.left_out(model.as_ref(), residency));
         }
         if cache_comparisons > 0 {
-            gateway.knowledge().spilled(cache_comparisons, cache_changes);
+            gateway.routing.knowledge.spilled(cache_comparisons, cache_changes);
         }
         if regions_forbidden > 0 {
             gateway.counters.residency_sent.fetch_add(regions_forbidden.into(), Ordering::Relaxed);
@@ -273,7 +273,7 @@ impl Dispatch<'_> {
         record: &mut RequestRecord,
     ) -> bool {
         let gateway = &self.worker.gateway;
-        let is_allowed = gateway.retry_budget.try_retry(wake::now());
+        let is_allowed = gateway.retries.budget.try_retry(wake::now());
         if is_allowed {
             record.retried(safety);
         } else {
@@ -285,7 +285,8 @@ impl Dispatch<'_> {
 
     /// Changes the request to its next stand-in model.
     fn stand_in(&mut self, journey: &mut Journey) {
-        let is_renamed = self.prepared.fall_back(&self.view, &self.worker.gateway, self.head);
+        let is_renamed =
+            self.prepared.fall_back(&self.view, &self.worker.gateway.routing, self.head);
         if is_renamed {
             // The place in the queue was for the model before.
             self.interim.queued_request = None;
@@ -312,7 +313,7 @@ impl Dispatch<'_> {
         self.began(journey);
         if journey.position() == Position::AtTurn {
             // Where this request has found a place there may be more.
-            self.worker.gateway.waiting.wake();
+            self.worker.gateway.routing.waiting.wake();
         }
         self.tell(journey, Event::Asked);
         // After a death, the break of a kept connection could not be distinguished from another
@@ -368,7 +369,7 @@ impl Dispatch<'_> {
         let replica = Candidate::identity_of(&asked.replica.spec().name);
         if let Some(home) = sessions.begun(key, replica, wake::now()) {
             let route = || route.spec.name.clone();
-            let outbox = &self.worker.gateway.home_outbox;
+            let outbox = &self.worker.gateway.homes.outbox;
             outbox.push(|| HomeNews::Session { route: route(), key, home });
         }
     }
@@ -503,10 +504,10 @@ impl Dispatch<'_> {
         let gateway = &self.worker.gateway;
         let model = inquiry.model.as_ref();
         let is_served_away = || {
-            let regions = gateway.regions();
+            let regions = gateway.routing.regions();
             inquiry.hop == 0 && model.is_some_and(|it| regions.serve(it, &inquiry.residency))
         };
-        let view = gateway.view();
+        let view = gateway.routing.view();
         let route = view.route_again(&self.prepared.route);
         let group = route
             .as_ref()
@@ -535,7 +536,7 @@ impl Dispatch<'_> {
         let mut headers: HeaderMap = self.head.headers.clone();
         // A compressed reply can be neither read nor changed.
         if self.prepared.flavour.is_read()
-            || self.prepared.hides_cache(&self.worker.gateway.authenticator, replica)
+            || self.prepared.hides_cache(&self.worker.gateway.clients.authenticator, replica)
         {
             headers.remove(ACCEPT_ENCODING);
         }

@@ -66,7 +66,7 @@ impl Dispatch<'_> {
     fn outside_residency(&self, denial: ResidencyDenial) -> GatewayError {
         let gateway = &self.worker.gateway;
         gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
-        let (own, asked) = (&gateway.config.region, &self.prepared.inquiry.residency);
+        let (own, asked) = (&gateway.routing.own_region, &self.prepared.inquiry.residency);
         tracing::debug!(own, %asked, ?denial, "region not allowed");
         // The client may know its own rules, and not which region its request came to.
         let message = match denial {
@@ -96,7 +96,7 @@ impl Dispatch<'_> {
         let model = self.prepared.inquiry.model.clone()?;
         self.recognize();
         let asking = self.asking(&model, journey.claim());
-        let queues = &self.worker.gateway.waiting;
+        let queues = &self.worker.gateway.routing.waiting;
         let mut dice = self.dice.clone();
         let seconds = match refusal {
             None => queues.turn_away(&asking, &mut dice),

@@ -174,12 +174,12 @@ pub async fn explain(
     let (head, ()) = bare.into_parts();
     let endpoint = grpc::called(&head).unwrap_or_else(|| Endpoint::classify(head.uri.path()));
     let grant = match &request.tenant {
-        Some(tenant) => Arc::new(gateway.authenticator.vouched(Some(tenant), 0)),
-        None => gateway.authenticator.anybody(),
+        Some(tenant) => Arc::new(gateway.clients.authenticator.vouched(Some(tenant), 0)),
+        None => gateway.clients.authenticator.anybody(),
     };
     let client = request.client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-    let grant = grant.of_client(gateway.locations().bound(client));
-    let view = gateway.view();
+    let grant = grant.of_client(gateway.routing.locations().bound(client));
+    let view = gateway.routing.view();
     let around = Surroundings {
         gateway,
         view: &view,
@@ -198,15 +198,15 @@ pub async fn explain(
         prepared.inquiry.prefix = BlockHashes::default();
     }
     // Called for its effect on the plan: no reply carries a cookie here.
-    drop(begin_session(gateway, &mut prepared, &head.headers));
-    let tenant = tenant_key(&gateway.key_hasher, &prepared);
+    drop(begin_session(&gateway.routing, &mut prepared, &head.headers));
+    let tenant = tenant_key(&gateway.routing.key_hasher, &prepared);
     let dispatch = Dispatch {
         worker,
         view: Arc::clone(&view),
-        regions: gateway.regions(),
+        regions: gateway.routing.regions(),
         prepared: &mut prepared,
         head: &head,
-        dice: gateway.dice(),
+        dice: gateway.routing.dice(),
         started: around.started,
         tenant,
         interim: Interim::default(),
@@ -268,7 +268,7 @@ impl Dispatch<'_> {
 
     fn explanation(&self, journey: &Journey, weighed: Vec<Weighed>) -> Explanation {
         let Self { prepared, view, worker, .. } = self;
-        let region = &worker.gateway.config.region;
+        let region = &worker.gateway.routing.own_region;
         let mut candidates: Vec<ExplainedReplica> = weighed
             .iter()
             .map(|weighed| {
@@ -309,7 +309,7 @@ impl Dispatch<'_> {
         let slots = self.group().map(|group| &*group.resting).unwrap_or_default();
         let shown = slots.iter().take(CANDIDATES_MAX).map(|&slot| ExplainedReplica {
             name: view.replica(slot).spec().name.to_string(),
-            region: worker.gateway.config.region.clone(),
+            region: worker.gateway.routing.own_region.clone(),
             chosen: false,
             why: Some(Obstacle::Resting.name()),
             cost_ms: f32::NAN,

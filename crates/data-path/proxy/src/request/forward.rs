@@ -6,7 +6,7 @@ use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
 use spillway_journey::{Event, Journey, RegionFailure, SOURCE_LOOK};
 use spillway_protocol::{CODE_HEADER, ErrorKind, FailureCause, SHED_REASON};
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::RoutingState;
 use spillway_route::SpillReason;
 use spillway_transport::{BoxError, LinkBody, wake};
 use spillway_types::{Inquiry, ModelName, RegionName, TriedPlace};
@@ -86,7 +86,7 @@ impl Dispatch<'_> {
     }
 
     fn is_own(&self, region: &RegionName) -> bool {
-        region.as_str() == self.worker.gateway.config.region
+        region.as_str() == self.worker.gateway.routing.own_region
     }
 
     /// Returns the count of a request to a region and the breaker that let it pass; `None` if it may not
@@ -114,13 +114,13 @@ impl Dispatch<'_> {
     fn note_conversation(&self, region: &RegionName) {
         let chain = self.prepared.inquiry.prefix.as_slice();
         let gateway = &self.worker.gateway;
-        if gateway.conversations.find(chain).is_some_and(|it| it.region != *region) {
+        if gateway.homes.conversations.find(chain).is_some_and(|it| it.region != *region) {
             gateway.counters.affinity_moves.count(AffinityMove::ConversationToRegion);
         }
-        gateway.conversations.served(chain, region);
+        gateway.homes.conversations.served(chain, region);
         if let Some(block) = chain.last().copied() {
             let region = Some(region.clone());
-            gateway.home_outbox.push(|| HomeNews::Conversation { block, region });
+            gateway.homes.outbox.push(|| HomeNews::Conversation { block, region });
         }
         if !chain.is_empty() && self.prepared.route.spec.policy.reads_caches() {
             let chain = self.prepared.inquiry.prefix.clone();
@@ -129,7 +129,7 @@ impl Dispatch<'_> {
     }
 
     async fn forward(&mut self, destination: &Destination) -> Result<RemoteReply, RemoteError> {
-        let Some(remote) = self.worker.gateway.remote() else {
+        let Some(remote) = self.worker.gateway.routing.remote() else {
             return Err(RemoteError::NotConnected);
         };
         let body = self.prepared.body.for_attempt();
@@ -145,7 +145,7 @@ impl Dispatch<'_> {
         let forwarding = timeout(bound, remote.forward(destination, request));
         let reply = tokio::select! {
             reply = forwarding => reply,
-            () = lost(&self.worker.gateway, destination) => Ok(Err(RemoteError::Lost)),
+            () = lost(&self.worker.gateway.routing, destination) => Ok(Err(RemoteError::Lost)),
         };
         // A body that the other node never asked for can still serve another attempt.
         let returned = lender.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -192,12 +192,12 @@ impl Dispatch<'_> {
 
 /// Waits until the region is out of reach for longer than a short cut of the network takes; of the own
 /// region, the node.
-async fn lost(gateway: &Gateway, to: &Destination) {
+async fn lost(routing: &RoutingState, to: &Destination) {
     let is_reachable = || {
-        let own = to.node.as_ref().filter(|_| to.region.as_str() == gateway.config.region);
+        let own = to.node.as_ref().filter(|_| to.region.as_str() == routing.own_region);
         match own {
-            Some(node) => gateway.remote().is_some_and(|remote| remote.is_alive(node)),
-            None => gateway.regions().is_reachable(&to.region),
+            Some(node) => routing.remote().is_some_and(|remote| remote.is_alive(node)),
+            None => routing.regions().is_reachable(&to.region),
         }
     };
     let mut looks_lost = 0;

@@ -13,7 +13,7 @@ use spillway_front::access::{AccessMode, AccessSwitch};
 use spillway_front::client::ConnectionFacts;
 use spillway_journey::Room;
 use spillway_protocol::{ErrorKind, TrustedProxies};
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::{Counters, Gateway, RoutingState};
 use spillway_request::headers::RequestIdentity;
 use spillway_route::{Asker, Guest, OwnRegion, admit_guest, shed_state};
 use spillway_transport::{BoxError, LinkBody, WireBody};
@@ -60,19 +60,21 @@ pub enum GuestAnswer {
 /// Decides if this region takes a guest of these terms, by what is known now. Call it before
 /// the guest's body is requested.
 #[must_use]
-pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> GuestAnswer {
-    let regions = gateway.regions();
+pub fn admits_guest(worker: &Worker, path: &str, terms: &GuestTerms) -> GuestAnswer {
+    let gateway = &*worker.gateway;
+    let regions = gateway.routing.regions();
     if is_outside_residency(gateway, &regions, path, terms) {
         gateway.counters.residency_received.fetch_add(1, Ordering::Relaxed);
         return GuestAnswer::OutsideResidency;
     }
     // Without a model, e.g. for a stored response, no other region can serve the request.
     let Some(model) = &terms.model else { return GuestAnswer::Welcome(None) };
-    let view = gateway.view();
+    let view = gateway.routing.view();
     let route = route_of(&view, path, model);
-    let mut own = own_region(gateway, &regions, &view, (route, model), (terms.priority, true));
+    let asker = (terms.priority, true);
+    let mut own = own_region(&gateway.routing, &regions, &view, (route, model), asker);
     let (coming, before) = regions.own.get(model).map(|own| own.coming.welcome()).unzip();
-    own.add_guests(before.unwrap_or(0), gateway.guests());
+    own.add_guests(before.unwrap_or(0), gateway.counters.guests());
     match admit_guest(&own, &regions.terms) {
         Guest::Welcome => GuestAnswer::Welcome(coming),
         Guest::Refused { wait_ms, lack } => {
@@ -97,15 +99,15 @@ fn is_outside_residency(
     path: &str,
     terms: &GuestTerms,
 ) -> bool {
-    let view = gateway.view();
+    let view = gateway.routing.view();
     let prefixed = view.prefixed_route(path);
     // Without a model the node answers itself, or rules are checked once the replica is known.
     let of_model = || terms.model.as_ref().and_then(|model| view.route_of_model(Some(model)));
     let route = prefixed.or_else(of_model);
     let (tenant, residency) = (terms.tenant.as_ref(), &terms.residency);
-    let grant = gateway.authenticator.vouched_by(tenant, terms.priority, residency);
+    let grant = gateway.clients.authenticator.vouched_by(tenant, terms.priority, residency);
     let allows = |residency: &Residency| {
-        residency.may_serve(gateway.config.region.as_str(), regions.own_country)
+        residency.may_serve(gateway.routing.own_region.as_str(), regions.own_country)
     };
     !allows(&grant.residency) || !route.is_none_or(|route| allows(&route.spec.residency))
 }
@@ -113,17 +115,17 @@ fn is_outside_residency(
 /// Returns the load that this region announces to others, so that they don't forward requests that
 /// it would refuse.
 #[must_use]
-pub fn shed_state_of(gateway: &Gateway, model: &ModelName) -> ShedState {
-    let regions = gateway.regions();
-    let view = gateway.view();
+pub fn shed_state_of(routing: &RoutingState, model: &ModelName) -> ShedState {
+    let regions = routing.regions();
+    let view = routing.view();
     let of = (route_of(&view, "", model), model);
     // Computed as for own clients, since the pace of guests changes faster than reports reach
     // others.
-    shed_state(&own_region(gateway, &regions, &view, of, (FIRST_CLASS, false)), &regions.terms)
+    shed_state(&own_region(routing, &regions, &view, of, (FIRST_CLASS, false)), &regions.terms)
 }
 
 fn own_region(
-    gateway: &Gateway,
+    routing: &RoutingState,
     regions: &Regions,
     view: &View,
     (route, model): (Option<&Route>, &ModelName),
@@ -133,7 +135,7 @@ fn own_region(
     let asker = Asker { priority, weight: 1, ..Asker::default() };
     let key = WaitKey::of(route.map_or(&NO_ROUTE, |route| &route.spec.name), model);
     let limits = route.map(|route| route.spec.queue.limits).unwrap_or_default();
-    let waiting = gateway.waiting.before(&Asking { key, limits, asker }, |_| None);
+    let waiting = routing.waiting.before(&Asking { key, limits, asker }, |_| None);
     let room = Room {
         can_wait: limits.count_max > 0,
         is_guest,
@@ -152,19 +154,19 @@ fn own_region(
 #[derive(Debug)]
 struct CountedGuest<B> {
     reply: B,
-    gateway: Arc<Gateway>,
+    counters: Arc<Counters>,
 }
 
 impl<B> CountedGuest<B> {
-    fn new(reply: B, gateway: &Arc<Gateway>) -> Self {
-        gateway.counters.guests.fetch_add(1, Ordering::Relaxed);
-        Self { reply, gateway: Arc::clone(gateway) }
+    fn new(reply: B, counters: &Arc<Counters>) -> Self {
+        counters.guests.fetch_add(1, Ordering::Relaxed);
+        Self { reply, counters: Arc::clone(counters) }
     }
 }
 
 impl<B> Drop for CountedGuest<B> {
     fn drop(&mut self) {
-        self.gateway.counters.guests.fetch_sub(1, Ordering::Relaxed);
+        self.counters.guests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -198,20 +200,20 @@ pub async fn serve_guest(
     terms: GuestTerms,
     coming: Option<PendingGuest>,
 ) -> Result<Response<LinkBody>, GuestError> {
-    let mut dice = worker.gateway.dice();
+    let mut dice = worker.gateway.routing.dice();
     let identity = RequestIdentity::of(request.headers(), &mut dice, false);
     let proxies = Arc::new(TrustedProxies::new(Vec::new()));
     // The sending node has checked the key.
     let access = Arc::new(AccessSwitch::new(AccessMode::None));
     let client = Arc::new(ConnectionFacts::new(terms.client, true, proxies, access));
     // Counts the guest until its reply's body does.
-    let served = CountedGuest::new((), &worker.gateway);
-    let gateway = Arc::clone(&worker.gateway);
+    let served = CountedGuest::new((), &worker.gateway.counters);
+    let counters = Arc::clone(&worker.gateway.counters);
     let mut exchange = Exchange::new(worker, client, dice, Some(terms));
     exchange.coming = coming;
     match exchange.run(request.map(WireBody::Link), &identity).await {
         Ok(response) => {
-            let counted = response.map(|body| CountedGuest::new(body, &gateway));
+            let counted = response.map(|body| CountedGuest::new(body, &counters));
             drop(served);
             Ok(counted.map(|body| body.map_err(BoxError::from).boxed_unsync()))
         }

@@ -48,10 +48,10 @@ impl OverflowSight for Dispatch<'_> {
         let gateway = &self.worker.gateway;
         let Inquiry { tenant, client, residency, .. } = &self.prepared.inquiry;
         residency.may_serve(NO_REGION, country)
-            && tenant
-                .as_ref()
-                .is_none_or(|tenant| gateway.authenticator.may_serve(tenant, NO_REGION, country))
-            && gateway.locations().may_serve(*client, NO_REGION, country)
+            && tenant.as_ref().is_none_or(|tenant| {
+                gateway.clients.authenticator.may_serve(tenant, NO_REGION, country)
+            })
+            && gateway.routing.locations().may_serve(*client, NO_REGION, country)
     }
 }
 
@@ -132,7 +132,7 @@ impl Dispatch<'_> {
         let replica = self.view.replica(attempt.slot);
         let Some(caps) = replica.overflow() else { return false };
         let account = overflow_account(&replica.spec().name);
-        let budgets = self.worker.gateway.budgets();
+        let budgets = &self.worker.gateway.clients.budgets;
         let spent = budgets.check(Some(&account), || unix_ms(SystemTime::now()));
         let reached = match spent {
             Some((spent, _)) if spent.period == BudgetPeriod::Day => Some(OverflowCap::Day),

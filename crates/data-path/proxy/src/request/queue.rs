@@ -27,7 +27,7 @@ impl Dispatch<'_> {
     pub(super) fn asking(&self, model: &ModelName, claim: Claim) -> Asking {
         let inquiry = &self.prepared.inquiry;
         let route = &self.prepared.route.spec;
-        let hasher = &self.worker.gateway.key_hasher;
+        let hasher = &self.worker.gateway.routing.key_hasher;
         let asker = Asker {
             priority: inquiry.priority,
             tenant: match &self.tenant {
@@ -46,7 +46,7 @@ impl Dispatch<'_> {
     /// Redeems the promise that was made when the same request was shed. Returns false if none is
     /// due. Call it once, before anything is decided.
     pub(super) fn redeem(&mut self, journey: &Journey) -> bool {
-        let queues = Arc::clone(&self.worker.gateway.waiting);
+        let queues = Arc::clone(&self.worker.gateway.routing.waiting);
         let Some(model) = self.prepared.inquiry.model.clone() else { return false };
         // Bodies are hashed only if any promise is open. A guest has that of its own node, not of
         // this one.
@@ -60,7 +60,7 @@ impl Dispatch<'_> {
     /// Notes that a place was found, here or in another region: waiting requests learn the rate
     /// from it.
     pub(super) fn began(&self, journey: &Journey) {
-        let queues = &self.worker.gateway.waiting;
+        let queues = &self.worker.gateway.routing.waiting;
         // No waiting request could learn from it.
         if !queues.is_busy() && journey.waits_since().is_none() {
             return;
@@ -100,7 +100,7 @@ impl Dispatch<'_> {
         let Some(model) = self.prepared.inquiry.model.clone() else { return false };
         let WaitTerms { until, begin_by, turn_by, .. } = terms;
         let asking = self.asking(&model, journey.claim());
-        let queues = Arc::clone(&self.worker.gateway.waiting);
+        let queues = Arc::clone(&self.worker.gateway.routing.waiting);
         self.interim.queued_request =
             queues.enter(&asking, Patience { until, begin_by, turn_by }).ok();
         self.interim.queued_request.is_some()
@@ -125,15 +125,15 @@ impl Dispatch<'_> {
             left -= known.len();
             known
         });
-        let hasher = &self.worker.gateway.key_hasher;
+        let hasher = &self.worker.gateway.routing.key_hasher;
         self.interim.fingerprint = Some(hasher.hash_request(&fields, pieces));
     }
 
     /// Updates regions and view, which may have changed while the request waited.
     fn look_again(&mut self, journey: &mut Journey) {
         let gateway = &self.worker.gateway;
-        self.regions = gateway.regions();
-        let view = gateway.view();
+        self.regions = gateway.routing.regions();
+        let view = gateway.routing.view();
         if Arc::ptr_eq(&view, &self.view) {
             return;
         }

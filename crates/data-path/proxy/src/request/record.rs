@@ -415,7 +415,7 @@ impl RequestRecord {
             );
         }
         if let Some(charge) = self.charge.take() {
-            charge.settle(self.worker.gateway.quotas(), outcome, &bill);
+            charge.settle(&self.worker.gateway.clients.quotas, outcome, &bill);
         }
     }
 
@@ -424,7 +424,7 @@ impl RequestRecord {
     fn why_cancelled(&self) -> &'static str {
         if self.client.meter.is_closed_here() {
             FailureCause::ConnectionClosed.code()
-        } else if self.worker.gateway.is_ending() {
+        } else if self.worker.gateway.switches.is_ending() {
             FailureCause::NodeStopped.code()
         } else {
             ErrorKind::ClientClosed.code()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::{Gateway, RoutingState};
 use spillway_request::prepared::Prepared;
 use spillway_route::Candidate;
 use spillway_transport::wake;
@@ -26,20 +26,20 @@ pub(crate) struct ResponseCookies {
 ///
 /// Call it before headers are changed for the replica.
 pub(crate) fn begin_session(
-    gateway: &Gateway,
+    routing: &RoutingState,
     prepared: &mut Prepared,
     headers: &HeaderMap,
 ) -> Option<Session> {
     let sessions = prepared.route.sessions.as_ref()?;
     let model = prepared.inquiry.model.as_ref();
     let group = prepared.route.group_for(model, prepared.target.pin.as_ref()).ok().flatten();
-    let regions = gateway.regions();
+    let regions = routing.regions();
     let region = |place: u64| {
         let mut others = regions.others.iter();
         others.find(|other| region_identity(&other.name) == place)
     };
     let whose = (model, prepared.inquiry.tenant.as_ref());
-    let session = sessions.find(headers, whose, &gateway.key_hasher, |place| {
+    let session = sessions.find(headers, whose, &routing.key_hasher, |place| {
         let candidates = group.map(|group| group.group.candidates()).unwrap_or_default();
         candidates.iter().any(|candidate| candidate.identity == place) || region(place).is_some()
     });
@@ -62,7 +62,7 @@ impl ResponseCookies {
         (place, status, beyond): (&Place, StatusCode, &[u64]),
     ) -> Self {
         let mut cookies = Self::default();
-        if gateway.exposes_routing() {
+        if gateway.switches.exposes_routing() {
             let arm = prepared.target.arm.as_ref().map(|chosen| chosen.arm.arm.as_str());
             let model = prepared.inquiry.model.as_ref().map(|model| model.as_str());
             cookies.fact(&ARM, arm);
@@ -88,7 +88,7 @@ impl ResponseCookies {
                 }
                 Place::Region(place) => SessionPlace::Region(region_identity(&place.region)),
             };
-            let serves_others = |known| serves_others(&gateway.view(), prepared, known);
+            let serves_others = |known| serves_others(&gateway.routing.view(), prepared, known);
             // The node that sent a guest counts a move to another region.
             let is_counted = prepared.inquiry.hop == 0 || prepared.target.session_region.is_none();
             if is_counted && sessions.moves(session, served.identity(), serves_others) {
@@ -101,7 +101,7 @@ impl ResponseCookies {
                 Some(SessionChange::Cookie(new)) => {
                     cookies.cookie(new.name, &new.value, new.max_age, is_secure);
                 }
-                Some(SessionChange::Home(key, home)) => gateway.home_outbox.push(|| {
+                Some(SessionChange::Home(key, home)) => gateway.homes.outbox.push(|| {
                     HomeNews::Session { route: prepared.route.spec.name.clone(), key, home }
                 }),
                 None => {}

@@ -27,7 +27,7 @@ const CONTROL_AGE_QUIET: Duration = Duration::from_secs(5);
 /// Adds the greatest possible age of the agreed cluster state at this node, which the client talks
 /// to.
 pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
-    let state = gateway.control_age().at(wake::now());
+    let state = gateway.clients.control_age.at(wake::now());
     let is_refusal = headers.contains_key(&CODE_HEADER);
     let (is_old, value) = match state {
         ControlState::Apart => return,
@@ -37,7 +37,7 @@ pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
             (age >= CONTROL_AGE_QUIET, HeaderValue::from(age_ms))
         }
     };
-    if gateway.exposes_routing() || (is_refusal && is_old) {
+    if gateway.switches.exposes_routing() || (is_refusal && is_old) {
         headers.insert(CONTROL_AGE_MS.clone(), value);
     }
 }
@@ -105,7 +105,7 @@ mod tests {
     /// Returns the age that a reply reports, at a node with this state.
     fn told(expose_routing: bool, state: ControlState, is_refusal: bool) -> Option<String> {
         let gateway = gateway(expose_routing);
-        gateway.control_age().note(state, Instant::now());
+        gateway.clients.control_age.note(state, Instant::now());
         let mut headers = HeaderMap::new();
         if is_refusal {
             headers.insert(CODE_HEADER.clone(), HeaderValue::from_static("overloaded"));

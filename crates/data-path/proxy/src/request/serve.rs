@@ -76,8 +76,8 @@ pub(crate) async fn serve(
     pump: Arc<Pump>,
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Infallible> {
-    let mut dice = worker.gateway.dice();
-    let is_traced = worker.gateway.draws_trace(&mut dice);
+    let mut dice = worker.gateway.routing.dice();
+    let is_traced = worker.gateway.switches.draws_trace(&mut dice);
     let identity = RequestIdentity::of(request.headers(), &mut dice, is_traced);
     let is_head = request.method() == Method::HEAD;
     let is_http1 = request.version() <= Version::HTTP_11;
@@ -86,7 +86,7 @@ pub(crate) async fn serve(
     let gateway = Arc::clone(&worker.gateway);
     let origin = request.headers().get(header::ORIGIN).cloned();
     if origin.is_some()
-        && let Some(told) = gateway.cors().preflight(request.method(), request.headers())
+        && let Some(told) = gateway.clients.cors().preflight(request.method(), request.headers())
     {
         // A preflight carries no key, and needs no replica.
         RequestRecord::new(worker, client).answered(told.status().as_u16());
@@ -110,10 +110,10 @@ pub(crate) async fn serve(
     // A kept connection would close just when its client sends the next request. HTTP/2 has GOAWAY
     // for this. A reply that comes before the end of an upload is the last of its connection: the
     // rest may never be read.
-    if is_http1 && (gateway.is_leaving() || unread.is_left() || refuses_body(&response)) {
+    if is_http1 && (gateway.switches.is_leaving() || unread.is_left() || refuses_body(&response)) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    let cors = gateway.cors();
+    let cors = gateway.clients.cors();
     if !cors.is_off() {
         cors.mark(origin.as_ref(), response.headers_mut());
     }
@@ -125,7 +125,7 @@ pub(crate) async fn serve(
 
 /// Notes a request whose head is larger than the limit. The HTTP library has answered it.
 pub(crate) fn note_large_head(worker: Arc<Worker>, client: Arc<ConnectionFacts>) {
-    let error = headers_too_large(worker.gateway.limits().header_bytes_max);
+    let error = headers_too_large(worker.gateway.door.limits().header_bytes_max);
     let mut record = RequestRecord::new(worker, client);
     record.refused(&error);
     record.refused_with(error.message);
@@ -168,7 +168,7 @@ impl Exchange {
         dice: fastrand::Rng,
         guest: Option<GuestTerms>,
     ) -> Self {
-        let view = worker.gateway.view();
+        let view = worker.gateway.routing.view();
         let is_of_browser = false;
         Self { view, worker, client, dice, guest, is_of_browser, coming: None, pump: None }
     }
@@ -247,16 +247,7 @@ impl Exchange {
             return self.refused(error, protocol, endpoint, record);
         }
         let grant = self.located(grant, &head.headers);
-        let around = Surroundings {
-            gateway: &self.worker.gateway,
-            view: &self.view,
-            head: &head,
-            client: self.client_address(&head.headers),
-            is_one_client: self.is_one_client(&head.headers),
-            started: record.started(),
-            guest: self.guest.as_ref(),
-            grant: &grant,
-        };
+        let around = self.around(&head, &grant, record.started());
         let prepared = prepare(around, body, endpoint).await;
         let mut prepared = match prepared.and_then(|it| self.allowed(around, it, &mut record)) {
             Ok(prepared) => prepared,
@@ -279,6 +270,25 @@ impl Exchange {
         self.with_rates(reply, limited)
     }
 
+    /// Returns the context for reading the request.
+    fn around<'a>(
+        &'a self,
+        head: &'a Parts,
+        grant: &'a Grant,
+        started: Instant,
+    ) -> Surroundings<'a> {
+        Surroundings {
+            gateway: &self.worker.gateway,
+            view: &self.view,
+            head,
+            client: self.client_address(&head.headers),
+            is_one_client: self.is_one_client(&head.headers),
+            started,
+            guest: self.guest.as_ref(),
+            grant,
+        }
+    }
+
     /// Answers an endpoint that needs no replica; `None` for all others. For an unknown model the
     /// replicas are asked again.
     async fn answer_here(
@@ -296,7 +306,7 @@ impl Exchange {
             return answer;
         }
         let find = |view: Arc<View>| is_listed(&view, model).then_some(view);
-        if let Some(newer) = Box::pin(gateway.look_again(find)).await {
+        if let Some(newer) = Box::pin(gateway.routing.look_again(find)).await {
             self.view = newer;
             return local_answer(gateway, &self.view, grant, method, endpoint);
         }
@@ -309,7 +319,7 @@ impl Exchange {
         let gateway = &self.worker.gateway;
         self.guest
             .is_none()
-            .then(|| rates::rates(gateway.quotas(), grant, &prepared.inquiry))
+            .then(|| rates::rates(&gateway.clients.quotas, grant, &prepared.inquiry))
             .flatten()
     }
 
@@ -320,7 +330,7 @@ impl Exchange {
         limited: Option<Rates>,
     ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
         if let (Ok(response), Some(limited)) = (&mut reply, limited) {
-            rates::tell(self.worker.gateway.quotas(), &limited, response.headers_mut());
+            rates::tell(&self.worker.gateway.clients.quotas, &limited, response.headers_mut());
         }
         reply
     }
@@ -334,14 +344,14 @@ impl Exchange {
         is_routed: bool,
     ) -> Result<Arc<Grant>, GatewayError> {
         let (gateway, headers) = (&self.worker.gateway, &head.headers);
-        let authenticator = &gateway.authenticator;
+        let authenticator = &gateway.clients.authenticator;
         if let Some(guest) = &self.guest {
-            check_guest_head(head, gateway.limits().header_bytes_max)?;
+            check_guest_head(head, gateway.door.limits().header_bytes_max)?;
             let grant =
                 authenticator.vouched_by(guest.tenant.as_ref(), guest.priority, &guest.residency);
             return Ok(Arc::new(grant));
         }
-        check_head(head, gateway.limits().header_bytes_max)?;
+        check_head(head, gateway.door.limits().header_bytes_max)?;
         match self.client.access.mode() {
             AccessMode::None => Ok(authenticator.anybody()),
             // Health checks need no key.
@@ -360,7 +370,7 @@ impl Exchange {
         is_routed: bool,
     ) -> Result<Arc<Grant>, GatewayError> {
         if !is_routed && asks_readiness(endpoint) {
-            let polls = self.worker.gateway.readiness_polls();
+            let polls = &self.worker.gateway.clients.readiness_polls;
             polls.note(self.client.address, Instant::now());
         }
         match self.admit(head, endpoint, is_routed) {
@@ -382,7 +392,7 @@ impl Exchange {
             return Err(error);
         }
         let (headers, client) = (&head.headers, self.client_address(&head.headers));
-        let admitted = self.worker.gateway.authenticator.admit_soon(headers, client).await;
+        let admitted = self.worker.gateway.clients.authenticator.admit_soon(headers, client).await;
         admitted.unwrap_or(Err(error))
     }
 
@@ -392,9 +402,13 @@ impl Exchange {
         let gateway = &self.worker.gateway;
         // A key is what no page can send without asking first.
         if self.is_of_browser && self.client.access.mode() == AccessMode::None {
-            gateway.cors().check_page(head)?;
+            gateway.clients.cors().check_page(head)?;
         }
-        if gateway.memory().admits_request() { Ok(()) } else { Err(shed_error(ShedReason::Memory)) }
+        if gateway.door.memory().admits_request() {
+            Ok(())
+        } else {
+            Err(shed_error(ShedReason::Memory))
+        }
     }
 
     /// Returns the client's address, as the most trusted source gives it.
@@ -409,7 +423,7 @@ impl Exchange {
     /// guest was located by the first node, and brings its rules along.
     fn located(&self, grant: Arc<Grant>, headers: &HeaderMap) -> Arc<Grant> {
         let gateway = &self.worker.gateway;
-        let locate = || gateway.locations().bound(self.client_address(headers));
+        let locate = || gateway.routing.locations().bound(self.client_address(headers));
         let Some(client) = self.guest.is_none().then(locate).flatten() else { return grant };
         gateway.counters.countries.count(client.country);
         match client.residency.is_anywhere() {
@@ -448,7 +462,7 @@ impl Exchange {
         record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
         if self.guest.is_none() {
             let Inquiry { model, residency, .. } = &prepared.inquiry;
-            let regions = self.worker.gateway.regions();
+            let regions = self.worker.gateway.routing.regions();
             record.left_out(regions.left_out(model.as_ref(), residency));
         }
     }
@@ -464,9 +478,9 @@ impl Exchange {
         record.prepared(prepared);
         if self.guest.is_none() {
             record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
-            check_budget(self.worker.gateway.budgets(), prepared.inquiry.tenant.as_ref())?;
+            check_budget(&self.worker.gateway.clients.budgets, prepared.inquiry.tenant.as_ref())?;
             record.charged(Charge::take(
-                self.worker.gateway.quotas(),
+                &self.worker.gateway.clients.quotas,
                 &prepared.route.spec.name,
                 grant,
                 &prepared.inquiry,
@@ -489,7 +503,7 @@ impl Exchange {
             record.split(&chosen.arm);
         }
         let gateway = &self.worker.gateway;
-        let session = begin_session(gateway, prepared, &head.headers);
+        let session = begin_session(&gateway.routing, prepared, &head.headers);
         let is_built_in = prepared.route.spec.path_prefix.is_none();
         // Before this node adds its own headers, which need no check.
         remove_engine_headers(&mut head.headers, prepared.route.spec.engine_fields, is_built_in);
@@ -502,11 +516,11 @@ impl Exchange {
             None => prepare_forwarding(head, &self.client, identity, forward_authorization),
         }
         record.planned(prepared.body_wait);
-        let tenant = tenant_key(&gateway.key_hasher, prepared);
+        let tenant = tenant_key(&gateway.routing.key_hasher, prepared);
         let dispatch = Dispatch {
             worker: &self.worker,
             view: Arc::clone(&self.view),
-            regions: gateway.regions(),
+            regions: gateway.routing.regions(),
             prepared,
             head,
             dice: self.dice.clone(),
@@ -595,7 +609,7 @@ impl Exchange {
             asked_at: record.asked_at().unwrap_or_else(Instant::now),
             deadline: prepared.inquiry.deadline,
             mask: prepared
-                .hides_cache_at(&self.worker.gateway.authenticator, Some(&dispatched.place))
+                .hides_cache_at(&self.worker.gateway.clients.authenticator, Some(&dispatched.place))
                 .then(Box::default),
             client_half: prepared.body.take_half(),
             hasher: prepared
@@ -642,9 +656,9 @@ impl Exchange {
         }
         // The version is that of each connection; hyper lowers it for older clients.
         head.version = Version::HTTP_11;
-        if self.worker.gateway.exposes_routing() {
+        if self.worker.gateway.switches.exposes_routing() {
             let hop = self.guest.as_ref().map_or(0, |guest| guest.hop);
-            let region = self.worker.gateway.config.region.as_str();
+            let region = self.worker.gateway.routing.own_region.as_str();
             response_headers::tell(
                 &mut head.headers,
                 &upstream.place,

@@ -67,12 +67,13 @@ impl RequestSight for Dispatch<'_> {
 
     fn permission(&self) -> Result<(), ResidencyDenial> {
         let gateway = &self.worker.gateway;
-        let (region, country) = (gateway.config.region.as_str(), self.regions.own_country);
+        let (region, country) = (gateway.routing.own_region.as_str(), self.regions.own_country);
         let Inquiry { tenant, client, hop, residency, .. } = &self.prepared.inquiry;
         ResidencyDenial::judge(residency.may_serve(region, country), || {
             let tenant = tenant.as_ref();
-            let is_client_allowed = || gateway.locations().may_serve(*client, region, country);
-            tenant.is_none_or(|tenant| gateway.authenticator.may_serve(tenant, region, country))
+            let is_client_allowed =
+                || gateway.routing.locations().may_serve(*client, region, country);
+            tenant.is_none_or(|tenant| gateway.clients.authenticator.may_serve(tenant, region, country))
                 // Only a guest's own node knows its client's country.
                 && (*hop > 0 || is_client_allowed())
         })
@@ -99,7 +100,7 @@ impl ReplicaSight for Dispatch<'_> {
 
     fn loads(&self, room: Room, with_caches: bool) -> LiveLoads<'_> {
         let cached = match with_caches {
-            true => self.worker.gateway.knowledge().look_up(&self.prepared.inquiry),
+            true => self.worker.gateway.routing.knowledge.look_up(&self.prepared.inquiry),
             false => Cached::NOTHING,
         };
         self.view.loads(cached, room, self.prepared.traffic())
@@ -124,7 +125,7 @@ impl ReplicaSight for Dispatch<'_> {
 
 impl QueueSight for Dispatch<'_> {
     fn is_quiet(&self) -> bool {
-        self.worker.gateway.waiting.is_quiet()
+        self.worker.gateway.routing.waiting.is_quiet()
     }
 
     fn waiting(&self, claim: Claim, certain_rate: &dyn Fn(f32) -> Option<f32>) -> Waiting {
@@ -132,7 +133,7 @@ impl QueueSight for Dispatch<'_> {
             (Some(queued_request), _) => queued_request.waiting(),
             (None, Some(model)) => {
                 let asking = self.asking(model, claim);
-                self.worker.gateway.waiting.before(&asking, certain_rate)
+                self.worker.gateway.routing.waiting.before(&asking, certain_rate)
             }
             // Queues are kept by model: without one there is none to wait in.
             (None, None) => Waiting { ahead: 0, wait_ms: None, all: 0, has_room: false },
@@ -183,7 +184,7 @@ impl RegionSight for Dispatch<'_> {
 
     fn may_serve(&self, region: &RegionName) -> bool {
         // Read again: the rules may have changed since the plan was made.
-        self.worker.gateway.may_serve(region, &self.prepared.inquiry.residency)
+        self.worker.gateway.routing.may_serve(region, &self.prepared.inquiry.residency)
     }
 
     fn only_region(&self) -> Option<&RegionName> {
@@ -195,7 +196,7 @@ impl RegionSight for Dispatch<'_> {
     }
 
     fn conversation(&self) -> Option<Conversation> {
-        let conversations = &self.worker.gateway.conversations;
+        let conversations = &self.worker.gateway.homes.conversations;
         let served = conversations.find(self.prepared.inquiry.prefix.as_slice())?;
         Some(Conversation { region: served.region, blocks: served.blocks })
     }
@@ -209,19 +210,20 @@ impl RegionSight for Dispatch<'_> {
     }
 
     fn hot_blocks(&self) -> Option<ByRegion<u32>> {
-        let hot = self.worker.gateway.knowledge().look_up_hot(&self.prepared.inquiry);
+        let hot = self.worker.gateway.routing.knowledge.look_up_hot(&self.prepared.inquiry);
         let others = self.regions.others.iter();
         hot.is_any().then(|| others.map(|other| hot.blocks(&other.name)).collect())
     }
 
     fn forwarded_blocks(&self) -> Option<ByRegion<u32>> {
-        let forwarded = self.worker.gateway.knowledge().look_up_forwards(&self.prepared.inquiry);
+        let forwarded =
+            self.worker.gateway.routing.knowledge.look_up_forwards(&self.prepared.inquiry);
         let others = self.regions.others.iter();
         forwarded.is_any().then(|| others.map(|other| forwarded.blocks(&other.name)).collect())
     }
 
     fn prefill_ms(&self, cached_blocks: u32, speed: &Speed) -> f32 {
-        let knowledge = self.worker.gateway.knowledge();
+        let knowledge = &self.worker.gateway.routing.knowledge;
         knowledge.prefill_ms(&self.prepared.inquiry, cached_blocks, speed)
     }
 }

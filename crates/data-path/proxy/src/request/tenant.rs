@@ -48,7 +48,7 @@ impl Dispatch<'_> {
     /// Passes a turn that is of no use to this tenant on to a request of another one.
     pub(super) fn pass_turn_on(&self) {
         let Some(key) = self.wait_key() else { return };
-        let waiting = &self.worker.gateway.waiting;
+        let waiting = &self.worker.gateway.routing.waiting;
         waiting.wake_one_of(&key, |tenant, class| !is_kept_away(self, TenantKey { tenant, class }));
     }
 
@@ -91,7 +91,7 @@ impl TenantSight for Dispatch<'_> {
 
     fn waiting_of(&self, is_counted: &dyn Fn(TenantKey) -> bool) -> Option<u32> {
         let key = self.wait_key()?;
-        let waiting = &self.worker.gateway.waiting;
+        let waiting = &self.worker.gateway.routing.waiting;
         Some(waiting.of_tenants(&key, |tenant, class| is_counted(TenantKey { tenant, class })))
     }
 }

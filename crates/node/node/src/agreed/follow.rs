@@ -12,7 +12,7 @@ use spillway_link::Link;
 use spillway_types::{Country, NodeName, RegionName, ReplicaName};
 
 use crate::agreed::peer_report::{connected, peer_reports};
-use crate::agreed::{AgreedParts, RegionFacts, SharedRegionFacts};
+use crate::agreed::{ClusterMember, RegionFacts, SharedRegionFacts};
 use crate::fold::AgreedWorld;
 use crate::keeper::KeeperHandle;
 
@@ -41,15 +41,20 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) fn new(parts: &AgreedParts<'_>, control_plane: Arc<ControlPlane>) -> Self {
+    pub(super) fn new(
+        member: &ClusterMember,
+        link: &Arc<Link>,
+        country: Option<Country>,
+        control_plane: Arc<ControlPlane>,
+    ) -> Self {
         Self {
             control_plane,
-            config: parts.config.clone(),
-            me: parts.me.clone(),
-            link: Arc::clone(&parts.link),
-            region_facts: Arc::clone(&parts.region_facts),
-            keeper: parts.keeper.clone(),
-            country: parts.feedback.gateway.config().country,
+            config: member.config.clone(),
+            me: (member.name.clone(), member.region.clone()),
+            link: Arc::clone(link),
+            region_facts: Arc::clone(&member.region_facts),
+            keeper: member.keeper.clone(),
+            country,
             seen: Arc::new(State::new()),
             peer_reports: BTreeMap::new(),
         }

@@ -9,7 +9,7 @@ mod age;
 mod follow;
 mod leader_log;
 mod leases;
-mod parts;
+mod member;
 mod peer_report;
 mod peers;
 mod region_facts;
@@ -19,18 +19,19 @@ mod speak;
 pub(crate) mod test_state;
 mod watched;
 
-use std::pin::Pin;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use spillway_cluster_state::Fingerprint;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
 use spillway_link::Link;
 use spillway_raft::{RaftStartError, Seed};
+use spillway_request::gateway::Gateway;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use crate::agreed::parts::AgreedParts;
+pub(crate) use crate::agreed::member::ClusterMember;
 pub(crate) use crate::agreed::region_facts::{RegionFacts, SharedRegionFacts};
 pub(crate) use crate::agreed::watched::WatchedControlPlane;
 use crate::node_tasks::NodeTasks;
@@ -46,65 +47,47 @@ impl Agreed {
     ///
     /// # Errors
     /// Returns an error if the folder can't be used.
-    pub(crate) async fn start(parts: AgreedParts<'_>) -> Result<Option<Self>, RaftStartError> {
-        let Some(folder) = parts.config.data.clone() else { return Ok(None) };
-        let (name, region) = parts.me.clone();
-        let own = Seed { name: name.clone(), region: region.clone() };
-        let others = parts.config.peers.iter();
-        let others =
-            others.map(|peer| Seed { name: peer.name.clone(), region: peer.region.clone() });
-        let rtts = parts.config.regions.iter().filter_map(|region| region.rtt);
-        let config = ControlPlaneConfig {
-            name,
-            region,
-            advertise: parts.config.advertise.clone(),
-            fingerprint: Fingerprint(parts.link.fingerprint()),
-            folder,
-            seeds: others.chain([own]).collect(),
-            join_token: parts.config.join_token_file.clone(),
-            is_operator: parts.config.has_replicas,
-            rtt_max: rtts.max().unwrap_or(RTT_MAX_UNKNOWN),
-            watch: parts.tasks.watch.clone(),
-        };
-        let control_plane = ControlPlane::start(config, Arc::clone(&parts.link)).await?;
-        parts.feedback.watch_control_plane(WatchedControlPlane(Arc::downgrade(&control_plane)));
-        // The tasks of this node as a member end with its membership, or with the node.
-        let NodeTasks { tracker: tasks, stop: node_stops, watch } = parts.tasks.clone();
-        let stop = node_stops.child_token();
+    pub(crate) async fn start(
+        member: &ClusterMember,
+        link: &Arc<Link>,
+        gateway: &Gateway,
+    ) -> Result<Option<Self>, RaftStartError> {
+        let Some(folder) = member.config.data.clone() else { return Ok(None) };
+        let config = control_plane_config(member, link, folder);
+        let control_plane = ControlPlane::start(config, Arc::clone(link)).await?;
+        let aging = age::keep(Arc::downgrade(&control_plane), Arc::clone(&gateway.clients));
+        let telling = leader_log::run(Arc::downgrade(&control_plane));
+        let mut peers = peers::Peers::new(member, link, Arc::clone(&control_plane));
+        peers.look(&control_plane.known());
+        let country = gateway.routing.own_country;
+        let follower = follow::Follower::new(member, link, country, Arc::clone(&control_plane));
+        let (routing, proposed_to) = (&gateway.routing, Arc::clone(&control_plane));
+        let speaker = speak::Speaker::new(member, link, routing, proposed_to);
+        let tasks = MemberTasks::new(&member.tasks);
+        tasks.spawn("age of the agreed state", aging);
+        tasks.spawn("log of leaders", telling);
         let removed = Removed {
             removal: control_plane.removal(),
-            link: Arc::clone(&parts.link),
-            region_facts: Arc::clone(&parts.region_facts),
-            alone: RegionFacts::of_config(&parts.config.regions),
-            part: stop.clone(),
+            link: Arc::clone(link),
+            region_facts: Arc::clone(&member.region_facts),
+            alone: RegionFacts::of_config(&member.config.regions),
+            part: tasks.stop.clone(),
+            doing: [
+                tasks.spawn("peers", peers.run()),
+                tasks.spawn("agreed state", follower.run()),
+                tasks.spawn("proposals", speaker.run()),
+            ],
         };
-        let gateway = Arc::clone(&parts.feedback.gateway);
-        let aging = age::keep(Arc::downgrade(&control_plane), gateway);
-        let telling = leader_log::run(Arc::downgrade(&control_plane));
-        let mut peers = peers::Peers::new(&parts, Arc::clone(&control_plane));
-        peers.look(&control_plane.known());
-        let peers = Box::pin(peers.run());
-        let follower = follow::Follower::new(&parts, Arc::clone(&control_plane));
-        let speaker = speak::Speaker::new(parts, Arc::clone(&control_plane));
-        let (following, speaking) = (Box::pin(follower.run()), Box::pin(speaker.run()));
-        let member = |name, task: Pin<Box<dyn Future<Output = ()> + Send>>| {
-            let (stop, watch) = (stop.clone(), watch.clone());
-            tasks.spawn(watch.vital(name, async move {
-                let _: Option<()> = stop.run_until_cancelled(task).await;
-            }))
-        };
-        member("age of the agreed state", Box::pin(aging));
-        member("log of leaders", Box::pin(telling));
-        let doing = [
-            member("peers", peers),
-            member("agreed state", following),
-            member("proposals", speaking),
-        ];
-        let waiting = removed.wait(doing);
-        tasks.spawn(watch.clone().vital("removal", async move {
-            node_stops.run_until_cancelled(waiting).await;
+        let NodeTasks { tracker, stop, watch } = member.tasks.clone();
+        tracker.spawn(watch.vital("removal", async move {
+            stop.run_until_cancelled(removed.wait()).await;
         }));
         Ok(Some(Self { control_plane }))
+    }
+
+    /// Returns the source of the control plane's figures.
+    pub(crate) fn watched(&self) -> WatchedControlPlane {
+        WatchedControlPlane(Arc::downgrade(&self.control_plane))
     }
 
     /// Returns the control plane, which holds the replicated state.
@@ -123,6 +106,54 @@ impl Agreed {
     }
 }
 
+fn control_plane_config(
+    member: &ClusterMember,
+    link: &Link,
+    folder: PathBuf,
+) -> ControlPlaneConfig {
+    let config = &member.config;
+    let own = Seed { name: member.name.clone(), region: member.region.clone() };
+    let others = config.peers.iter();
+    let others = others.map(|peer| Seed { name: peer.name.clone(), region: peer.region.clone() });
+    let rtts = config.regions.iter().filter_map(|region| region.rtt);
+    ControlPlaneConfig {
+        name: member.name.clone(),
+        region: member.region.clone(),
+        advertise: config.advertise.clone(),
+        fingerprint: Fingerprint(link.fingerprint()),
+        folder,
+        seeds: others.chain([own]).collect(),
+        join_token: config.join_token_file.clone(),
+        is_operator: config.has_replicas,
+        rtt_max: rtts.max().unwrap_or(RTT_MAX_UNKNOWN),
+        watch: member.tasks.watch.clone(),
+    }
+}
+
+/// Tasks of this node as a member: they end with its membership, or with the node.
+struct MemberTasks {
+    node: NodeTasks,
+    stop: CancellationToken,
+}
+
+impl MemberTasks {
+    fn new(node: &NodeTasks) -> Self {
+        Self { node: node.clone(), stop: node.stop.child_token() }
+    }
+
+    fn spawn(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> JoinHandle<()> {
+        // Boxed, since some tasks are large.
+        let (stop, task) = (self.stop.clone(), Box::pin(task));
+        self.node.tracker.spawn(self.node.watch.clone().vital(name, async move {
+            let _: Option<()> = stop.run_until_cancelled(task).await;
+        }))
+    }
+}
+
 /// Cleanup after the cluster has removed this node.
 struct Removed {
     removal: watch::Receiver<bool>,
@@ -132,16 +163,18 @@ struct Removed {
     alone: RegionFacts,
     /// Stops all tasks that this node runs as a member.
     part: CancellationToken,
+    /// Those of them that change the link and the terms of regions.
+    doing: [JoinHandle<()>; 3],
 }
 
 impl Removed {
     /// Waits for the removal. Then the node is on its own: it sends nothing to the others and takes
     /// nothing from them, and serves its clients with its own replicas.
-    async fn wait(mut self, doing: [JoinHandle<()>; 3]) {
+    async fn wait(mut self) {
         // An error means that the node ends.
         if self.removal.wait_for(|removed| *removed).await.is_ok() {
             self.part.cancel();
-            for task in doing {
+            for task in self.doing {
                 // An error means that the task has ended in another way. No task is left that could
                 // undo the lines below.
                 drop(task.await);

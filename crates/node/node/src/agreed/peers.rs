@@ -12,7 +12,7 @@ use spillway_raft::{Member, NodeId, Status};
 use spillway_types::{NodeName, RegionName};
 use tokio::time::timeout;
 
-use crate::agreed::AgreedParts;
+use crate::agreed::ClusterMember;
 
 /// Longest time between two looks: a node that leaves the log's members changes no record.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -38,10 +38,19 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    pub(super) fn new(parts: &AgreedParts<'_>, control_plane: Arc<ControlPlane>) -> Self {
-        let (config, me) = (parts.config.clone(), parts.me.0.clone());
-        let (removed, last) = (BTreeMap::new(), None);
-        Self { control_plane, config, me, link: Arc::clone(&parts.link), removed, last }
+    pub(super) fn new(
+        member: &ClusterMember,
+        link: &Arc<Link>,
+        control_plane: Arc<ControlPlane>,
+    ) -> Self {
+        Self {
+            control_plane,
+            config: member.config.clone(),
+            me: member.name.clone(),
+            link: Arc::clone(link),
+            removed: BTreeMap::new(),
+            last: None,
+        }
     }
 
     /// Follows the state and the log's members as long as states are published.

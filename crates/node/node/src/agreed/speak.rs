@@ -11,10 +11,10 @@ use spillway_cluster_state::{
 use spillway_control_plane::ControlPlane;
 use spillway_health::{MemberReport, MemberState};
 use spillway_link::Link;
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::RoutingState;
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 
-use crate::agreed::AgreedParts;
+use crate::agreed::ClusterMember;
 use crate::agreed::leases::Leases;
 use crate::agreed::peer_report::{connected, observation_ms};
 use crate::agreed::seen::{ReplicaOpinion, seen};
@@ -40,7 +40,7 @@ pub(super) struct Speaker {
     me: (NodeName, RegionName),
     link: Arc<Link>,
     keeper: KeeperHandle,
-    gateway: Arc<Gateway>,
+    routing: Arc<RoutingState>,
     /// Time of the last health report about each replica.
     said: BTreeMap<ReplicaName, Instant>,
     /// Time at which the cluster last accepted or refused the registration of each replica.
@@ -53,23 +53,23 @@ pub(super) struct Speaker {
 }
 
 impl Speaker {
-    pub(super) fn new(parts: AgreedParts<'_>, control_plane: Arc<ControlPlane>) -> Self {
-        let AgreedParts { me, link, keeper, feedback, .. } = parts;
-        let gateway = Arc::clone(&feedback.gateway);
-        let leases = Leases::default();
-        let (said, told) = (BTreeMap::new(), BTreeMap::new());
-        let (told_country, told_revoked) = (None, None);
+    pub(super) fn new(
+        member: &ClusterMember,
+        link: &Arc<Link>,
+        routing: &Arc<RoutingState>,
+        control_plane: Arc<ControlPlane>,
+    ) -> Self {
         Self {
             control_plane,
-            me,
-            link,
-            keeper,
-            gateway,
-            said,
-            told,
-            leases,
-            told_country,
-            told_revoked,
+            me: (member.name.clone(), member.region.clone()),
+            link: Arc::clone(link),
+            keeper: member.keeper.clone(),
+            routing: Arc::clone(routing),
+            said: BTreeMap::new(),
+            told: BTreeMap::new(),
+            leases: Leases::default(),
+            told_country: None,
+            told_revoked: None,
         }
     }
 
@@ -188,7 +188,7 @@ impl Speaker {
     /// Returns the declaration of the own region's country by this node's config, if the cluster
     /// knows none. Only an operator corrects a country that it knows.
     fn country(&mut self, state: &State) -> Option<Command> {
-        let country = self.gateway.config().country?;
+        let country = self.routing.own_country?;
         let region = self.me.1.clone();
         let is_unknown = state.records().regions.get(&region)?.country.is_empty();
         let was_just_told = self.told_country.is_some_and(|at| at.elapsed() < REPEAT);
@@ -211,7 +211,7 @@ impl Speaker {
         if state.node(&self.me.0).is_none() {
             return Vec::new();
         }
-        let view = self.gateway.view();
+        let view = self.routing.view();
         let is_busy = |name: &ReplicaName| {
             let mut replicas = view.replicas().iter();
             let found = replicas.find(|replica| replica.spec().name == *name);

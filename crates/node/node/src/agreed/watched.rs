@@ -9,7 +9,7 @@ use spillway_telemetry::{LiveControl, LiveItems};
 use crate::fold::NoteCounts;
 
 /// Source of the control plane's figures; weak, because metrics must not keep the log open.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct WatchedControlPlane(pub(super) Weak<ControlPlane>);
 
 impl WatchedControlPlane {

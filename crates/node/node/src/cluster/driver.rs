@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use spillway_config::{ClusterConfig, RegionConfig, SpillConfig};
+use spillway_config::{RegionConfig, SpillConfig};
 use spillway_dns::Served;
 use spillway_health::RegionLoad;
 use spillway_knowledge::KnowledgeHandle;
@@ -16,21 +16,21 @@ use spillway_pulse::{
     RegionView, ReportedModels, RevocationGossip, Speeds, StartUp, SteeringGossip,
     steering_of_region,
 };
-use spillway_request::gateway::Gateway;
-use spillway_types::{ModelName, NodeName, RegionName, Steering};
+use spillway_request::gateway::{RoutingState, Switches};
+use spillway_types::{ModelName, NodeName, RegionName, Steering, unix_ms};
 use spillway_view::{RegionTerms, Regions};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
-use crate::agreed::{RegionFacts, SharedRegionFacts};
+use crate::agreed::{ClusterMember, RegionFacts};
 use crate::cluster::names::{ClusterNames, ask};
 use crate::cluster::others::{RegionSources, RegionTraffic, other_region, served};
 use crate::cluster::own::Own;
 use crate::cluster::region_circuit_breakers::RegionCircuitBreakers;
 use crate::cluster::siblings;
-use crate::keeper::{KeeperHandle, OtherRegionModels};
+use crate::data_path::DataPath;
+use crate::keeper::OtherRegionModels;
 
 /// Period of measuring the own load: gossip is no fresher than this.
 const TICK: Duration = Duration::from_millis(50);
@@ -46,24 +46,6 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// Counters of gossip, shared with metrics.
 pub(super) type Gossip = ArcSwap<PulseCounters>;
-
-/// Parts of the node that a driver works with.
-#[derive(Debug)]
-pub(super) struct Parts {
-    pub(super) me: PulseMember,
-    pub(super) incarnation: u64,
-    pub(super) config: ClusterConfig,
-    pub(super) region_facts: Arc<SharedRegionFacts>,
-    pub(super) spill: SpillConfig,
-    pub(super) dns: Option<Arc<Served>>,
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) keeper: KeeperHandle,
-    pub(super) knowledge: Arc<KnowledgeHandle>,
-    pub(super) gossip: Arc<Gossip>,
-    pub(super) link: Arc<Link>,
-    pub(super) datagrams: mpsc::Receiver<(Identity, Bytes)>,
-    pub(super) tasks: TaskTracker,
-}
 
 /// Task that drives gossip and publishes the state of regions.
 #[derive(Debug)]
@@ -90,23 +72,43 @@ pub(super) struct Driver {
     elsewhere: OtherRegionModels,
     start_up: StartUp,
     lists: (mpsc::Sender<Vec<ModelName>>, mpsc::Receiver<Vec<ModelName>>),
-    parts: Parts,
+    datagrams: mpsc::Receiver<(Identity, Bytes)>,
+    gossip: Arc<Gossip>,
+    /// Terms on which requests are sent to other regions.
+    spill: SpillConfig,
+    /// The name server, if there is one. It receives the state of regions.
+    dns: Option<Arc<Served>>,
+    me: PulseMember,
+    member: ClusterMember,
+    link: Arc<Link>,
+    routing: Arc<RoutingState>,
+    switches: Arc<Switches>,
+    knowledge: Arc<KnowledgeHandle>,
 }
 
 impl Driver {
-    /// Creates a driver and publishes a first state.
-    pub(super) fn new(parts: Parts) -> Self {
+    /// Creates a driver, which takes in `datagrams` from the link's other nodes.
+    pub(super) fn new(
+        member: &ClusterMember,
+        data_path: &DataPath,
+        spill: SpillConfig,
+        link: &Arc<Link>,
+        datagrams: mpsc::Receiver<(Identity, Bytes)>,
+    ) -> Self {
         let now = Instant::now();
-        let silence_ms = u32::try_from(parts.config.silence.as_millis()).unwrap_or(u32::MAX);
+        // Larger than at any start of this node before; only ever compared with this node's own.
+        let incarnation = unix_ms(SystemTime::now());
+        let silence_ms = u32::try_from(member.config.silence.as_millis()).unwrap_or(u32::MAX);
         let config = PulseConfig::for_silence(silence_ms);
-        let dice = fastrand::Rng::with_seed(parts.gateway.seed() ^ parts.incarnation);
-        let dice_of_breakers = fastrand::Rng::with_seed(parts.gateway.seed());
-        let pulse = Pulse::new(parts.me.clone(), parts.incarnation, config, dice, now);
-        let mut driver = Self {
-            pulse,
-            speeds: Speeds::new(parts.incarnation),
+        let routing = Arc::clone(&data_path.gateway.routing);
+        let dice = fastrand::Rng::with_seed(routing.seed ^ incarnation);
+        let dice_of_breakers = fastrand::Rng::with_seed(routing.seed);
+        let me = PulseMember::new(member.name.as_str(), member.region.as_str());
+        Self {
+            pulse: Pulse::new(me.clone(), incarnation, config, dice, now),
+            speeds: Speeds::new(incarnation),
             told_speeds: None,
-            steering: SteeringGossip::new(parts.me.region.clone(), parts.incarnation),
+            steering: SteeringGossip::new(me.region.clone(), incarnation),
             revocations: RevocationGossip::default(),
             members: Vec::new(),
             has_siblings: false,
@@ -116,13 +118,35 @@ impl Driver {
             names: ClusterNames::default(),
             remembered: ReportedModels::default(),
             elsewhere: OtherRegionModels::default(),
-            start_up: StartUp::new(now, parts.config.data.is_some()),
+            start_up: StartUp::new(now, member.config.data.is_some()),
             lists: mpsc::channel(LISTS_MAX),
-            parts,
-        };
-        // Before the first request: until others have reported, this node has no places to give.
-        driver.look();
-        driver
+            datagrams,
+            gossip: Arc::default(),
+            spill,
+            dns: None,
+            me,
+            member: member.clone(),
+            link: Arc::clone(link),
+            routing,
+            switches: Arc::clone(&data_path.gateway.switches),
+            knowledge: Arc::clone(&data_path.knowledge),
+        }
+    }
+
+    /// Publishes the state of regions to this name server, too.
+    pub(super) fn publishing_to(self, dns: Option<Arc<Served>>) -> Self {
+        Self { dns, ..self }
+    }
+
+    /// Returns the counters of gossip.
+    pub(super) fn gossip(&self) -> &Arc<Gossip> {
+        &self.gossip
+    }
+
+    /// Publishes a first state. Call it before the first request: until others have reported, this
+    /// node has no places to give.
+    pub(super) fn begin(&mut self) {
+        self.look();
     }
 
     /// Runs until told to stop.
@@ -137,10 +161,10 @@ impl Driver {
             tokio::select! {
                 _ = ticks.tick() => self.look(),
                 _ = counts.tick(), if self.has_siblings => {
-                    siblings::count(&mut self.pulse, &self.parts.gateway.view());
+                    siblings::count(&mut self.pulse, &self.routing.view());
                 }
                 () = sleep_until(due.into()) => self.pulse.handle_timeout(Instant::now()),
-                Some((from, datagram)) = self.parts.datagrams.recv() => self.hear(&from, &datagram),
+                Some((from, datagram)) = self.datagrams.recv() => self.hear(&from, &datagram),
                 Some(list) = self.lists.1.recv() => self.names.learn(&list),
                 () = stop.cancelled() => return,
             }
@@ -168,7 +192,7 @@ impl Driver {
     }
 
     fn hear_revoked(&self, from: &Identity, list: &[u8]) {
-        if let Err(fault) = self.parts.link.hear_revoked(from.node(), list) {
+        if let Err(fault) = self.link.hear_revoked(from.node(), list) {
             tracing::debug!(from = %from.node(), %fault, "a revocation list was refused");
         }
     }
@@ -177,7 +201,7 @@ impl Driver {
     async fn settle(&mut self) {
         while let Some((to, datagram)) = self.pulse.poll_transmit() {
             // A peer without a connection receives the news when it has one.
-            let _: Result<(), DatagramError> = self.parts.link.send_datagram(&to, datagram);
+            let _: Result<(), DatagramError> = self.link.send_datagram(&to, datagram);
         }
         let mut has_news = false;
         while let Some(event) = self.pulse.poll_event() {
@@ -187,18 +211,18 @@ impl Driver {
         if has_news {
             self.publish(Instant::now());
         }
-        let served = served(&self.parts.gateway.regions().others);
+        let served = served(&self.routing.regions().others);
         let elsewhere = OtherRegionModels { served, known: self.remembered.models() };
         // The keeper builds a view for each message, so it receives only changes.
         if elsewhere != self.elsewhere {
             self.elsewhere.clone_from(&elsewhere);
-            self.parts.keeper.set_elsewhere(elsewhere).await;
+            self.member.keeper.set_elsewhere(elsewhere).await;
         }
     }
 
     /// Gives gossip the members that the link knows now: nodes join and leave while this one runs.
     fn follow_members(&mut self, now: Instant) {
-        let peers = self.parts.link.peers();
+        let peers = self.link.peers();
         let member = |peer: &PeerStatus| PulseMember {
             node: peer.identity.node().clone(),
             region: peer.identity.region().clone(),
@@ -209,7 +233,7 @@ impl Driver {
             let is_member = |node: &NodeName| members.iter().any(|member| member.node == *node);
             self.speeds.keep(is_member, now);
             self.steering.keep(is_member);
-            let region = &self.parts.me.region;
+            let region = &self.me.region;
             self.has_siblings = members.iter().any(|member| member.region == *region);
             self.members = members;
         }
@@ -220,7 +244,7 @@ impl Driver {
         let now = Instant::now();
         self.follow_members(now);
         self.traffic.record(now);
-        self.parts.gossip.store(Arc::new(self.pulse.counters()));
+        self.gossip.store(Arc::new(self.pulse.counters()));
         self.publish(now);
         self.tell_speeds(now);
         self.tell_steering(now);
@@ -230,19 +254,19 @@ impl Driver {
 
     /// Tells all nodes of other regions the speeds of this region, if this node speaks for it.
     fn tell_speeds(&mut self, now: Instant) {
-        let is_speaker = *self.pulse.speaker() == self.parts.me.node;
-        self.parts.knowledge.set_speaker(is_speaker);
+        let is_speaker = *self.pulse.speaker() == self.me.node;
+        self.knowledge.set_speaker(is_speaker);
         let is_due = self.told_speeds.is_none_or(|told| now >= told + SPEEDS_PERIOD);
         if !is_speaker || !is_due {
             return;
         }
         self.told_speeds = Some(now);
-        let datagrams = self.speeds.tell(&self.parts.knowledge.published().models);
-        let others = self.members.iter().filter(|member| member.region != self.parts.me.region);
+        let datagrams = self.speeds.tell(&self.knowledge.published().models);
+        let others = self.members.iter().filter(|member| member.region != self.me.region);
         for member in others {
             for datagram in &datagrams {
                 let _: Result<(), DatagramError> =
-                    self.parts.link.send_datagram(&member.node, datagram.clone());
+                    self.link.send_datagram(&member.node, datagram.clone());
             }
         }
     }
@@ -250,27 +274,27 @@ impl Driver {
     /// Reports to the region's nodes whether this node takes clients. If this node speaks for the
     /// region, it also reports to all nodes of other regions whether the region does.
     fn tell_steering(&mut self, now: Instant) {
-        let own = self.parts.gateway.steering();
+        let own = self.switches.steering();
         let region = self.own_steering(now);
         let inside = self.steering.tell_inside(own, now);
-        let is_speaker = *self.pulse.speaker() == self.parts.me.node;
+        let is_speaker = *self.pulse.speaker() == self.me.node;
         let outside = is_speaker.then(|| self.steering.tell_outside(region, now)).flatten();
         for member in &self.members {
-            let is_sibling = member.region == self.parts.me.region;
+            let is_sibling = member.region == self.me.region;
             let Some(datagram) = (if is_sibling { &inside } else { &outside }) else { continue };
             let _: Result<(), DatagramError> =
-                self.parts.link.send_datagram(&member.node, datagram.clone());
+                self.link.send_datagram(&member.node, datagram.clone());
         }
     }
 
     /// Tells all nodes which certificates the CA has revoked, until the cluster has recorded it.
     fn tell_revocations(&mut self, now: Instant) {
-        let Some(datagram) = self.revocations.tell(&self.parts.link.revocation_lists(), now) else {
+        let Some(datagram) = self.revocations.tell(&self.link.revocation_lists(), now) else {
             return;
         };
         for member in &self.members {
             let _: Result<(), DatagramError> =
-                self.parts.link.send_datagram(&member.node, datagram.clone());
+                self.link.send_datagram(&member.node, datagram.clone());
         }
     }
 
@@ -280,26 +304,27 @@ impl Driver {
         let peers = self.pulse.peers(now);
         let live = peers.iter().filter(|peer| peer.live);
         let of = |peer: &PeerView| self.steering.sibling(&peer.node, now).unwrap_or_default();
-        steering_of_region(std::iter::once(self.parts.gateway.steering()).chain(live.map(of)))
+        steering_of_region(std::iter::once(self.switches.steering()).chain(live.map(of)))
     }
 
     fn publish(&mut self, now: Instant) {
-        let gateway = Arc::clone(&self.parts.gateway);
-        let view = gateway.view();
+        let routing = Arc::clone(&self.routing);
+        let view = routing.view();
         let peers = self.pulse.peers(now);
-        let speeds = self.parts.knowledge.published();
-        let own = Own::look(&mut self.load, (&gateway, &view, &speeds), (&self.pulse, &peers), now);
-        self.pulse.set_load(now, &own.to_tell(&gateway, &view));
+        let speeds = self.knowledge.published();
+        let own = Own::look(&mut self.load, (&routing, &view, &speeds), (&self.pulse, &peers), now);
+        let is_leaving = self.switches.is_leaving();
+        self.pulse.set_load(now, &own.to_tell(&routing, &view, is_leaving));
         siblings::share(&self.pulse, &peers, &view);
         let regions = self.pulse.regions(now);
-        let link = self.parts.link.peers();
+        let link = self.link.peers();
         // Regions mostly serve the same models, so few names have to be asked for.
         self.names.learn(own.models.keys());
         self.ask_names(&regions, now);
-        let region_facts = self.parts.region_facts.load();
+        let region_facts = self.member.region_facts.load();
         let known = RegionSources {
             regions: &region_facts.regions,
-            ramp: self.parts.config.ramp,
+            ramp: self.member.config.ramp,
             link: &link,
             speeds: &self.speeds,
             steering: &self.steering,
@@ -318,16 +343,16 @@ impl Driver {
             self.has_heard_all(&region_facts, &regions) && self.has_published_models();
         let own_region = &self.pulse.me().region;
         let said = region_facts.regions.iter().find(|region| region.name == *own_region);
-        gateway.replace_regions(Regions {
-            terms: self.parts.spill.terms,
-            asked_max: self.parts.spill.asked_max,
+        routing.replace_regions(Regions {
+            terms: self.spill.terms,
+            asked_max: self.spill.asked_max,
             own: own.models,
             own_whole: Some(own.whole),
             own_terms: said.map_or_else(RegionTerms::default, |said| RegionTerms {
                 price_ms: said.price_ms,
                 weight_permille: said.weight_permille,
             }),
-            own_country: region_facts.own_country(own_region, gateway.config().country),
+            own_country: region_facts.own_country(own_region, routing.own_country),
             knows_models: self.start_up.knows_models(has_heard_all, now),
             knows_countries: self.start_up.knows_countries(knows_countries(&region_facts), now),
             is_evacuated: region_facts.is_evacuated,
@@ -336,18 +361,18 @@ impl Driver {
             at: now,
         });
         // Another region may have got room, or become allowed.
-        gateway.review_waiting();
+        routing.waiting.review();
         self.publish_to_clients(&link);
     }
 
     /// Tells the name server the state of regions.
     fn publish_to_clients(&self, link: &[PeerStatus]) {
-        let Some(dns) = &self.parts.dns else { return };
+        let Some(dns) = &self.dns else { return };
         let rtt_ms = |region: &RegionName| {
             let nodes = link.iter().filter(|peer| peer.identity.region() == region);
             nodes.filter_map(PeerStatus::rtt).min().map(|rtt| rtt.as_secs_f32() * 1e3)
         };
-        dns.publish(&self.parts.gateway.regions(), &self.parts.me.region, rtt_ms);
+        dns.publish(&self.routing.regions(), &self.me.region, rtt_ms);
     }
 
     /// Notes the models that the other regions have.
@@ -382,7 +407,7 @@ impl Driver {
     /// Returns true if the view of requests has all models that are known: the keeper publishes a
     /// model a moment after it has received it.
     fn has_published_models(&self) -> bool {
-        let view = self.parts.gateway.view();
+        let view = self.routing.view();
         self.remembered.models().iter().all(|model| view.is_known(model))
     }
 
@@ -401,8 +426,8 @@ impl Driver {
     }
 
     fn ask(&self, node: NodeName) {
-        let (link, lists) = (Arc::clone(&self.parts.link), self.lists.0.clone());
-        self.parts.tasks.spawn(async move {
+        let (link, lists) = (Arc::clone(&self.link), self.lists.0.clone());
+        self.member.tasks.tracker.spawn(async move {
             let list = ask(&link, &node).await;
             // Sending fails only after the driver has ended.
             drop(lists.send(list).await);

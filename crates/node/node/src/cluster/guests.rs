@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, Empty};
 use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{
@@ -13,23 +13,17 @@ use spillway_link::{
 };
 use spillway_proxy::{GuestAnswer, GuestError, Worker, admits_guest, serve_guest};
 use spillway_pulse::Content;
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::Switches;
 use spillway_route::HOPS_MAX;
 use spillway_transport::{BoxError, LinkBody};
 use spillway_types::{RegionName, Residency, TenantName};
 use spillway_view::{GuestTerms, PendingGuest};
 use tokio::sync::mpsc;
 
-use crate::all_nodes;
 use crate::cluster::guest_notes::GuestNotes;
 use crate::cluster::homes::{self, KnownHomes};
-use crate::cluster::node_facts;
-use crate::cluster::questions::json_reply;
 use crate::cluster::residency;
 use crate::cluster::residency_refusals::ResidencyRefusals;
-use crate::feedback::Feedback;
-use crate::keeper::KeeperHandle;
-use crate::usage;
 
 /// Header of a reply to a request that was accepted and then not worked on. Its value is the
 /// milliseconds after which there might be room. Only between nodes.
@@ -41,11 +35,24 @@ pub(super) static NOT_ABLE: HeaderName = HeaderName::from_static("x-spillway-not
 /// Time limit of a request whose sender names no deadline; its route's own time-out ends it sooner.
 const NO_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 
+/// Answers of this node to questions about itself.
+pub(crate) trait AnswerPeers: std::fmt::Debug + Send + Sync {
+    /// Answers another node's question at this address; `None` if nothing is asked for there.
+    fn answer(&self, uri: &Uri) -> Option<Serving>;
+}
+
+/// Service for other nodes: their requests, and their questions about this node.
+#[derive(Debug)]
+pub(crate) struct PeerService {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) answers: Arc<dyn AnswerPeers>,
+}
+
 /// Receiver of datagrams and requests from other nodes.
 #[derive(Debug)]
 pub(super) struct Guests {
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) worker: Arc<Worker>,
+    pub(super) switches: Arc<Switches>,
+    pub(super) service: PeerService,
     pub(super) datagrams: mpsc::Sender<(Identity, Bytes)>,
     /// The own region: prompts are taken only from its nodes.
     pub(super) region: RegionName,
@@ -53,9 +60,6 @@ pub(super) struct Guests {
     pub(super) residency_refusals: ResidencyRefusals,
     /// Homes that nodes send each other.
     pub(super) homes: KnownHomes,
-    /// Facts about this node for the others.
-    pub(super) feedback: Arc<Feedback>,
-    pub(super) keeper: KeeperHandle,
 }
 
 impl Handler for Guests {
@@ -85,7 +89,7 @@ impl Handler for Guests {
         let residency = residency::take(&mut head.headers);
         let notes = GuestNotes::take(&mut head.headers);
         let decision = self.decide(from, &head, (residency, notes));
-        let worker = Arc::clone(&self.worker);
+        let worker = Arc::clone(&self.service.worker);
         Box::pin(async move {
             let (terms, coming) = decision?;
             let serving: Serving = Box::pin(async move {
@@ -109,28 +113,7 @@ impl Guests {
         if head.client.is_some() {
             return None;
         }
-        match head.uri.path() {
-            node_facts::PATH => {
-                Some(Box::pin(ready(Ok(json_reply(Some(&self.feedback.node_facts()))))))
-            }
-            usage::SPENDING_PATH => {
-                let reply = usage::spending_reply(&head.uri, &self.feedback);
-                Some(Box::pin(ready(Ok(reply))))
-            }
-            all_nodes::HISTORY_PATH | all_nodes::REPLICAS_PATH | all_nodes::REQUESTS_PATH => {
-                let (feedback, keeper) = (Arc::clone(&self.feedback), self.keeper.clone());
-                let uri = head.uri.clone();
-                Some(Box::pin(async move { Ok(all_nodes::reply(&uri, &feedback, &keeper).await) }))
-            }
-            usage::PATH => {
-                let (feedback, uri) = (Arc::clone(&self.feedback), head.uri.clone());
-                Some(Box::pin(async move {
-                    let rows = |query| async { usage::of_node(feedback, query).await.rows() };
-                    Ok(usage::reply(&uri, rows).await)
-                }))
-            }
-            _ => None,
-        }
+        self.service.answers.answer(&head.uri)
     }
 
     fn decide(
@@ -146,7 +129,7 @@ impl Guests {
         if head.deadline_ms == Some(0) {
             return refused(RefusedReason::Deadline);
         }
-        if self.gateway.is_leaving() {
+        if self.switches.is_leaving() {
             return refused(RefusedReason::Draining);
         }
         let terms = GuestTerms {
@@ -163,7 +146,7 @@ impl Guests {
             deaths: notes.deaths,
             named: notes.named,
         };
-        match admits_guest(&self.gateway, head.uri.path(), &terms) {
+        match admits_guest(&self.service.worker, head.uri.path(), &terms) {
             GuestAnswer::Welcome(coming) => Ok((terms, coming)),
             GuestAnswer::Busy { wait_ms } => {
                 Err(Refused { reason: RefusedReason::Busy, wait_ms: Some(wait_ms as u32) })

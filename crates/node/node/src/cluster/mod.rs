@@ -11,10 +11,9 @@ mod guest_notes;
 mod guests;
 mod homes;
 mod names;
-mod node_facts;
+pub(crate) mod node_facts;
 mod others;
 mod own;
-pub(crate) mod questions;
 mod region_circuit_breakers;
 mod remote;
 mod residency;
@@ -24,32 +23,28 @@ mod watched;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use spillway_config::{ClusterConfig, SpillConfig};
 use spillway_dns::Served;
-use spillway_knowledge::KnowledgeHandle;
 use spillway_link::certs::PrefixKey;
-use spillway_link::{CertificateFiles, Identity, Link, LinkStartError, NameError, PeerConfig};
-use spillway_proxy::Worker;
-use spillway_request::gateway::Gateway;
-use spillway_resolver::Resolver;
-use spillway_types::unix_ms;
+use spillway_link::{
+    CertificateFiles, Identity, Link, LinkConfig, LinkStartError, NameError, PeerConfig,
+};
 use tokio::sync::mpsc;
 
 pub use spillway_link::delayed;
 
-use crate::agreed::SharedRegionFacts;
+use crate::agreed::ClusterMember;
 use crate::cluster::driver::{Driver, Gossip};
 use crate::cluster::guests::Guests;
+pub(crate) use crate::cluster::guests::{AnswerPeers, PeerService};
 use crate::cluster::homes::{Exchange, KnownHomes};
 pub(crate) use crate::cluster::node_facts::{NodeAnswer, NodeFacts, ask_node};
 use crate::cluster::remote::Links;
 use crate::cluster::residency_refusals::ResidencyRefusals;
 pub(crate) use crate::cluster::watched::Watched;
-use crate::feedback::Feedback;
-use crate::keeper::KeeperHandle;
-use crate::node_tasks::NodeTasks;
+use crate::data_path::DataPath;
 
 /// Capacity of the driver's queue of datagrams: as many as 500 nodes send within a tenth of a
 /// second.
@@ -82,109 +77,53 @@ pub enum ClusterError {
 #[derive(Debug)]
 pub(crate) struct Cluster {
     link: Arc<Link>,
-}
-
-/// Parts of the node that its cluster tasks work with.
-#[derive(Debug)]
-pub(crate) struct ClusterParts<'a> {
-    pub(crate) config: ClusterConfig,
-    /// Terms of regions.
-    pub(crate) region_facts: Arc<SharedRegionFacts>,
-    pub(crate) spill: SpillConfig,
-    /// The name server, if there is one. It receives the state of regions.
-    pub(crate) dns: Option<Arc<Served>>,
-    /// Name and region of this node.
-    pub(crate) me: (&'a str, &'a str),
-    pub(crate) gateway: Arc<Gateway>,
-    /// Serves requests that other nodes forward.
-    pub(crate) worker: Arc<Worker>,
-    pub(crate) keeper: KeeperHandle,
-    /// Looks the names of other nodes up.
-    pub(crate) resolver: Resolver,
-    /// Takes prompts that siblings report, and gives the speeds of the own region.
-    pub(crate) knowledge: Arc<KnowledgeHandle>,
-    pub(crate) feedback: &'a Arc<Feedback>,
-    pub(crate) tasks: NodeTasks,
+    gossip: Arc<Gossip>,
 }
 
 impl Cluster {
-    /// Opens the port for other nodes and starts the link and the driver.
+    /// Opens the port for other nodes and starts the link and the driver, which also publishes the
+    /// state of regions to the name server `dns`.
     ///
     /// # Errors
     /// Returns an error if certificates or the port can't be used.
-    pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, ClusterError> {
-        let ClusterParts {
-            config,
-            region_facts,
-            spill,
-            dns,
-            me,
-            gateway,
-            worker,
-            keeper,
-            resolver,
-            knowledge,
-            feedback,
-            tasks,
-        } = parts;
-        let (node, region) = me;
-        let identity = Identity::new(&config.id, region, node)?;
-        let files = CertificateFiles {
-            authority: config.ca.clone(),
-            certificate: config.certificate.clone(),
-            key: config.key.clone(),
-        };
-        let data = config.data.clone();
+    pub(crate) fn start(
+        member: &ClusterMember,
+        data_path: &DataPath,
+        service: PeerService,
+        spill: SpillConfig,
+        dns: Option<Arc<Served>>,
+    ) -> Result<Self, ClusterError> {
+        let gateway = &data_path.gateway;
         let (sender, datagrams) = mpsc::channel(DATAGRAMS_MAX);
-        let homes =
-            KnownHomes { gateway: Arc::clone(&gateway), node: node.into(), region: region.into() };
+        let homes = KnownHomes::new(gateway, member.name.clone(), member.region.clone());
         let guests = Guests {
             homes: homes.clone(),
-            gateway: Arc::clone(&gateway),
-            worker,
+            switches: Arc::clone(&gateway.switches),
             datagrams: sender,
-            region: region.into(),
-            knowledge: Arc::clone(&knowledge),
+            region: member.region.clone(),
+            knowledge: Arc::clone(&data_path.knowledge),
             residency_refusals: ResidencyRefusals::default(),
-            feedback: Arc::clone(feedback),
-            keeper: keeper.clone(),
+            service,
         };
-        let mut link_config = spillway_link::LinkConfig::new(identity, config.address, files);
-        link_config.paths.clone_from(&config.paths);
-        link_config.resolver = resolver;
-        link_config.revoked.clone_from(&config.revoked);
-        link_config.revoked_heard = data.as_ref().map(|folder| folder.join(REVOKED_HEARD));
-        link_config.limits.word_wait_ms = word_wait_ms(config.silence);
-        // A node that may be silent for longer keeps its connection for as long.
-        let silence_ms = u32::try_from(config.silence.as_millis()).unwrap_or(u32::MAX);
-        let idle_ms = &mut link_config.transport.control_idle_ms;
-        *idle_ms = silence_ms.saturating_mul(3).clamp(*idle_ms, CONTROL_IDLE_MS_MAX);
-        link_config.watch = tasks.watch.clone();
-        let link = Arc::new(Link::start(link_config, Arc::new(guests))?);
+        let link = Arc::new(Link::start(link_config(member)?, Arc::new(guests))?);
         // The config's peers, until the agreed state names others.
-        link.set_peers(peers(&config)?);
-        gateway.connect(Arc::new(Links::new(&link, gateway.seed())));
-        let gossip = Arc::<Gossip>::default();
-        feedback.watch(Watched { link: Arc::downgrade(&link), gossip: Arc::clone(&gossip) });
-        let driver = Driver::new(driver::Parts {
-            me: spillway_pulse::PulseMember::new(node, region),
-            // Larger than at any start of this node before; only ever compared with this node's own.
-            incarnation: unix_ms(SystemTime::now()),
-            config,
-            region_facts,
-            spill,
-            dns,
-            gateway,
-            keeper,
-            knowledge,
-            gossip,
-            link: Arc::clone(&link),
-            datagrams,
-            tasks: tasks.tracker.clone(),
-        });
+        link.set_peers(peers(&member.config)?);
+        gateway.routing.connect(Arc::new(Links::new(&link, gateway.routing.seed)));
+        gateway.homes.outbox.open();
+        let driver = Driver::new(member, data_path, spill, &link, datagrams);
+        let mut driver = driver.publishing_to(dns);
+        driver.begin();
+        let gossip = Arc::clone(driver.gossip());
+        let tasks = &member.tasks;
         tasks.spawn_vital("cluster", driver.run(tasks.stop.clone()));
-        tasks.spawn_vital("homes", Exchange::new(homes, &link, &tasks, data).run());
-        Ok(Self { link })
+        let exchange = Exchange::new(homes, &link, tasks, member.config.data.clone());
+        tasks.spawn_vital("homes", exchange.run());
+        Ok(Self { link, gossip })
+    }
+
+    /// Returns the sources of the cluster's figures.
+    pub(crate) fn watched(&self) -> Watched {
+        Watched { link: Arc::downgrade(&self.link), gossip: Arc::clone(&self.gossip) }
     }
 
     /// Returns the UDP address for other nodes.
@@ -207,6 +146,28 @@ impl Cluster {
     pub(crate) async fn shutdown(&self, limit: Duration) {
         self.link.shutdown(limit).await;
     }
+}
+
+fn link_config(member: &ClusterMember) -> Result<LinkConfig, ClusterError> {
+    let config = &member.config;
+    let identity = Identity::new(&config.id, member.region.as_str(), member.name.as_str())?;
+    let files = CertificateFiles {
+        authority: config.ca.clone(),
+        certificate: config.certificate.clone(),
+        key: config.key.clone(),
+    };
+    let mut link = LinkConfig::new(identity, config.address, files);
+    link.paths.clone_from(&config.paths);
+    link.resolver = member.resolver.clone();
+    link.revoked.clone_from(&config.revoked);
+    link.revoked_heard = config.data.as_ref().map(|folder| folder.join(REVOKED_HEARD));
+    link.limits.word_wait_ms = word_wait_ms(config.silence);
+    // A node that may be silent for longer keeps its connection for as long.
+    let silence_ms = u32::try_from(config.silence.as_millis()).unwrap_or(u32::MAX);
+    let idle_ms = &mut link.transport.control_idle_ms;
+    *idle_ms = silence_ms.saturating_mul(3).clamp(*idle_ms, CONTROL_IDLE_MS_MAX);
+    link.watch = member.tasks.watch.clone();
+    Ok(link)
 }
 
 /// Reads the key that all nodes of the cluster hash with.

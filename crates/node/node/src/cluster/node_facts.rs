@@ -10,7 +10,7 @@ use spillway_link::{ForwardAnswer, ForwardHead, Link, PeerRoom};
 use spillway_types::{NodeName, unix_ms};
 
 /// Path of the question. No client reaches it: only nodes forward requests.
-pub(super) const PATH: &str = "/.spillway/node";
+pub(crate) const PATH: &str = "/.spillway/node";
 /// Time limit of an answer: three round trips of the longest path.
 const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 /// Largest answer in bytes.

@@ -9,7 +9,7 @@ use spillway_proxy::shed_state_of;
 use spillway_pulse::{
     ModelShare, OwnLoad, PeerView, Pulse, ReplicaLoad, ReplicaSignals, WHOLE_REGION,
 };
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::RoutingState;
 use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, ShedState};
 use spillway_view::{OwnModel, View};
 
@@ -33,7 +33,7 @@ impl Own {
     /// Measures the own replicas, and adds the reports of the region's other nodes.
     pub(super) fn look(
         load: &mut RegionLoad,
-        (gateway, view, speeds): (&Gateway, &View, &Published),
+        (routing, view, speeds): (&RoutingState, &View, &Published),
         (pulse, peers): (&Pulse, &[PeerView]),
         now: Instant,
     ) -> Self {
@@ -63,8 +63,8 @@ impl Own {
                 }
             })
             .collect();
-        let waiting = gateway.waiting_by_model();
-        let before = gateway.regions();
+        let waiting = routing.waiting.by_model();
+        let before = routing.regions();
         let loads = load.update(now, &replicas);
         let whole = load.whole();
         let rates = loads.iter().map(|(name, load)| (name.clone(), load.rate_per_s)).collect();
@@ -90,8 +90,8 @@ impl Own {
         Self { models: loads.into_iter().map(model).collect(), whole, waiting, rates }
     }
 
-    /// Returns the load in the form that gossip sends to other nodes.
-    pub(super) fn to_tell(&self, gateway: &Gateway, view: &View) -> OwnLoad {
+    /// Returns the load in the form that gossip sends to other nodes; `is_leaving` if this node ends.
+    pub(super) fn to_tell(&self, routing: &RoutingState, view: &View, is_leaving: bool) -> OwnLoad {
         let replica_loads = view.replica_loads();
         let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
             let spec = replica.spec();
@@ -117,8 +117,8 @@ impl Own {
             let rate_per_s = self.rates.get(name).copied().flatten();
             let waiting = self.waiting.get(name).copied().unwrap_or(0);
             // Other nodes of the region go on: a client that this node rejects asks them.
-            let is_ending = gateway.is_leaving() && model.nodes <= 1;
-            let shed = if is_ending { ShedState::Shedding } else { shed_state_of(gateway, name) };
+            let is_ending = is_leaving && model.nodes <= 1;
+            let shed = if is_ending { ShedState::Shedding } else { shed_state_of(routing, name) };
             let load = ModelLoad { shed, ..model.load };
             ((name.clone(), ModelShare { waiting, rate_per_s }), (name.clone(), load))
         };

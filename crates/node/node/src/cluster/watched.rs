@@ -4,14 +4,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 use spillway_link::{ConnectionStatus, DialStatus, Link, PeerStatus};
-use spillway_request::gateway::Gateway;
 use spillway_telemetry::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
-use spillway_view::OtherRegion;
+use spillway_view::{OtherRegion, Regions};
 
 use crate::cluster::driver::Gossip;
 
 /// Sources of the cluster's figures.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Watched {
     /// Weak, because metrics must not keep the link open.
     pub(super) link: Weak<Link>,
@@ -25,9 +24,8 @@ impl Watched {
     }
 
     /// Returns the current figures.
-    pub(crate) fn live(&self, gateway: &Gateway) -> LiveCluster {
+    pub(crate) fn live(&self, regions: &Regions) -> LiveCluster {
         let Some(link) = self.link.upgrade() else { return LiveCluster::default() };
-        let regions = gateway.regions();
         let passed_s = regions.at.elapsed().as_secs_f64();
         let status = link.status();
         let gossip = self.gossip.load();

@@ -117,7 +117,7 @@ impl Keeper {
                 Use::Used => {}
             }
         }
-        self.feedback.note_agreed(self.folded.notes.counts());
+        self.figures.note_agreed(self.folded.notes.counts());
     }
 
     /// Returns the replicas that were registered again since `before`.

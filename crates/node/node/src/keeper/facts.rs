@@ -24,7 +24,7 @@ impl Keeper {
                 if cache != CacheReport::default() {
                     self.knowledge.tell(KnowledgeEvent::Reported(replica.clone(), cache));
                 }
-                self.feedback.metrics.record_check(replica.as_str(), "scrape", "good");
+                self.metrics.record_check(replica.as_str(), "scrape", "good");
                 self.fleet.handle_check(at, &replica, Check::Scrape, Ok(()));
                 let in_flight = self
                     .replicas
@@ -34,7 +34,7 @@ impl Keeper {
                 self.fleet.handle_report(at, &replica, report, in_flight);
             }
             FactKind::ScrapeFailed { failure, .. } => {
-                self.feedback.metrics.record_check(replica.as_str(), "scrape", failure.as_str());
+                self.metrics.record_check(replica.as_str(), "scrape", failure.as_str());
                 // A server without such a page, or with too long a one, is no less alive.
                 if matches!(
                     failure,
@@ -81,7 +81,7 @@ impl Keeper {
         kind: CheckKind,
         result: CheckResult,
     ) {
-        self.feedback.metrics.record_check(replica.as_str(), kind.as_str(), result.as_str());
+        self.metrics.record_check(replica.as_str(), kind.as_str(), result.as_str());
         if result == CheckResult::Failed(RequestError::BadRequest) {
             return tracing::warn!(%replica, check = kind.as_str(), "the check can't be made");
         }

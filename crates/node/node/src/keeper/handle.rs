@@ -1,6 +1,7 @@
 //! Commands to the keeper, and the handle that sends them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use spillway_config::WorldConfig;
 use spillway_health::{MemberReport, Order, PeerReports, UnknownReplicaError};
@@ -9,7 +10,7 @@ use spillway_view::ReplicaSpec;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::fold::AgreedWorld;
-use crate::keeper::OtherRegionModels;
+use crate::keeper::{KeeperFigures, OtherRegionModels};
 
 /// Command to the keeper, with the channel of its answer.
 #[derive(Debug)]
@@ -46,9 +47,17 @@ pub(crate) enum KeeperCommand {
 
 /// Handle of the keeper; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct KeeperHandle(pub(crate) mpsc::Sender<KeeperCommand>);
+pub(crate) struct KeeperHandle {
+    commands: mpsc::Sender<KeeperCommand>,
+    /// Figures that the keeper writes.
+    pub(crate) figures: Arc<KeeperFigures>,
+}
 
 impl KeeperHandle {
+    pub(crate) fn new(commands: mpsc::Sender<KeeperCommand>, figures: Arc<KeeperFigures>) -> Self {
+        Self { commands, figures }
+    }
+
     /// Makes the node serve by another config.
     ///
     /// # Errors
@@ -130,7 +139,7 @@ impl KeeperHandle {
     /// Sends a command and waits for its answer; `None` once the keeper has ended.
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> KeeperCommand) -> Option<T> {
         let (done, answer) = oneshot::channel();
-        self.0.send(command(done)).await.ok()?;
+        self.commands.send(command(done)).await.ok()?;
         answer.await.ok()
     }
 }

@@ -49,7 +49,7 @@ impl Keeper {
         let is_over =
             |lookup: &mut ModelLookup| lookup.asked.is_empty() || lookup.since.elapsed() > PATIENCE;
         if let Some(lookup) = self.lookup.take_if(is_over) {
-            self.gateway.model_lookups().finish(lookup.number);
+            self.routing.model_lookups.finish(lookup.number);
         }
     }
 }

@@ -6,6 +6,7 @@
 mod agreed;
 mod discovered;
 mod facts;
+mod figures;
 mod handle;
 mod lapsed;
 mod limits;
@@ -22,9 +23,11 @@ use std::time::{Duration, Instant};
 use spillway_config::{ReplicaConfig, WorldConfig};
 use spillway_health::{CheckError, Fleet, Live, MemberSpec, Order, UnknownReplicaError};
 use spillway_knowledge::KnowledgeHandle;
+use spillway_proxy::Worker;
 use spillway_replicas::{Fact, FactSender, Monitors};
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::RoutingState;
 use spillway_resolver::Resolver;
+use spillway_telemetry::Metrics;
 use spillway_types::{LoadReport, ModelName, ReplicaName, SignKind};
 use spillway_upstream::ReplicaTlsError;
 use spillway_view::Replica;
@@ -34,11 +37,13 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use figures::KeeperFigures;
 pub(crate) use handle::{KeeperCommand, KeeperHandle};
 pub(crate) use other_region_models::OtherRegionModels;
 
-use crate::feedback::Feedback;
+use crate::data_path::DataPath;
 use crate::fold::{Folded, fold};
+use crate::health_watch::NodeHealth;
 use crate::keeper::agreed::Agreed;
 use crate::keeper::discovered::Discovered;
 use crate::keeper::lapsed::Lapsed;
@@ -46,6 +51,7 @@ use crate::keeper::limits::ReplicaLimits;
 use crate::keeper::lookup::ModelLookup;
 use crate::keeper::pages::Pages;
 use crate::node_tasks::NodeTasks;
+use crate::outcomes::Outcomes;
 use crate::world::gather_replicas;
 
 /// Period of looking through signs and publishing signals. A failing replica is judged at most this
@@ -65,10 +71,13 @@ type WarmedUp = (ReplicaName, Result<(), CheckError>);
 /// Task that keeps the state of replicas.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    gateway: Arc<Gateway>,
-    feedback: Arc<Feedback>,
+    routing: Arc<RoutingState>,
+    workers: Vec<Arc<Worker>>,
+    metrics: Arc<Metrics>,
+    /// Health of the node, to which ejections count.
+    health: Arc<NodeHealth>,
+    figures: Arc<KeeperFigures>,
     knowledge: Arc<KnowledgeHandle>,
-    units: usize,
     fleet: Fleet,
     /// Version of the fleet's standings that the view was built from.
     published: u64,
@@ -114,34 +123,26 @@ pub(crate) struct Keeper {
     warm_up_sender: mpsc::Sender<WarmedUp>,
 }
 
-/// Parts of the node that a keeper works with.
-#[derive(Debug)]
-pub(crate) struct KeeperParts {
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) feedback: Arc<Feedback>,
-    /// Told of changes that concern caches; source of replicas' speeds.
-    pub(crate) knowledge: Arc<KnowledgeHandle>,
-    pub(crate) world: WorldConfig,
-    pub(crate) units: usize,
-    /// Looks the names of replicas up.
-    pub(crate) resolver: Resolver,
-    pub(crate) tasks: NodeTasks,
-}
-
 impl Keeper {
     /// Starts a keeper and publishes the first view. Returns the handle to talk to it.
     ///
     /// # Errors
     /// Returns an error if a replica's TLS settings do not work.
-    pub(crate) async fn start(parts: KeeperParts) -> Result<KeeperHandle, ReplicaTlsError> {
-        let KeeperParts { gateway, feedback, knowledge, world, units, resolver, tasks } = parts;
-        let vital = tasks.clone();
-        let NodeTasks { tracker: tasks, stop, .. } = tasks;
+    pub(crate) async fn start(
+        data_path: &DataPath,
+        outcomes: &Outcomes,
+        world: WorldConfig,
+        resolver: Resolver,
+        vital: &NodeTasks,
+    ) -> Result<KeeperHandle, ReplicaTlsError> {
+        let NodeTasks { tracker: tasks, stop, .. } = vital.clone();
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
         let (fact_channel, facts) = mpsc::channel(FACTS_MAX);
         let (warm_up_sender, warmed_up) = mpsc::channel(COMMANDS_MAX);
         let fact_sender = FactSender::new(fact_channel);
-        let seed = gateway.seed();
+        let figures = Arc::<KeeperFigures>::default();
+        let routing = Arc::clone(&data_path.gateway.routing);
+        let seed = routing.seed;
         let mut keeper = Self {
             fleet: Fleet::new(spillway_health::FleetConfig::default(), seed),
             published: 0,
@@ -168,20 +169,22 @@ impl Keeper {
             stop: stop.clone(),
             warmed_up,
             warm_up_sender,
-            gateway,
-            feedback,
-            knowledge,
-            units,
+            routing,
+            workers: data_path.workers.clone(),
+            metrics: Arc::clone(&outcomes.metrics),
+            health: Arc::clone(&outcomes.health),
+            figures: Arc::clone(&figures),
+            knowledge: Arc::clone(&data_path.knowledge),
             world,
         };
         keeper.take_world(true).await?;
         vital.spawn_vital("keeper", keeper.run(stop));
-        Ok(KeeperHandle(command_sender))
+        Ok(KeeperHandle::new(command_sender, figures))
     }
 
     /// Runs until told to stop.
     async fn run(mut self, stop: CancellationToken) {
-        let asked = Arc::clone(&self.gateway);
+        let asked = Arc::clone(&self.routing);
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -200,7 +203,7 @@ impl Keeper {
                         self.note_models_read(&replica).await;
                     }
                 }
-                number = asked.model_lookups().asked() => self.look_up_models(number),
+                number = asked.model_lookups.asked() => self.look_up_models(number),
                 Some(command) = self.commands.recv() => self.obey(command).await,
                 Some((replica, result)) = self.warmed_up.recv() => {
                     self.fleet.handle_warmed_up(Instant::now(), &replica, result);
@@ -214,7 +217,7 @@ impl Keeper {
 
     /// Takes in the signs of traffic since the last tick, and publishes signals.
     fn tick(&mut self) {
-        for worker in &self.feedback.workers {
+        for worker in &self.workers {
             worker.drain_signs(|sign| {
                 match &sign.kind {
                     SignKind::LacksModel => {
@@ -224,7 +227,7 @@ impl Keeper {
                         });
                     }
                     SignKind::Failed(fault) => {
-                        self.feedback.metrics.record_fault(sign.replica.as_str(), *fault);
+                        self.metrics.record_fault(sign.replica.as_str(), *fault);
                     }
                     SignKind::Reported(report) => {
                         self.limits.reported(&sign.replica, report, sign.at);
@@ -246,7 +249,7 @@ impl Keeper {
         }
         self.publish_board(now);
         self.end_lookup();
-        self.feedback.note_facts_dropped(self.fact_sender.dropped());
+        self.figures.note_facts_dropped(self.fact_sender.dropped());
     }
 
     async fn obey(&mut self, command: KeeperCommand) {
@@ -319,13 +322,12 @@ impl Keeper {
     async fn take_world(&mut self, is_start: bool) -> Result<(), ReplicaTlsError> {
         let found = self.discovered.replicas();
         let mut folded = fold(&self.world, found, &self.agreed.world, &mut self.agreed.registered);
-        self.feedback.note_discoveries(self.discovered.watches());
+        self.figures.note_discoveries(self.discovered.watches());
         self.pages.retain(&folded.replicas);
         folded.replicas = self.filled(folded.replicas);
         let before = self.take_folded(folded, is_start).await?;
         self.follow_orders();
         self.tell_notes(&before.notes);
-        self.gateway.replace_cors(self.world.cors.clone());
         self.publish_view();
         Ok(())
     }
@@ -358,7 +360,7 @@ impl Keeper {
         is_start: bool,
     ) -> Result<Folded, ReplicaTlsError> {
         // First, since an error must leave everything as it was.
-        let parts = (self.units, &self.resolver);
+        let parts = (self.workers.len(), &self.resolver);
         let replicas = gather_replicas(&folded.replicas, &self.replicas, parts)?;
         // Later nothing waits for names: a replica is used once its name has an address.
         if is_start {
@@ -380,7 +382,7 @@ impl Keeper {
         self.monitors.reconcile(self.targets());
         self.identities.reconcile(self.identity_targets());
         let is_open = self.folded.replicas.iter().any(ReplicaConfig::needs_models);
-        self.gateway.model_lookups().set_open(is_open);
+        self.routing.model_lookups.set_open(is_open);
         Ok(before)
     }
 

@@ -60,9 +60,9 @@ impl Keeper {
         }
         // A board of the old view's slots would be wrong for the new one's.
         let replica_loads = self.replica_loads(&replicas, now);
-        let previous = self.gateway.view();
-        let block_bytes = self.gateway.knowledge().block_bytes();
-        let before = (&*previous, self.gateway.seed(), block_bytes);
+        let previous = self.routing.view();
+        let block_bytes = self.routing.knowledge.block_bytes();
+        let before = (&*previous, self.routing.seed, block_bytes);
         let models = SaidOfModels {
             elsewhere: self.elsewhere.served.clone(),
             known: self.known_models(),
@@ -73,8 +73,8 @@ impl Keeper {
         };
         let view = build_view(&self.folded, replicas, &standings, models, before);
         view.replace_replica_loads(replica_loads);
-        self.gateway.replace_view(view);
-        self.gateway.model_lookups().announce();
+        self.routing.replace_view(view);
+        self.routing.model_lookups.announce();
     }
 
     /// Returns the models that are known by name, with or without a replica that serves them now.
@@ -86,10 +86,10 @@ impl Keeper {
 
     /// Publishes the present signals of replicas.
     pub(super) fn publish_board(&self, now: Instant) {
-        let view = self.gateway.view();
+        let view = self.routing.view();
         view.replace_replica_loads(self.replica_loads(view.replicas(), now));
         // The board may show room that no end of a request has shown.
-        self.gateway.review_waiting();
+        self.routing.waiting.review();
     }
 
     fn replica_loads(&self, replicas: &[Arc<Replica>], now: Instant) -> ReplicaLoads {
@@ -152,14 +152,14 @@ impl Keeper {
             Action::Drained(replica) => tracing::info!(%replica, "drained"),
             Action::Changed { replica, from, to, why } => {
                 self.forget_memory(&replica, from, to, why);
-                self.feedback.health.note_state(&replica, to, Instant::now());
+                self.health.note_state(&replica, to, Instant::now());
                 let is_lost = matches!(to, MemberState::Down | MemberState::Ejected);
                 let (from, to) = (from.as_str(), to.as_str());
                 match is_lost {
                     true => tracing::warn!(%replica, from, why, "replica is {to}"),
                     false => tracing::info!(%replica, from, to, why, "replica changed"),
                 }
-                self.feedback.metrics.record_transition(replica.as_str(), to, why);
+                self.metrics.record_transition(replica.as_str(), to, why);
             }
             Action::ModelChanged { replica, model, to } => {
                 let to = breaker(to);
@@ -169,7 +169,7 @@ impl Keeper {
                     }
                     to => tracing::info!(%replica, %model, to, "breaker changed"),
                 }
-                self.feedback.metrics.record_transition(replica.as_str(), to, "breaker");
+                self.metrics.record_transition(replica.as_str(), to, "breaker");
             }
         }
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spillway_config::{AdminListener, ListenerConfig};
+use spillway_config::{AdminListener, Config, ListenerConfig};
 use spillway_dns::NameServer;
 use spillway_front::client::{Listener, ServerTls};
 use spillway_front::port_holder::{PortTransport, holder_of};
@@ -12,17 +12,50 @@ use spillway_geo::dns::DnsConfig;
 use spillway_link::LinkStartError;
 use tokio::net::TcpListener;
 
-use super::StartError;
+use super::start_error::StartError;
 use crate::admin::AdminSocket;
 use crate::cluster::ClusterError;
 use crate::workers::{Bound, open_socket};
+
+/// Open sockets of a node that does not serve yet.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    pub(super) bound: Vec<Bound>,
+    pub(super) admin: Option<AdminSocket>,
+    pub(super) name_server: Option<NameServer>,
+}
+
+impl Sockets {
+    /// Opens the sockets of a config, whose listeners are taken out.
+    ///
+    /// # Errors
+    /// Returns an error if an address is taken or a certificate does not work.
+    pub(super) async fn open(config: &mut Config) -> Result<Self, StartError> {
+        let stall = config.gateway.limits.stall_timeout_ms.duration();
+        Ok(Self {
+            bound: open_listeners(std::mem::take(&mut config.listeners), stall).await?,
+            admin: open_admin(config.admin.as_ref()).await?,
+            name_server: open_dns(config.dns.as_ref())?,
+        })
+    }
+
+    /// Returns the addresses of the listeners, in the config's order.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.bound.iter().map(|bound| bound.address).collect()
+    }
+
+    /// Returns the address of the admin listener.
+    pub(super) fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref()?.socket.local_addr().ok()
+    }
+}
 
 /// Opens all listeners that clients connect to. The gateway itself ends connections of clients that
 /// take nothing for `stall`.
 ///
 /// # Errors
 /// Returns an error if an address is taken or a certificate does not work.
-pub(super) async fn open_listeners(
+async fn open_listeners(
     configs: Vec<ListenerConfig>,
     stall: Duration,
 ) -> Result<Vec<Bound>, StartError> {
@@ -52,7 +85,7 @@ pub(super) fn no_cluster(error: ClusterError) -> StartError {
 ///
 /// # Errors
 /// Returns an error if the port is taken for one of the two transports.
-pub(super) fn open_dns(config: Option<&DnsConfig>) -> Result<Option<NameServer>, StartError> {
+fn open_dns(config: Option<&DnsConfig>) -> Result<Option<NameServer>, StartError> {
     let Some(config) = config else { return Ok(None) };
     let opened = NameServer::open(config.listen);
     opened.map(Some).map_err(|cause| no_listening(config.listen, PortTransport::Udp, cause))
@@ -68,18 +101,11 @@ fn no_listening(
     StartError::Listen { address, cause, holder }
 }
 
-/// Returns the end of the error message: the process that has the address, if it is known.
-pub(super) fn told(holder: Option<&str>) -> String {
-    holder.map(|holder| format!(": {holder}")).unwrap_or_default()
-}
-
 /// Opens the admin listener, if the config has one.
 ///
 /// # Errors
 /// Returns an error if its address is taken or its certificate does not work.
-pub(super) async fn open_admin(
-    config: Option<&AdminListener>,
-) -> Result<Option<AdminSocket>, StartError> {
+async fn open_admin(config: Option<&AdminListener>) -> Result<Option<AdminSocket>, StartError> {
     let Some(config) = config else { return Ok(None) };
     let tls = config.tls.as_ref().map(ServerTls::new).transpose()?.map(Arc::new);
     let opened = open_socket(config.address, false).await.and_then(TcpListener::from_std);

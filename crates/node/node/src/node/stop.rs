@@ -37,21 +37,21 @@ impl Node {
     /// notice. Then stops accepting, lets running requests finish within the config's limit, and
     /// ends. Dropping the future before it is done ends the node at once.
     pub async fn stop(mut self) -> Stopped {
-        self.gateway.announce_leaving();
+        self.core.data_path.gateway.switches.announce_leaving();
         let hand_over = async {
-            if let Some(agreed) = &self.agreed {
+            if let Some(agreed) = &self.joined.agreed {
                 agreed.hand_over().await;
             }
         };
         let ((), deadline) = tokio::join!(hand_over, self.drain_clients());
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = &self.joined.cluster {
             // Guests have the rest of the time.
             cluster.finish_guests(deadline.saturating_duration_since(Instant::now())).await;
         }
-        let broken_off = self.gateway.unfinished();
-        self.gateway.announce_end();
+        let broken_off = self.core.data_path.gateway.counters.unfinished();
+        self.core.data_path.gateway.switches.announce_end();
         // Before this node's part in the cluster ends: leases are given back through the log.
-        if let Some(division) = &self.division {
+        if let Some(division) = &self.joined.division {
             division.leave().await;
         }
         if let Some(audit) = self.audit.take() {
@@ -63,16 +63,16 @@ impl Node {
                 );
             }
         }
-        if let Some(agreed) = &self.agreed {
+        if let Some(agreed) = &self.joined.agreed {
             agreed.shutdown().await;
         }
-        if let Some(cluster) = &self.cluster {
+        if let Some(cluster) = &self.joined.cluster {
             // Guests have had their time.
             cluster.shutdown(Duration::ZERO).await;
         }
         self.stop_workers.cancel();
-        self.tasks.stop.cancel();
-        self.tasks.tracker.close();
+        self.core.tasks.stop.cancel();
+        self.core.tasks.tracker.close();
         let is_clean = tokio::time::timeout(END_LIMIT, self.end()).await.unwrap_or_else(|_| {
             tracing::error!(
                 "a part of the node does not end, as where a disk hangs: it is given up"
@@ -85,7 +85,7 @@ impl Node {
     /// Waits for the end of tasks and threads, and writes what they leave. Returns true if all have
     /// ended as they should.
     async fn end(&mut self) -> bool {
-        self.tasks.tracker.wait().await;
+        self.core.tasks.tracker.wait().await;
         let threads = std::mem::take(&mut self.threads.handles);
         // Joining blocks, though not for long: the runtimes have been asked to end.
         let joined = tokio::task::spawn_blocking(move || {
@@ -93,11 +93,11 @@ impl Node {
         });
         let is_clean = joined.await.unwrap_or(false);
         // Only now have all requests ended.
-        let feedback = Arc::clone(&self.feedback);
+        let outcomes = Arc::clone(&self.core.outcomes);
         let saving = tokio::task::spawn_blocking(move || {
-            feedback.collect();
-            feedback.usage.save(SystemTime::now());
-            feedback.requests.flush(LOG_PATIENCE);
+            outcomes.collect();
+            outcomes.usage.save(SystemTime::now());
+            outcomes.requests.flush(LOG_PATIENCE);
         });
         saving.await.is_ok() && is_clean
     }
@@ -105,17 +105,20 @@ impl Node {
     /// Serves on for the notice, then lets clients' requests finish. Returns the time by which
     /// everything that is still running has to end.
     async fn drain_clients(&self) -> Instant {
-        let polls = self.gateway.readiness_polls();
+        let polls = &self.core.data_path.gateway.clients.readiness_polls;
         let notice = self.drain_notice.unwrap_or_else(|| polls.notice(Instant::now()));
         if !notice.is_zero() {
             let notice_ms = u64::try_from(notice.as_millis()).unwrap_or(u64::MAX);
             tracing::info!(notice_ms, "serves on until load balancers have seen that it ends");
         }
         tokio::time::sleep(notice).await;
-        self.gateway.start_draining();
+        self.core.data_path.gateway.start_draining();
         let deadline = Instant::now() + self.drain;
         // The caller counts the requests that are left then.
-        drop(tokio::time::timeout_at(deadline.into(), self.gateway.drained()).await);
+        drop(
+            tokio::time::timeout_at(deadline.into(), self.core.data_path.gateway.door.drained())
+                .await,
+        );
         deadline
     }
 }

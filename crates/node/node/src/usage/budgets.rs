@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use spillway_admin::BudgetState;
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::ClientState;
 use spillway_telemetry::LiveBudget;
 use spillway_types::{NodeName, Outcome, TenantName};
 use spillway_usage::{
@@ -24,7 +24,7 @@ pub(crate) struct Budgets {
     /// Number of this process, by which others see that its changes are numbered from the start
     /// again.
     process: u64,
-    gateway: Arc<Gateway>,
+    clients: Arc<ClientState>,
     known: Mutex<Known>,
 }
 
@@ -63,8 +63,8 @@ impl Told {
 }
 
 impl Budgets {
-    pub(crate) fn new(me: NodeName, process: u64, gateway: Arc<Gateway>) -> Self {
-        Self { me, process, gateway, known: Mutex::default() }
+    pub(crate) fn new(me: NodeName, process: u64, clients: Arc<ClientState>) -> Self {
+        Self { me, process, clients, known: Mutex::default() }
     }
 
     /// Replaces the budgets. This month's spending of a tenant is looked up where it is counted.
@@ -122,7 +122,7 @@ impl Budgets {
             let spent = budget.spent(known.book.of_tenant(tenant, day), day)?;
             Some((tenant.clone(), spent))
         });
-        self.gateway.budgets().replace(spent.collect());
+        self.clients.budgets.replace(spent.collect());
     }
 
     /// Returns true if no tenant has a budget.

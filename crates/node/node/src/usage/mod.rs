@@ -1,36 +1,30 @@
 //! Usage of clients: counted on this node, and asked of all nodes together.
 
 mod agreed;
-mod asking;
 mod budgets;
 mod sharing;
 #[cfg(test)]
 mod usage_test;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use spillway_admin::{AskedNode, ClusterUsage};
+use spillway_admin::BudgetState;
 use spillway_cluster_state::State;
-use spillway_config::{OverflowTerms, UsageConfig};
+use spillway_config::OverflowTerms;
 use spillway_control_plane::ControlPlane;
-use spillway_request::gateway::Gateway;
 use spillway_telemetry::{LiveBudget, LiveOverflow};
-use spillway_types::{NodeName, Outcome, ReplicaName, TenantName, unix_ms};
+use spillway_types::{Outcome, ReplicaName, TenantName, unix_ms};
 use spillway_usage::{Budget, Day, Money, PriceList, UsageQuery, UsageTable};
 use spillway_usage_store::{StoreConfig, UsageStore};
 use spillway_view::{Replica, overflow_account};
 use tokio_util::sync::CancellationToken;
 
 use self::agreed::Bills;
-use self::asking::ask_nodes;
-pub(crate) use self::asking::{PATH, reply};
-use self::budgets::Budgets;
+pub(crate) use self::budgets::Budgets;
 pub(crate) use self::sharing::{SPENDING_PATH, share, spending_reply};
-use crate::feedback::Feedback;
 
 /// Period of writing usage down: a process that crashes loses what it counted since.
 const PACE: Duration = Duration::from_secs(5);
@@ -67,39 +61,16 @@ pub(crate) struct RequestCost {
     pub(crate) overflow: Option<Money>,
 }
 
-/// Parts of a node that usage is counted with.
-#[derive(Debug)]
-pub(crate) struct UsageParts {
-    /// Name of the node.
-    pub(crate) node: NodeName,
-    /// Number of the process, which no process of the node had before.
-    pub(crate) process: u64,
-    /// Refuses tenants whose budgets are spent.
-    pub(crate) gateway: Arc<Gateway>,
-    pub(crate) config: UsageConfig,
-    /// Data folder of the cluster.
-    pub(crate) data: Option<PathBuf>,
-    pub(crate) prices: PriceList,
-    pub(crate) budgets: BTreeMap<TenantName, Budget>,
-    pub(crate) overflow: OverflowList,
-}
-
 impl Usage {
-    /// Opens what is kept in a folder of its own, else in that of the cluster. Budgets hold at once,
-    /// with what was spent before.
-    pub(crate) fn open(parts: UsageParts, now: SystemTime) -> Self {
-        let folder = parts.config.folder.or(parts.data);
-        let days_max = parts.config.days_max;
-        let usage = Self {
-            store: UsageStore::open(StoreConfig { folder, days_max }),
+    /// Opens the usage that is kept in a folder, without prices and budgets.
+    pub(crate) fn open(store: StoreConfig, budgets: Budgets) -> Self {
+        Self {
+            store: UsageStore::open(store),
             prices: ArcSwap::default(),
             overflow: ArcSwap::default(),
-            budgets: Budgets::new(parts.node, parts.process, parts.gateway),
+            budgets,
             sources: Mutex::default(),
-        };
-        usage.set_prices(parts.prices);
-        usage.set_budgets(parts.budgets, parts.overflow, now);
-        usage
+        }
     }
 
     /// Takes other budgets of the config into use, of tenants and of overflow replicas.
@@ -202,8 +173,14 @@ impl Usage {
         self.store.fault()
     }
 
-    fn read(&self, query: &UsageQuery) -> UsageTable {
+    /// Returns the usage that a query asks for. Reads files of days that are over.
+    pub(crate) fn read(&self, query: &UsageQuery) -> UsageTable {
         self.store.read(query)
+    }
+
+    /// Returns the budgets of tenants, and what is known of their spending.
+    pub(crate) fn budget_states(&self, now: SystemTime) -> Vec<BudgetState> {
+        self.budgets.states(day_of(now))
     }
 }
 
@@ -212,60 +189,24 @@ fn day_of(at: SystemTime) -> Day {
 }
 
 /// Writes usage down every few seconds, until told to stop.
-pub(crate) async fn keep(feedback: Arc<Feedback>, stop: CancellationToken) {
+pub(crate) async fn keep(usage: Arc<Usage>, stop: CancellationToken) {
     let mut interval = tokio::time::interval(PACE);
     while stop.run_until_cancelled(interval.tick()).await.is_some() {
-        let feedback = Arc::clone(&feedback);
+        let usage = Arc::clone(&usage);
         // A panic of the task has been logged already.
-        drop(tokio::task::spawn_blocking(move || feedback.usage.save(SystemTime::now())).await);
+        drop(tokio::task::spawn_blocking(move || usage.save(SystemTime::now())).await);
     }
 }
 
 /// Follows the agreed state until it is published no more.
-pub(crate) async fn follow(feedback: Arc<Feedback>, control_plane: Arc<ControlPlane>) {
+pub(crate) async fn follow(usage: Arc<Usage>, control_plane: Arc<ControlPlane>) {
     let mut publications = control_plane.publications();
     loop {
         // Marked before the state is read, so that one published in between is not missed.
         publications.mark_unchanged();
-        feedback.usage.take_state(&control_plane.published(), SystemTime::now());
+        usage.take_state(&control_plane.published(), SystemTime::now());
         if publications.changed().await.is_err() {
             return;
         }
     }
-}
-
-/// Answers a question about the usage of this node, with every outcome up to now.
-pub(crate) async fn of_node(feedback: Arc<Feedback>, query: UsageQuery) -> UsageTable {
-    // Reading days that are over takes files.
-    let reading = tokio::task::spawn_blocking(move || {
-        feedback.collect();
-        feedback.usage.read(&query)
-    });
-    reading.await.unwrap_or_default()
-}
-
-/// Answers a question about the usage of all nodes. Each is asked for its own clients alone, so
-/// that no request counts twice.
-pub(crate) async fn of_cluster(
-    feedback: &Arc<Feedback>,
-    node: &str,
-    query: &UsageQuery,
-) -> ClusterUsage {
-    let region = feedback.gateway.config().region.clone();
-    let own = of_node(Arc::clone(feedback), query.clone());
-    let asked = async {
-        match feedback.link() {
-            Some(link) => ask_nodes(&link, query).await,
-            None => Vec::new(),
-        }
-    };
-    let (mut table, answers) = tokio::join!(own, asked);
-    let mut nodes = vec![AskedNode { name: node.to_owned(), region, fault: None }];
-    for answer in answers {
-        let (answer, asked) = answer.into_parts();
-        answer.into_iter().flat_map(|it| it.rows).for_each(|row| table.add_row(row));
-        nodes.push(asked);
-    }
-    let budgets = feedback.usage.budgets.states(day_of(SystemTime::now()));
-    ClusterUsage { budgets, ..ClusterUsage::new(query, nodes, table) }
 }

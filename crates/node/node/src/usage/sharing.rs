@@ -1,6 +1,6 @@
 //! Spending of tenants with a budget, sent from node to node.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -9,9 +9,9 @@ use spillway_link::{BoxBody, Link};
 use spillway_types::NodeName;
 use tokio_util::sync::CancellationToken;
 
+use super::Usage;
 use super::budgets::{Heard, Told};
-use crate::cluster::questions::{ask, json_reply, question};
-use crate::feedback::Feedback;
+use crate::questions::{ask, json_reply, question};
 
 /// Path of the question; its query is a [`Heard`] in JSON. No client reaches it.
 pub(crate) const SPENDING_PATH: &str = "/.spillway/spending";
@@ -23,37 +23,37 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 const ASKED_MAX: usize = 16;
 
 /// Returns the reply to a node that asks what changed.
-pub(crate) fn spending_reply(uri: &Uri, feedback: &Feedback) -> Response<BoxBody> {
+pub(crate) fn spending_reply(uri: &Uri, usage: &Usage) -> Response<BoxBody> {
     let heard = question::<Heard>(uri);
-    json_reply(heard.map(|heard| feedback.usage.budgets.told_since(heard)).as_ref())
+    json_reply(heard.map(|heard| usage.budgets.told_since(heard)).as_ref())
 }
 
 /// Asks all nodes again and again what tenants spent there, as long as any tenant has a budget.
-pub(crate) async fn share(feedback: Arc<Feedback>, stop: CancellationToken) {
+pub(crate) async fn share(usage: Arc<Usage>, link: Weak<Link>, stop: CancellationToken) {
     let mut interval = tokio::time::interval(PACE);
     // A round that took long is not made up for.
     interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while stop.run_until_cancelled(interval.tick()).await.is_some() {
-        if feedback.usage.budgets.is_empty() {
+        if usage.budgets.is_empty() {
             continue;
         }
-        if let Some(link) = feedback.link() {
-            stop.run_until_cancelled(ask_all(&feedback, &link)).await;
+        if let Some(link) = link.upgrade() {
+            stop.run_until_cancelled(ask_all(&usage, &link)).await;
         }
     }
 }
 
-async fn ask_all(feedback: &Feedback, link: &Link) {
+async fn ask_all(usage: &Usage, link: &Link) {
     let peers = link.peers().into_iter().filter(|peer| peer.is_connected());
     let names = peers.map(|peer| peer.identity.node().clone());
     let asking = stream::iter(names).for_each_concurrent(ASKED_MAX, |node| async move {
-        ask_one(feedback, link, &node).await;
+        ask_one(usage, link, &node).await;
     });
     asking.await;
 }
 
-async fn ask_one(feedback: &Feedback, link: &Link, node: &NodeName) {
-    let budgets = &feedback.usage.budgets;
+async fn ask_one(usage: &Usage, link: &Link, node: &NodeName) {
+    let budgets = &usage.budgets;
     let heard = budgets.heard(node);
     let told = tokio::time::timeout(ANSWER_LIMIT, ask(link, node, (SPENDING_PATH, &heard)));
     // A node that does not answer is asked again in a moment.

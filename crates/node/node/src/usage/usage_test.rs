@@ -5,16 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use spillway_config::UsageConfig;
 use spillway_prefix::{PrefixConfig, PrefixHasher};
 use spillway_request::gateway::{Gateway, GatewayConfig};
 use spillway_transport::Limits;
 use spillway_types::{Outcome, TokenCounts};
 use spillway_usage::{Budget, Day, Money, Price, PriceList, UsageQuery};
+use spillway_usage_store::StoreConfig;
 use spillway_view::{Retry, View};
 
-use super::budgets::Heard;
-use super::{Usage, UsageParts};
+use super::Usage;
+use super::budgets::{Budgets, Heard};
 
 /// A unit for a million tokens of any kind: a request of [`outcome`] costs ten millionths.
 const PRICE: Price = Price { prompt: 1_000_000, cached: 1_000_000, completion: 1_000_000 };
@@ -43,17 +43,12 @@ fn open(node: &str, folder: &Path, now: SystemTime) -> (Usage, Arc<Gateway>) {
         per_day: Some(Money::of_millionths(20)),
         per_month: Some(Money::of_millionths(50)),
     };
-    let parts = UsageParts {
-        node: node.into(),
-        process: fastrand::u64(1..),
-        gateway: Arc::clone(&gateway),
-        config: UsageConfig { folder: Some(folder.to_owned()), days_max: 62 },
-        data: None,
-        prices: prices(PRICE),
-        budgets: [("acme".into(), budget)].into(),
-        overflow: BTreeMap::new(),
-    };
-    (Usage::open(parts, now), gateway)
+    let store = StoreConfig { folder: Some(folder.to_owned()), days_max: 62 };
+    let clients = Arc::clone(&gateway.clients);
+    let usage = Usage::open(store, Budgets::new(node.into(), fastrand::u64(1..), clients));
+    usage.set_prices(prices(PRICE));
+    usage.set_budgets([("acme".into(), budget)].into(), BTreeMap::new(), now);
+    (usage, gateway)
 }
 
 /// Returns a moment of a day.
@@ -75,7 +70,8 @@ fn spend(usage: &Usage, gateway: &Gateway, now: SystemTime) -> Option<String> {
 }
 
 fn refused(gateway: &Gateway, now: SystemTime) -> Option<String> {
-    let spent = gateway.budgets().check(Some(&"acme".into()), || spillway_types::unix_ms(now));
+    let spent =
+        gateway.clients.budgets.check(Some(&"acme".into()), || spillway_types::unix_ms(now));
     spent.map(|(spent, _)| spent.until.to_string())
 }
 

@@ -73,7 +73,7 @@ pub enum Combine {
 
 impl FieldMapping {
     /// Makes the sum of the samples of the first of these metrics that the page has.
-    pub(super) fn sum(metrics: impl IntoIterator<Item = Selector>) -> Self {
+    pub(crate) fn sum(metrics: impl IntoIterator<Item = Selector>) -> Self {
         let metrics = metrics.into_iter().collect();
         let (ratio_to, labels) = (Vec::new(), Vec::new());
         Self { metrics, combine: Combine::Sum, scale: 1.0, ratio_to, labels }
@@ -81,18 +81,18 @@ impl FieldMapping {
 
     /// Makes the mean of the samples of the first of these metrics that the page has, times
     /// `scale`.
-    pub(super) fn mean(metrics: impl IntoIterator<Item = Selector>, scale: f64) -> Self {
+    pub(crate) fn mean(metrics: impl IntoIterator<Item = Selector>, scale: f64) -> Self {
         Self { combine: Combine::Mean, scale, ..Self::sum(metrics) }
     }
 
     /// Makes the sum, over the samples of a metric, of the product of these labels.
-    pub(super) fn product(metric: Selector, labels: &[&str]) -> Self {
+    pub(crate) fn product(metric: Selector, labels: &[&str]) -> Self {
         let labels = labels.iter().map(|label| (*label).to_owned()).collect();
         Self { labels, ..Self::sum([metric]) }
     }
 
     /// Makes the sum of `part` divided by the sum of `whole`.
-    pub(super) fn ratio(part: Selector, whole: impl IntoIterator<Item = Selector>) -> Self {
+    pub(crate) fn ratio(part: Selector, whole: impl IntoIterator<Item = Selector>) -> Self {
         Self { ratio_to: whole.into_iter().collect(), ..Self::sum([part]) }
     }
 

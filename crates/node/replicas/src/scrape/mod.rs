@@ -1,10 +1,10 @@
 //! Load, read from the metrics pages of model servers and exporters.
 
 mod adapters;
-mod builtin;
 mod cache_report;
 mod mapping;
 mod pace;
+mod page;
 mod scraper;
 mod selector;
 mod text;
@@ -15,11 +15,11 @@ pub use adapters::{AdapterMapping, AdapterReport};
 pub use cache_report::CacheReport;
 pub use mapping::{Combine, FieldMapping, Mapping};
 pub(crate) use pace::ScrapePace;
+pub use page::MetricsPage;
 pub(crate) use scraper::{Scraped, Scraper};
 pub use selector::{Selector, SelectorError};
 
 use crate::http::TlsTarget;
-use crate::kind::MetricsPage;
 
 /// Page that reports a replica's load.
 #[derive(Clone, Debug, PartialEq)]

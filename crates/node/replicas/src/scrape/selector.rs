@@ -24,7 +24,7 @@ pub struct Selector {
 pub struct SelectorError(pub String);
 
 impl Selector {
-    pub(super) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: &str) -> Self {
         Self { name: name.to_owned(), labels: Vec::new() }
     }
 

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use super::WaitLimits;
+use super::asker::Asker;
 use super::class::Class;
 use super::line::{QueueLoad, SIZE_UNIT, Seat};
-use crate::Asker;
 
 /// Number of priority classes; 0 is the most urgent.
 pub const CLASSES: usize = 4;

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::class::cost;
 use super::line::{QUANTUM, SIZE_UNIT};
-use super::{CLASSES, WaitEntry, WaitLimit, WaitLimits, cost, order};
+use super::{CLASSES, WaitEntry, WaitLimit, WaitLimits, order};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct One {

@@ -89,7 +89,7 @@ impl Exchange {
         tasks: &NodeTasks,
         folder: Option<PathBuf>,
     ) -> Self {
-        known.gateway.responses.set_learning(true);
+        known.homes.responses.set_learning(true);
         let now = Instant::now();
         Self {
             known,
@@ -112,14 +112,14 @@ impl Exchange {
         let stop = self.tasks.stop.clone();
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let gateway = Arc::clone(&self.known.gateway);
+        let homes = Arc::clone(&self.known.homes);
         self.load();
         // Time of the next round; `None` while there is nothing to send.
         let (mut due, mut earliest) = (None, Instant::now());
         loop {
             let wanted = Instant::now().max(earliest);
             tokio::select! {
-                () = gateway.home_outbox.filled(), if due.is_none() => due = Some(wanted),
+                () = homes.outbox.filled(), if due.is_none() => due = Some(wanted),
                 () = passed(due) => {
                     due = None;
                     earliest = Instant::now() + GATHER;
@@ -171,7 +171,7 @@ impl Exchange {
     /// Sends each connected node what it lacks.
     fn tell(&mut self) {
         let (now, others) = (Instant::now(), self.known.others());
-        let outbox = &self.known.gateway.home_outbox;
+        let outbox = &self.known.homes.outbox;
         let news = outbox.take();
         self.is_changed |= !news.is_empty();
         outbox.note_missed(self.backlog.add(news));
@@ -225,7 +225,7 @@ impl Exchange {
                 if let Some(homes) = homes {
                     self.is_changed = true;
                     self.known.hear(homes);
-                    self.known.gateway.responses.set_learning(false);
+                    self.known.homes.responses.set_learning(false);
                 }
             }
             ExchangeResult::Loaded(homes) => self.known.hear(homes),
@@ -237,7 +237,7 @@ impl Exchange {
         let peers = self.link.peers();
         self.backlog.set_peers(peers.iter().map(|peer| peer.identity.node()));
         if self.started.elapsed() >= LEARNING_MAX {
-            self.known.gateway.responses.set_learning(false);
+            self.known.homes.responses.set_learning(false);
         }
         if self.saved.elapsed() >= SAVE_PERIOD
             && let Some(saving) = self.save()

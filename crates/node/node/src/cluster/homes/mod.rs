@@ -19,7 +19,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use spillway_link::{BoxBody, ForwardBody};
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::{Counters, Gateway, HomeState, RoutingState};
 use spillway_transport::BoxError;
 use spillway_types::{NodeName, RegionName};
 use spillway_view::{AffinityMove, NotKept, Sessions, View, region_identity};
@@ -52,12 +52,25 @@ const ALL_CONVERSATIONS_MAX: usize = 16_384;
 /// Homes as this node knows them.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownHomes {
-    pub(super) gateway: Arc<Gateway>,
-    pub(super) node: NodeName,
-    pub(super) region: RegionName,
+    homes: Arc<HomeState>,
+    routing: Arc<RoutingState>,
+    counters: Arc<Counters>,
+    node: NodeName,
+    region: RegionName,
 }
 
 impl KnownHomes {
+    /// Returns the homes that a node of this name and region knows.
+    pub(super) fn new(gateway: &Gateway, node: NodeName, region: RegionName) -> Self {
+        Self {
+            homes: Arc::clone(&gateway.homes),
+            routing: Arc::clone(&gateway.routing),
+            counters: Arc::clone(&gateway.counters),
+            node,
+            region,
+        }
+    }
+
     /// Answers another node's message at one of the paths.
     pub(super) async fn answer(&self, path: &str, body: ForwardBody) -> Response<BoxBody> {
         match path {
@@ -84,7 +97,7 @@ impl KnownHomes {
         let now = Instant::now();
         for known in homes.responses {
             let (id, response) = known.at(&self.node, &self.region);
-            match self.gateway.responses.hear(&id, response, now) {
+            match self.homes.responses.hear(&id, response, now) {
                 Ok(()) | Err(NotKept::LongId) => {}
                 Err(NotKept::Taken) => {
                     tracing::warn!(
@@ -94,13 +107,13 @@ impl KnownHomes {
                 }
             }
         }
-        let view = self.gateway.view();
+        let view = self.routing.view();
         for known in &homes.sessions {
             for sessions in sessions_of(&view, known) {
                 let lost = sessions.hear(known.key(), known.at(&self.region), now);
                 if let Some(lost) = lost {
                     let is_here = lost.region.is_none() && known.at(&self.region).region.is_none();
-                    self.gateway.counters.affinity_moves.count(match is_here {
+                    self.counters.affinity_moves.count(match is_here {
                         true => AffinityMove::SessionToReplica,
                         false => AffinityMove::SessionToRegion,
                     });
@@ -108,7 +121,7 @@ impl KnownHomes {
             }
         }
         for (region, blocks) in &homes.conversations {
-            self.gateway.conversations.hear(blocks, region);
+            self.homes.conversations.hear(blocks, region);
         }
     }
 
@@ -118,7 +131,7 @@ impl KnownHomes {
         let side = self.side(&others);
         let mut homes = BoundedHomes::new(ALL_BYTES_MAX);
         let mut room = ALL_SESSIONS_MAX;
-        for (route, sessions) in self.gateway.view().sessions() {
+        for (route, sessions) in self.routing.view().sessions() {
             let some = sessions.some_homes(room);
             room -= some.len();
             for (key, home) in some {
@@ -127,12 +140,12 @@ impl KnownHomes {
                 }
             }
         }
-        for (block, region) in self.gateway.conversations.some(ALL_CONVERSATIONS_MAX) {
+        for (block, region) in self.homes.conversations.some(ALL_CONVERSATIONS_MAX) {
             homes.conversation(block, &region);
         }
         // Last, since they alone can be more than there is room for: those used longest ago are left
         // out.
-        for (id, response) in self.gateway.responses.latest(ALL_RESPONSES_MAX) {
+        for (id, response) in self.homes.responses.latest(ALL_RESPONSES_MAX) {
             if !homes.response(KnownResponse::of(&id, &response, side)) {
                 break;
             }
@@ -142,7 +155,7 @@ impl KnownHomes {
 
     /// Returns the response that is asked for, if this node knows it as the tenant's.
     fn response(&self, question: &ResponseQuestion) -> Option<KnownResponse> {
-        let known = self.gateway.responses.find(&question.id, Instant::now())?;
+        let known = self.homes.responses.find(&question.id, Instant::now())?;
         let others = self.others();
         (known.tenant == question.tenant)
             .then(|| KnownResponse::of(&question.id, &known, self.side(&others)))
@@ -154,7 +167,7 @@ impl KnownHomes {
 
     /// Returns the names of the other regions, behind their identities.
     fn others(&self) -> BTreeMap<u64, RegionName> {
-        let regions = self.gateway.regions();
+        let regions = self.routing.regions();
         let others = regions.others.iter();
         others.map(|other| (region_identity(&other.name), other.name.clone())).collect()
     }

@@ -3,10 +3,8 @@
 //! Counts are summed over the series of a page (vLLM has one for each of its engines, Triton one
 //! for each model), shares are averaged. The names come from the servers' documentation and source.
 
-use super::adapters::AdapterMapping;
-use super::mapping::{FieldMapping, Mapping};
-use super::selector::Selector;
 use crate::kind::ServerKind;
+use crate::scrape::{AdapterMapping, FieldMapping, Mapping, Selector};
 
 impl Mapping {
     /// Returns the mapping of a kind of server; `None` if its page has no number of its present

@@ -1,5 +1,7 @@
 //! Answers other nodes.
 
+mod append;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,13 +11,12 @@ use spillway_link::{Identity, Served, StreamError, StreamHandler, StreamReceiver
 use spillway_types::NodeId;
 use tokio::time::timeout;
 
-use super::context::{Context, send};
-use super::heard::LeaderContact;
-use super::parcels::Parcels;
-use super::read_index::read_index;
+pub(crate) use append::round_trips;
+
 use crate::disk::StoredSnapshot;
 use crate::error::ProposeError;
 use crate::machine::Machine;
+use crate::net::{Context, LeaderContact, Parcels, read_index, send};
 use crate::proposer::propose_here;
 use crate::raft::{LogId, Vote};
 use crate::rules::standing::{Claim, SenderStanding, Situation};

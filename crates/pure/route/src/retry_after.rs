@@ -11,7 +11,7 @@ pub struct RetryAfter {
 
 impl RetryAfter {
     /// Returns an answer that rests on a predicted wait alone.
-    pub(super) fn unpromised(wait_ms: f32, rng: &mut fastrand::Rng) -> Self {
+    pub(crate) fn unpromised(wait_ms: f32, rng: &mut fastrand::Rng) -> Self {
         Self { seconds: retry_after_s(wait_ms, rng), is_promised: false }
     }
 }
@@ -46,7 +46,7 @@ pub fn retry_after_s(wait_ms: f32, rng: &mut fastrand::Rng) -> u32 {
 ///
 /// `None` if that is later than the longest answer by more than `spare_s`, the time that a client
 /// which comes too early can wait.
-pub(super) fn promised_s(wait_s: f32, spare_s: f32, rng: &mut fastrand::Rng) -> Option<u32> {
+pub(crate) fn promised_s(wait_s: f32, spare_s: f32, rng: &mut fastrand::Rng) -> Option<u32> {
     let seconds = (wait_s + rng.f32()).ceil().clamp(RETRY_AFTER_MIN_S, RETRY_AFTER_MAX_S);
     (wait_s <= RETRY_AFTER_MAX_S + spare_s).then_some(seconds as u32)
 }

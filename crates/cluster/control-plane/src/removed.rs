@@ -1,7 +1,7 @@
 //! Words of a node that was removed from its cluster.
 
 /// Reason for which a removed node stops.
-pub(super) const REMOVED: &str = "this node was removed from its cluster";
+pub(crate) const REMOVED: &str = "this node was removed from its cluster";
 
 /// Returns the reason that a removed node gives for refusing a request.
 pub(crate) fn removed_reason() -> String {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spillway_prefix::PrefixHasher;
 
-use super::shares::client_of;
+use crate::shares::client_of;
 
 /// Number of counters, 32 kB in all. Two clients share a counter by chance where thousands send
 /// bodies at the same moment, and no client can choose with which. A table of all clients would

@@ -13,9 +13,9 @@ use spillway_link::{Identity, StreamError, StreamReceiver, StreamSender};
 use spillway_types::NodeId;
 use tokio::time::Instant;
 
-use super::context::{Context, send};
-use super::server::PeerServer;
+use super::PeerServer;
 use crate::machine::Machine;
+use crate::net::{Context, send};
 use crate::raft::{LogId, Types, Vote};
 use crate::rules::knowledge::KnowledgeStatement;
 use crate::rules::promise::Receipt;

@@ -71,7 +71,7 @@ impl Drop for Share {
 }
 
 /// Returns the address that identifies a client: IPv6 addresses are cut to their first 64 bits.
-pub(super) fn client_of(address: IpAddr) -> IpAddr {
+pub(crate) fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let kept = address.to_bits() >> (128 - IPV6_BITS) << (128 - IPV6_BITS);

@@ -1,6 +1,7 @@
 //! Properties of a request that the queue looks at.
 
-use crate::{WaitEntry, queue::cost};
+use super::class::cost;
+use super::entry::WaitEntry;
 
 /// Properties that decide the place of a request in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
