@@ -163,9 +163,6 @@ pub(crate) struct RunArgs {
     /// Keep the programs' logs, configs and data. SPILLWAY_LOG says what they log.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// A page of the documentation to write the results into.
-    #[arg(long)]
-    pub(crate) write: Option<PathBuf>,
     /// Print the results as JSON, one line for each kind of trial.
     #[arg(long)]
     pub(crate) json: bool,

@@ -9,7 +9,6 @@ use crate::{
     backend::BackendAnswer,
     client::BenchReply,
     compare::CompareSpec,
-    faults::FaultsArguments,
     forward::ForwardArguments,
     load::{LoadSpec, Protocol},
     peers::Peer,
@@ -18,7 +17,7 @@ use crate::{
     scenario::Scenario,
 };
 
-/// Load generator, featherweight backend, side-by-side runs against nginx, and faults; loopback only.
+/// Load generator, minimal backend, and side-by-side runs against nginx; loopback only.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct BenchCli {
@@ -35,8 +34,6 @@ pub(crate) enum BenchCommand {
     Load(LoadArguments),
     /// Send the same load through nginx, Spillway and a second nginx in turn.
     Compare(CompareArguments),
-    /// Break replicas in every way and see what their clients notice.
-    Faults(FaultsArguments),
     /// Measure what a forwarded request costs over a local one, in time and CPU.
     Forward(ForwardArguments),
     /// Measure a node's start and memory, and the CPU of idle connections, streams and clusters.
@@ -134,9 +131,6 @@ pub(crate) struct CompareArguments {
     /// Print every sample as JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write a table of all scenarios between the marks of this page.
-    #[arg(long, value_name = "FILE", requires = "spillway")]
-    pub(crate) markdown: Option<PathBuf>,
     #[command(flatten)]
     times: Times,
 }

@@ -15,11 +15,11 @@ use crate::{
     backend::BackendAnswer,
     load::{self, LoadSpec, Protocol},
     peers::{Peer, start_peer},
-    procfs::{TreeUsage, descendants_usage},
     proxy::{Layout, NginxBodies, Proxy, Site, SpillwaySetup, start_nginx, start_spillway},
     report::{ReportSample, ScenarioReport, Subject},
     scenario::Scenario,
     settle::settle,
+    usage::{TreeUsage, descendants_usage},
 };
 
 /// Number of backends behind each proxy.
