@@ -9,7 +9,6 @@ use spillway_sim::WorkloadKind;
 use super::capacity::Plan;
 use super::compare::Compare;
 use super::one::One;
-use super::timeline::Timeline;
 
 /// Runs gateways, replicas and clients in virtual time and says what came of them.
 #[derive(Debug, Parser)]
@@ -24,13 +23,9 @@ pub(crate) struct Arguments {
 pub(super) enum Command {
     Compare(Box<Compare>),
     Run(One),
-    Plot(Timeline),
     #[command(flatten)]
     Study(Study),
     Capacity(Plan),
-    /// Makes one page of all studies.
-    #[command(after_help = "Example:\n  spillway-sim page --markdown docs/measured/simulation.md")]
-    Page(Options),
 }
 
 /// Study of three equal regions: one table.
@@ -42,28 +37,6 @@ pub(super) enum Study {
         /// Policies; all that are worth comparing if not given.
         #[arg(long, value_delimiter = ',')]
         policies: Vec<Policy>,
-        /// Workloads: system_prompts, chats, documents, bursts, hot.
-        #[arg(long, value_delimiter = ',', default_value = WORKLOADS)]
-        workloads: Vec<WorkloadKind>,
-        #[command(flatten)]
-        options: Options,
-    },
-    /// Measures how much of the caches' worth is left with 1 to 8 nodes a region, against one
-    /// router that knows everything.
-    #[command(after_help = "Example:\n  spillway-sim locality --seed 2")]
-    Locality {
-        #[command(flatten)]
-        options: Options,
-    },
-    /// Sends one prefix in nine of ten requests, and shows what becomes of its replica.
-    #[command(after_help = "Example:\n  spillway-sim hot --load 0.5")]
-    Hot {
-        #[command(flatten)]
-        options: Options,
-    },
-    /// Leaves out or changes one part of the policy that predicts at a time.
-    #[command(after_help = "Example:\n  spillway-sim ablate --workloads documents")]
-    Ablate {
         /// Workloads: system_prompts, chats, documents, bursts, hot.
         #[arg(long, value_delimiter = ',', default_value = WORKLOADS)]
         workloads: Vec<WorkloadKind>,
@@ -91,11 +64,7 @@ impl Study {
     /// Returns the options of the study's runs.
     pub(super) fn options(&self) -> &Options {
         match self {
-            Self::Policies { options, .. }
-            | Self::Locality { options }
-            | Self::Hot { options }
-            | Self::Ablate { options, .. }
-            | Self::Trace { options, .. } => options,
+            Self::Policies { options, .. } | Self::Trace { options, .. } => options,
         }
     }
 }
@@ -103,7 +72,7 @@ impl Study {
 /// Workloads of a study if none are given.
 const WORKLOADS: &str = "system_prompts,chats,documents,bursts,hot";
 
-/// Options of studies, and of the page of all of them.
+/// Options of studies.
 #[derive(Clone, Debug, Args)]
 pub(super) struct Options {
     /// Chooses everything that chance decides.
@@ -128,9 +97,6 @@ pub(super) struct Options {
     /// Prints JSON instead of tables.
     #[arg(long)]
     pub(super) json: bool,
-    /// Writes the tables there as Markdown, with a plot beside it.
-    #[arg(long, value_name = "FILE")]
-    pub(super) markdown: Option<PathBuf>,
 }
 
 impl Options {

@@ -93,7 +93,7 @@ pub(super) fn run(one: &One) -> anyhow::Result<()> {
     } else {
         write!(out, "{}", table(&report).plain())?;
     }
-    one.records.as_ref().map_or(Ok(()), |file| write(file, &records::csv(&figures.records)))
+    one.records.as_ref().map_or(Ok(()), |file| write(file, &records::csv(&figures.records)?))
 }
 
 fn report(figures: &Figures, slo: &Slo, world: &WorldConfig) -> Report {

@@ -52,8 +52,8 @@ pub(in crate::cli) struct Compare {
     /// Prints the scores of all runs as JSON instead of tables.
     #[arg(long)]
     pub(super) json: bool,
-    /// Writes the tables there as Markdown; with --page the page, and a plot beside it.
-    #[arg(long, value_name = "FILE")]
+    /// With --page, writes the page there, and a plot beside it.
+    #[arg(long, value_name = "FILE", requires = "page")]
     pub(super) markdown: Option<PathBuf>,
     /// Reads scores that --json printed, and runs nothing.
     #[arg(long, value_name = "FILE.json")]
