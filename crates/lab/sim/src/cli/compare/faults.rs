@@ -14,19 +14,9 @@ pub(super) fn faults(entries: &[Entry]) -> Table {
             Some(first.into_iter().chain(figures(&row.mean.faults?)).collect())
         })
     });
-    let head = [
-        "cell",
-        "router",
-        "answered %",
-        "shed %",
-        "failed %",
-        "later: answered %",
-        "shed %",
-        "failed %",
-        "again %",
-        "recovered s",
-    ];
-    table("Faults", &head, lines.collect())
+    let head = "cell | router | answered % | shed % | failed % | later: answered % | shed % | \
+        failed % | again % | recovered s";
+    table("Faults", head, lines.collect())
 }
 
 /// Formats the figures of faults, in the order of [`faults`].

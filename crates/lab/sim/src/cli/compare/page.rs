@@ -96,7 +96,7 @@ fn section(text: &mut String, table: &Table, about: &str) {
 
 fn cells() -> Table {
     let line = |cell: &Cell| vec![format!("`{}`", cell.name()), cell.about().to_owned()];
-    table("Cells", &["cell", "what it is"], every_cell().map(line).collect())
+    table("Cells", "cell | what it is", every_cell().map(line).collect())
 }
 
 /// Returns the table of the baselines that took part, if only in the trial.
@@ -114,5 +114,5 @@ fn baselines(parts: &[Part]) -> Table {
         ]
     };
     let lines = Baseline::all().iter().filter(took_part).map(line).collect();
-    table("Baselines", &["baseline", "what it is", "source"], lines)
+    table("Baselines", "baseline | what it is | source", lines)
 }

@@ -39,8 +39,8 @@ pub(super) fn skywalker(parts: &[Part]) -> Table {
         let best = standing.best_goodput.clone().unwrap_or_default();
         Some(vec![standing.cell.clone(), best, ratio(row.goodput), ratio(row.p95)])
     });
-    let head = ["cell", "best SkyWalker", "goodput × best", "p95 × best"];
-    table("Against SkyWalker", &head, lines.collect())
+    let head = "cell | best SkyWalker | goodput × best | p95 × best";
+    table("Against SkyWalker", head, lines.collect())
 }
 
 /// Returns the table of goodput by number of GPUs.
@@ -58,7 +58,7 @@ pub(super) fn goodput_by_gpus(parts: &[Part]) -> Table {
     let routers = routers(&standings);
     let mut head = vec!["GPUs", "best within regions", "best baseline"];
     head.extend(routers);
-    table("Goodput by number of GPUs", &head, lines.collect())
+    table("Goodput by number of GPUs", &head.join(" | "), lines.collect())
 }
 
 /// Returns the standings of the experiment with more and fewer GPUs, from fewest to most.
@@ -115,7 +115,7 @@ pub(super) fn varied(parts: &[Part], experiment: &str, title: &str, of: Varied) 
     let values: Vec<String> = values.iter().map(f64::to_string).collect();
     let mut head = vec!["cell", "router"];
     head.extend(values.iter().map(String::as_str));
-    table(title, &head, lines)
+    table(title, &head.join(" | "), lines)
 }
 
 /// Condition that varies in an experiment, as a number.
@@ -151,17 +151,9 @@ pub(super) fn crowd_of(standings: &[Standing]) -> Table {
             ])
         })
     });
-    let head = [
-        "cell",
-        "router",
-        "questions",
-        "slow",
-        "tpot p50 ms",
-        "tpot p95 ms",
-        "p95 ms",
-        "forwarded %",
-    ];
-    table("The crowd", &head, lines.collect())
+    let head = "cell | router | questions | slow | tpot p50 ms | tpot p95 ms | p95 ms | \
+        forwarded %";
+    table("The crowd", head, lines.collect())
 }
 
 /// Returns the table of cells with more load than can be served: Spillway's routers and the best
@@ -192,8 +184,8 @@ pub(super) fn overload(parts: &[Part]) -> Table {
             ]
         })
     });
-    let head = ["cell", "router", "goodput/s", "× best", "p50 ms", "p95 ms", "× best", "failed %"];
-    table("Overload", &head, lines.collect())
+    let head = "cell | router | goodput/s | × best | p50 ms | p95 ms | × best | failed %";
+    table("Overload", head, lines.collect())
 }
 
 /// Returns the table of seconds until goodput is back after a disturbance.
@@ -219,6 +211,6 @@ pub(super) fn recovery(parts: &[Part]) -> Table {
             ]);
         }
     }
-    let head = ["cell", "best baseline", "router", "seconds, seed by seed"];
-    table("Recovery", &head, lines)
+    let head = "cell | best baseline | router | seconds, seed by seed";
+    table("Recovery", head, lines)
 }

@@ -45,7 +45,7 @@ pub(super) fn everybody(parts: &[Part]) -> Table {
         };
     let mut head = vec!["baseline", "finalist in", ALL];
     head.extend(&groups);
-    table("Trial of all baselines", &head, baselines.iter().map(line).collect())
+    table("Trial of all baselines", &head.join(" | "), baselines.iter().map(line).collect())
 }
 
 /// Returns the standings of the trial in the cells of the page's first tables.
