@@ -25,14 +25,14 @@ pub(crate) async fn load(arguments: &LoadArguments) -> anyhow::Result<ExitCode> 
 ///
 /// Returns exit code 1 if a target is missed, so that a regression shows in scripts.
 pub(crate) async fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
-    let spec = arguments.spec();
+    let spec = &arguments.spec;
     for peer in &spec.peers {
         peer.check_installed(&spec.peers_folder)?;
     }
     let mut reports = Vec::new();
     for scenario in arguments.scenarios() {
         let progress = |round, subject: &_, sample: &_| show_progress(round, subject, sample);
-        let report = compare::compare(scenario, &spec, progress).await?;
+        let report = compare::compare(scenario, spec, progress).await?;
         // Text is shown as each scenario ends; JSON must stay one document.
         if !arguments.json {
             print(&table::TextTable(&report).to_string())?;

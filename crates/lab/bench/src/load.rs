@@ -46,6 +46,29 @@ pub(crate) struct LoadSpec {
     pub(crate) window: Duration,
 }
 
+/// Times of a load.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Times {
+    /// Seconds of load before measuring.
+    #[arg(long, default_value_t = 1.0, value_parser = duration_s)]
+    warm_up_s: f64,
+    /// Seconds that are measured.
+    #[arg(long, default_value_t = 4.0, value_parser = duration_s)]
+    window_s: f64,
+}
+
+impl Times {
+    /// Returns the time of load before each window.
+    pub(crate) fn warm_up(self) -> Duration {
+        Duration::from_secs_f64(self.warm_up_s)
+    }
+
+    /// Returns the measured time.
+    pub(crate) fn window(self) -> Duration {
+        Duration::from_secs_f64(self.window_s)
+    }
+}
+
 /// HTTP version towards the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -143,6 +166,21 @@ async fn work(mut client: BenchClient, arrivals: Arc<Arrivals>, tally: Arc<Mutex
 /// Locks the tally. A poisoned lock is fine: the panic that poisoned it shows as a lost client.
 fn lock(tally: &Mutex<LoadTally>) -> MutexGuard<'_, LoadTally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Parses seconds, at most ten minutes.
+pub(crate) fn duration_s(text: &str) -> Result<f64, String> {
+    within(text, 0.0..=600.0)
+}
+
+/// Parses a number within a range.
+pub(crate) fn within(text: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if range.contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("not within {:?} to {:?}", range.start(), range.end()))
+    }
 }
 
 #[cfg(test)]
