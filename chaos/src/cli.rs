@@ -1,14 +1,13 @@
 //! Command line of `spillway-chaos`.
 
 use std::ffi::OsString;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use spillway_chaos::load::LoadTrial;
 use spillway_chaos::plan::Wan;
 use spillway_chaos::trial::TrialPart;
-use spillway_chaos::wan::ShapePatch;
+use spillway_chaos::wan::ControlCommand;
 
 /// Default path of the control socket of a network.
 const SOCKET_DEFAULT: &str = "/run/spillway-chaos.sock";
@@ -92,7 +91,7 @@ pub(crate) enum ChaosCommand {
         #[arg(long, global = true)]
         json: bool,
         #[command(subcommand)]
-        request: RequestArgs,
+        request: ControlCommand,
     },
     /// Make a network, measure round trips and packets a second in it, and end it.
     Measure {
@@ -163,9 +162,6 @@ pub(crate) struct RunArgs {
     /// Keep the programs' logs, configs and data. SPILLWAY_LOG says what they log.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// A page of the documentation to write the results into.
-    #[arg(long)]
-    pub(crate) write: Option<PathBuf>,
     /// Print the results as JSON, one line for each kind of trial.
     #[arg(long)]
     pub(crate) json: bool,
@@ -184,62 +180,4 @@ pub(crate) struct Socket {
     /// Control socket of the network.
     #[arg(long, global = true, env = "SPILLWAY_CHAOS_SOCKET", default_value = SOCKET_DEFAULT)]
     pub(crate) socket: PathBuf,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum RequestArgs {
-    /// Change what links do to packets.
-    Shape {
-        #[command(flatten)]
-        link: LinkArgs,
-        #[command(flatten)]
-        set: ShapePatch,
-    },
-    /// Stop all packets between two regions, including those on their way.
-    Cut(LinkArgs),
-    /// Undo a cut.
-    Mend(LinkArgs),
-    /// Stop all packets between two addresses.
-    Block(Addresses),
-    /// Undo a block.
-    Unblock(Addresses),
-    /// Undo all cuts and blocks, and give links the shape of the config.
-    Heal,
-    /// Make a region's address translation forget its flows and use other ports.
-    Rebind {
-        /// The region.
-        region: String,
-    },
-    /// Show counts of packets, and the lateness of the emulator.
-    Stats,
-    /// Set all counts to zero.
-    ResetStats,
-    /// Show the nodes, their addresses and namespaces.
-    Places,
-    /// End the network and everything that runs in it.
-    Stop,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct LinkArgs {
-    /// A region; "*" is every region.
-    pub(crate) from: String,
-    /// Another one.
-    pub(crate) to: String,
-    /// Only from the first to the second.
-    #[arg(long)]
-    pub(crate) one_way: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Addresses {
-    /// Sender; all addresses if left out.
-    #[arg(long, required_unless_present = "to")]
-    pub(crate) from: Option<Ipv4Addr>,
-    /// Receiver; all addresses if left out.
-    #[arg(long)]
-    pub(crate) to: Option<Ipv4Addr>,
-    /// Only from the first to the second.
-    #[arg(long)]
-    pub(crate) one_way: bool,
 }

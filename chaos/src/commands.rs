@@ -21,7 +21,7 @@ pub(crate) fn run(cli: ChaosCli) -> anyhow::Result<ExitCode> {
         ChaosCommand::Exec { socket, region, node, program } => {
             return Err(exec::run(&socket.socket, &region, node, &program));
         }
-        ChaosCommand::Ctl { socket, json, request } => ctl::run(&socket.socket, request, json)?,
+        ChaosCommand::Ctl { socket, json, request } => ctl::run(&socket.socket, &request, json)?,
         ChaosCommand::Measure { config, probes, packets_per_s, json } => {
             measure::run(&config, probes, packets_per_s, json)?;
         }

@@ -17,7 +17,6 @@ mod files;
 mod grow;
 pub(crate) mod inside;
 mod linear;
-mod page;
 mod part;
 pub(crate) mod patience;
 mod quorum;
@@ -29,6 +28,5 @@ mod slowdisk;
 
 pub use client::{ApiAnswer, ApiClient, CallError};
 pub use cluster::{State, TrialCluster};
-pub use page::write_section;
 pub use part::{TrialPart, run};
 pub use report::{Figure, ReportCheck, TrialReport};

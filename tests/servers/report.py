@@ -5,7 +5,7 @@ import json
 import re
 from dataclasses import dataclass, field
 
-# Where its part of a page begins; `spillway-bench faults --markdown` leaves what is below as it is.
+# Where its part of a page begins.
 BEGIN = "<!-- below: made by tests/servers/run.py --markdown -->"
 
 

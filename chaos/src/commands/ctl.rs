@@ -11,13 +11,12 @@ use spillway_chaos::wan::{
 };
 
 use super::output::say;
-use crate::cli::{Addresses, LinkArgs, RequestArgs};
 
 /// Longest wait for an answer. A network that is not stopped answers within a millisecond.
 const ANSWER: Duration = Duration::from_secs(10);
 
-pub(crate) fn run(socket: &Path, request: RequestArgs, json: bool) -> anyhow::Result<()> {
-    let answer = ask(socket, &command(request))?;
+pub(crate) fn run(socket: &Path, request: &ControlCommand, json: bool) -> anyhow::Result<()> {
+    let answer = ask(socket, request)?;
     if json {
         say(&serde_json::to_string(&answer)?);
         return Ok(());
@@ -43,32 +42,6 @@ pub(crate) fn ask(socket: &Path, command: &ControlCommand) -> anyhow::Result<Con
     BufReader::new(stream).read_line(&mut line).context("the network does not answer")?;
     let reply: ControlReply = serde_json::from_str(&line).context("the network does not answer")?;
     reply.into_result().map_err(anyhow::Error::msg)
-}
-
-fn command(request: RequestArgs) -> ControlCommand {
-    match request {
-        RequestArgs::Shape { link: LinkArgs { from, to, one_way }, set } => {
-            ControlCommand::Shape { from, to, one_way, set }
-        }
-        RequestArgs::Cut(LinkArgs { from, to, one_way }) => {
-            ControlCommand::Cut { from, to, one_way }
-        }
-        RequestArgs::Mend(LinkArgs { from, to, one_way }) => {
-            ControlCommand::Mend { from, to, one_way }
-        }
-        RequestArgs::Block(Addresses { from, to, one_way }) => {
-            ControlCommand::Block { from, to, one_way }
-        }
-        RequestArgs::Unblock(Addresses { from, to, one_way }) => {
-            ControlCommand::Unblock { from, to, one_way }
-        }
-        RequestArgs::Heal => ControlCommand::Heal {},
-        RequestArgs::Rebind { region } => ControlCommand::Rebind { region },
-        RequestArgs::Stats => ControlCommand::Stats {},
-        RequestArgs::ResetStats => ControlCommand::ResetStats {},
-        RequestArgs::Places => ControlCommand::Places {},
-        RequestArgs::Stop => ControlCommand::Stop {},
-    }
 }
 
 fn print_stats(stats: &WanStats) {

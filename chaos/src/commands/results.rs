@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use spillway_chaos::plan::TrialPlan;
-use spillway_chaos::trial::{TrialReport, write_section};
+use spillway_chaos::trial::TrialReport;
 use spillway_harness::{core_count, processor_model};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -14,7 +14,7 @@ use crate::cli::RunArgs;
 
 /// Names of the trials of one kind.
 pub(super) struct RunNames {
-    /// Section of the page of results.
+    /// Name in the results.
     pub(super) section: String,
     /// Arguments that run them again.
     pub(super) command: String,
@@ -36,9 +36,8 @@ impl RunArgs {
         Ok(TrialPlan { trials, is_short, binary, launcher, seed, keep, progress })
     }
 
-    /// Prints a report, and writes it into the page if there is one. `how` is the command line and
-    /// machine.
-    fn show(&self, section: &str, how: &str, report: &TrialReport) -> anyhow::Result<()> {
+    /// Prints a report. `how` is the command line and machine.
+    fn show(&self, section: &str, how: &str, report: &TrialReport) {
         if self.json {
             let holds = report.holds();
             let line = serde_json::json!({
@@ -48,10 +47,6 @@ impl RunArgs {
         } else {
             say(&format!("{how}\n\n{}", report.table()));
         }
-        if let Some(page) = &self.write {
-            write_section(page, section, &format!("{how}:\n\n{}", report.table()))?;
-        }
-        Ok(())
     }
 }
 
@@ -70,7 +65,7 @@ pub(super) fn run_all<K>(
         all_hold &= report.holds();
         // Asked after each trial, so that the load of the machine is that of the trial.
         let place = where_it_ran(&plan.binary);
-        common.show(&section, &format!("`spillway-chaos {command}`, {place}"), &report)?;
+        common.show(&section, &format!("`spillway-chaos {command}`, {place}"), &report);
     }
     Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

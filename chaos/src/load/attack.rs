@@ -2,13 +2,16 @@
 //! their work does not slow the honest clients.
 
 use std::fs::File;
+use std::io::Read as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
@@ -233,10 +236,10 @@ impl Attacker {
                 closed(&mut stream).await
             }
             Attack::Bombs => {
-                let bomb = bomb(512 << 10);
+                let bomb = &*BOMB;
                 let headers = format!("content-encoding: gzip\r\ncontent-length: {}", bomb.len());
                 stream.write_all(head(&headers).as_bytes()).await?;
-                stream.write_all(&bomb).await?;
+                stream.write_all(bomb).await?;
                 answered(&mut stream).await
             }
         }
@@ -336,33 +339,14 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Builds a gzip member of about `bytes` bytes that unpacks to zeros: one block with fixed codes,
-/// one zero, then only "the last byte, 258 times more". Its checksum is wrong, which shows only at
-/// the end.
-fn bomb(bytes: usize) -> Vec<u8> {
-    let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
-    let (mut held, mut count) = (0_u64, 0);
-    let mut put = |packed: &mut Vec<u8>, bits: u64, width: u32| {
-        held |= bits << count;
-        count += width;
-        while count >= 8 {
-            packed.push((held & 0xff) as u8);
-            held >>= 8;
-            count -= 8;
-        }
-    };
-    // Header of the last block, with fixed codes; then a zero. Codes start with their first bit.
-    put(&mut packed, 0b011, 3);
-    put(&mut packed, u64::from(0b0011_0000_u8.reverse_bits()), 8);
-    while packed.len() < bytes {
-        // Length 258 is the symbol 285, of the codes from 11000000 for 280 on; distance 1 is 00000.
-        put(&mut packed, u64::from(0b1100_0101_u8.reverse_bits()), 8);
-        put(&mut packed, 0, 5);
-    }
-    // The end of the block, the last bits, and a checksum and length that are wrong.
-    put(&mut packed, 0, 7 + 7);
-    packed.extend_from_slice(&[0; 8]);
-    packed
+/// Body of [`Attack::Bombs`].
+static BOMB: LazyLock<Vec<u8>> = LazyLock::new(|| bomb(80 << 20).unwrap_or_default());
+
+/// Builds a gzip member that unpacks to `bytes` zeros.
+fn bomb(bytes: usize) -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    std::io::copy(&mut std::io::repeat(0).take(bytes as u64), &mut encoder)?;
+    encoder.finish()
 }
 
 #[cfg(test)]
@@ -376,10 +360,8 @@ mod tests {
 
     #[test]
     fn a_bomb_is_a_gzip_member_that_grows_a_hundredfold() {
-        let bomb = bomb(1_000);
-        assert!(bomb.starts_with(&[0x1f, 0x8b, 8]) && (1_000..1_020).contains(&bomb.len()));
-        // 13 bits for each 258 bytes.
-        let matches = (bomb.len() - 20) * 8 / 13;
-        assert!(matches * 258 > 150 * bomb.len());
+        let bomb = bomb(1 << 20).unwrap();
+        assert!(bomb.starts_with(&[0x1f, 0x8b, 8]));
+        assert!(bomb.len() * 100 < 1 << 20, "{}", bomb.len());
     }
 }

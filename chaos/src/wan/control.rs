@@ -11,76 +11,86 @@ use super::shape::{ShapeError, ShapePatch};
 /// Most blocks at once. A scenario that needs more should cut links.
 pub const BLOCKS_MAX: usize = 4096;
 
-/// Command to a network. Regions are named as in the config; `*` is every region.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+/// Command to a network, on the command line and as JSON. Regions are named as in the config.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize, clap::Subcommand)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ControlCommand {
-    /// Changes what links do to packets.
+    /// Change what links do to packets.
     Shape {
-        /// Sending region.
+        /// A region; "*" is every region.
         from: String,
-        /// Receiving region.
+        /// Another one.
         to: String,
-        /// True for this direction only.
+        /// Only from the first to the second.
+        #[arg(long)]
         #[serde(default)]
         one_way: bool,
         /// Changes to the shape.
+        #[command(flatten)]
         set: ShapePatch,
     },
-    /// Stops all packets, including those in transit.
+    /// Stop all packets between two regions, including those on their way.
     Cut {
-        /// Sending region.
+        /// A region; "*" is every region.
         from: String,
-        /// Receiving region.
+        /// Another one.
         to: String,
-        /// True for this direction only.
+        /// Only from the first to the second.
+        #[arg(long)]
         #[serde(default)]
         one_way: bool,
     },
-    /// Undoes a cut.
+    /// Undo a cut.
     Mend {
-        /// Sending region.
+        /// A region; "*" is every region.
         from: String,
-        /// Receiving region.
+        /// Another one.
         to: String,
-        /// True for this direction only.
+        /// Only from the first to the second.
+        #[arg(long)]
         #[serde(default)]
         one_way: bool,
     },
-    /// Stops all packets between two addresses; an address left out means all.
+    /// Stop all packets between two addresses.
     Block {
-        /// Sender.
+        /// Sender; all addresses if left out.
+        #[arg(long, required_unless_present = "to")]
         from: Option<Ipv4Addr>,
-        /// Receiver.
+        /// Receiver; all addresses if left out.
+        #[arg(long)]
         to: Option<Ipv4Addr>,
-        /// True for this direction only.
+        /// Only from the first to the second.
+        #[arg(long)]
         #[serde(default)]
         one_way: bool,
     },
-    /// Undoes a block.
+    /// Undo a block.
     Unblock {
-        /// Sender.
+        /// Sender; all addresses if left out.
+        #[arg(long, required_unless_present = "to")]
         from: Option<Ipv4Addr>,
-        /// Receiver.
+        /// Receiver; all addresses if left out.
+        #[arg(long)]
         to: Option<Ipv4Addr>,
-        /// True for this direction only.
+        /// Only from the first to the second.
+        #[arg(long)]
         #[serde(default)]
         one_way: bool,
     },
-    /// Undoes all cuts and blocks, and gives links the shape of the config.
+    /// Undo all cuts and blocks, and give links the shape of the config.
     Heal {},
-    /// Makes a region's address translation forget its flows and use other ports.
+    /// Make a region's address translation forget its flows and use other ports.
     Rebind {
-        /// Name of the region.
+        /// The region.
         region: String,
     },
-    /// Asks for counts and the lateness of the emulator.
+    /// Show counts of packets, and the lateness of the emulator.
     Stats {},
-    /// Sets all counts to zero.
+    /// Set all counts to zero.
     ResetStats {},
-    /// Asks for the nodes with their addresses and namespaces.
+    /// Show the nodes, their addresses and namespaces.
     Places {},
-    /// Ends the network and everything that runs in it.
+    /// End the network and everything that runs in it.
     Stop {},
 }
 

@@ -8,15 +8,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
 use serde_json::json;
 use spillway_node::OWN_AGENT;
 use tokio::time::{sleep, timeout};
-use tokio_util::task::AbortOnDropHandle;
 
-use crate::admin_stream;
+use crate::admin_stream::{self, AdminConnection};
 use crate::cluster::{AdminUrl, Connect, HEADING, parse_admin};
 use crate::output;
 use crate::screen::duration;
@@ -126,17 +122,11 @@ async fn once(args: &HealthArgs) -> Result<()> {
 async fn ask(args: &HealthArgs) -> Result<(StatusCode, String)> {
     let connect =
         Connect { admin: args.url.clone(), ca: args.ca.clone(), token_file: None, json: false };
-    let stream = admin_stream::open(&connect).await?;
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    #[expect(clippy::disallowed_methods, reason = "ends with the one request that it is for")]
-    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let request = Request::get(args.purpose.path())
-        .header(header::HOST, &args.url.authority)
-        .header(header::USER_AGENT, OWN_AGENT)
-        .body(Empty::<Bytes>::new())?;
-    let (head, body) = sender.send_request(request).await?.into_parts();
+    let mut connection = AdminConnection::open(&connect).await?;
+    let request = Request::get(args.purpose.path()).header(header::USER_AGENT, OWN_AGENT);
+    let response = connection.send(request, Bytes::new()).await?;
+    let status = response.status();
     // The status alone decides, so an unreadable body is no error.
-    let said = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-    let said = said.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    Ok((head.status, String::from_utf8_lossy(&said).trim().to_owned()))
+    let said = admin_stream::read(response, ANSWER_BYTES_MAX).await.unwrap_or_default();
+    Ok((status, String::from_utf8_lossy(&said).trim().to_owned()))
 }

@@ -1,32 +1,38 @@
 //! Minimal model servers: fixed answers, several ports, one thread.
 //!
 //! Requests are read to their end and otherwise ignored. The form of the answer is set when the
-//! process starts, so that no request has to be parsed.
+//! process starts, so that no body has to be parsed.
 
 use std::{
+    convert::Infallible,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
 
 use bytes::Bytes;
+use futures_util::stream::{self, Stream, StreamExt as _};
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
+use hyper::{
+    body::{Frame, Incoming},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
     task::JoinSet,
     time::Instant,
 };
 
-use crate::{
-    http1::{HttpRole, MessageReader, Start},
-    request::MODEL,
-};
+use crate::request::MODEL;
 
 /// Most connections of one port; more are closed at once.
 const CONNECTIONS_MAX: usize = 4096;
 
-/// Size of the read buffer of one connection.
-const READ_BYTES: usize = 64 * 1024;
+/// Event that ends a stream.
+const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
 
 /// Answer to POST requests. All other requests get a small JSON object, for health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,108 +87,77 @@ async fn accept(listener: TcpListener, script: Arc<Script>) {
             let script = Arc::clone(&script);
             connections.spawn(async move {
                 // An error means that the client has gone.
-                drop(serve_connection(stream, &script).await);
+                drop(serve_connection(stream, script).await);
             });
         }
     }
 }
 
-async fn serve_connection(mut stream: TcpStream, script: &Script) -> anyhow::Result<()> {
+async fn serve_connection(stream: TcpStream, script: Arc<Script>) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
-    let mut buffer = vec![0; READ_BYTES];
-    let mut reader = MessageReader::new(HttpRole::Server);
-    loop {
-        let length = stream.read(&mut buffer).await?;
-        if length == 0 {
-            return Ok(());
-        }
-        // One read may hold the end of a request and the start of the next.
-        let mut at = 0;
-        while at < length {
-            at += reader.feed(&buffer[at..length], &mut |_| {})?;
-            if reader.is_done() {
-                let is_post = reader.head().is_some_and(|head| head.start == Start::Post);
-                script.play(&mut stream, is_post).await?;
-                reader.reset();
-            }
-        }
-    }
+    let service = service_fn(move |request| answer(Arc::clone(&script), request));
+    Ok(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await?)
 }
 
-/// All responses of the backend, built once.
+/// Reads a request to its end and answers it.
+async fn answer(script: Arc<Script>, mut request: Request<Incoming>) -> anyhow::Result<Answer> {
+    while let Some(frame) = request.frame().await {
+        frame?;
+    }
+    let is_post = request.method() == Method::POST;
+    let (kind, body) = match script.answer {
+        _ if !is_post => ("application/json", Full::new(script.health.clone()).boxed_unsync()),
+        BackendAnswer::Json { .. } => {
+            ("application/json", Full::new(script.reply.clone()).boxed_unsync())
+        }
+        // Without a length, as model servers send streams: they do not know the length yet.
+        BackendAnswer::Stream { tokens, interval } => {
+            let events = events(script, tokens, interval).map(|event| Ok(Frame::data(event)));
+            ("text/event-stream", StreamBody::new(events).boxed_unsync())
+        }
+    };
+    Ok(Response::builder().header(header::CONTENT_TYPE, kind).body(body)?)
+}
+
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// Returns the events of a stream, each on its own, as model servers send tokens.
+fn events(script: Arc<Script>, tokens: u64, interval: Duration) -> impl Stream<Item = Bytes> {
+    // Counted from the start, so that late wake-ups do not add up over a long stream.
+    let start = Instant::now();
+    stream::iter(0..=tokens).then(move |number| {
+        let event = if number < tokens { script.reply.clone() } else { DONE };
+        async move {
+            match u32::try_from(number) {
+                Ok(0) => {}
+                // Lets other streams send their token, too: the streams of one server advance
+                // together.
+                _ if interval.is_zero() => tokio::task::yield_now().await,
+                Ok(number) => tokio::time::sleep_until(start + interval * number).await,
+                Err(_) => tokio::time::sleep(interval).await,
+            }
+            event
+        }
+    })
+}
+
+/// Bodies of all replies, built once.
 #[derive(Debug)]
 struct Script {
     answer: BackendAnswer,
     health: Bytes,
-    /// Whole JSON response, or the head of the stream.
-    first: Bytes,
-    token: Bytes,
-    end: Bytes,
+    /// Whole JSON body, or the event of a token.
+    reply: Bytes,
 }
 
 impl Script {
     fn new(answer: BackendAnswer) -> Self {
-        let first = match answer {
-            BackendAnswer::Json { bytes } => json_response(&completion(bytes)),
-            // Chunked, as model servers send streams: they do not know the length yet.
-            BackendAnswer::Stream { .. } => {
-                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
-                 cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n"
-                    .into()
-            }
+        let reply = match answer {
+            BackendAnswer::Json { bytes } => completion(bytes),
+            BackendAnswer::Stream { .. } => token_event(),
         };
-        let mut end = chunk("data: [DONE]\n\n");
-        end.push_str("0\r\n\r\n");
-        Self {
-            answer,
-            health: json_response("{\"status\":\"ok\"}").into(),
-            first: first.into(),
-            token: chunk(&token_event()).into(),
-            end: end.into(),
-        }
+        Self { answer, health: "{\"status\":\"ok\"}".into(), reply: reply.into() }
     }
-
-    async fn play(&self, stream: &mut TcpStream, is_post: bool) -> std::io::Result<()> {
-        if !is_post {
-            return stream.write_all(&self.health).await;
-        }
-        stream.write_all(&self.first).await?;
-        if let BackendAnswer::Stream { tokens, interval } = self.answer {
-            self.play_tokens(stream, tokens, interval).await?;
-        }
-        Ok(())
-    }
-
-    /// Writes each token on its own, as model servers do.
-    async fn play_tokens(
-        &self,
-        stream: &mut TcpStream,
-        tokens: u64,
-        interval: Duration,
-    ) -> std::io::Result<()> {
-        let mut due = Instant::now();
-        for _ in 0..tokens {
-            stream.write_all(&self.token).await?;
-            if interval.is_zero() {
-                // Lets other streams send their token, too: the streams of one server advance
-                // together.
-                tokio::task::yield_now().await;
-            } else {
-                // Counted from the due time, so that late wake-ups do not add up over a long
-                // stream.
-                due += interval;
-                tokio::time::sleep_until(due).await;
-            }
-        }
-        stream.write_all(&self.end).await
-    }
-}
-
-fn json_response(body: &str) -> String {
-    let length = body.len();
-    format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
-    )
 }
 
 /// Builds a chat completion with its text padded so that the body has `bytes` bytes.
@@ -203,10 +178,6 @@ fn token_event() -> String {
          \"created\":1700000000,\"model\":\"{MODEL}\",\"choices\":[{{\"index\":0,\
          \"delta\":{{\"content\":\" token\"}},\"finish_reason\":null}}]}}\n\n"
     )
-}
-
-fn chunk(payload: &str) -> String {
-    format!("{:x}\r\n{payload}\r\n", payload.len())
 }
 
 #[cfg(test)]

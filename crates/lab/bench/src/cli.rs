@@ -1,6 +1,6 @@
 //! Command line of `spillway-bench`.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum as _};
 
@@ -9,16 +9,13 @@ use crate::{
     backend::BackendAnswer,
     client::BenchReply,
     compare::CompareSpec,
-    faults::FaultsArguments,
     forward::ForwardArguments,
-    load::{LoadSpec, Protocol},
-    peers::Peer,
-    proxy::{Layout, NginxBodies},
+    load::{LoadSpec, Protocol, Times, duration_s, within},
     scale::ScaleArguments,
     scenario::Scenario,
 };
 
-/// Load generator, featherweight backend, side-by-side runs against nginx, and faults; loopback only.
+/// Load generator, minimal backend, and side-by-side runs against nginx; loopback only.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct BenchCli {
@@ -35,8 +32,6 @@ pub(crate) enum BenchCommand {
     Load(LoadArguments),
     /// Send the same load through nginx, Spillway and a second nginx in turn.
     Compare(CompareArguments),
-    /// Break replicas in every way and see what their clients notice.
-    Faults(FaultsArguments),
     /// Measure what a forwarded request costs over a local one, in time and CPU.
     Forward(ForwardArguments),
     /// Measure a node's start and memory, and the CPU of idle connections, streams and clusters.
@@ -101,55 +96,11 @@ pub(crate) struct CompareArguments {
     /// Scenarios to run, separated by commas; all of them if left out.
     #[arg(long, value_enum, value_delimiter = ',')]
     scenario: Vec<Scenario>,
-    /// Rounds per scenario.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
-    rounds: u16,
-    /// The Spillway binary; without it there is none in the comparison.
-    #[arg(long)]
-    spillway: Option<PathBuf>,
-    /// An earlier Spillway binary, measured in the same rounds: what a change costs.
-    #[arg(long)]
-    earlier: Option<PathBuf>,
-    /// Lines for the config of a further Spillway, measured in the same rounds: what they cost.
-    #[arg(long, value_name = "FILE", requires = "spillway")]
-    with: Option<PathBuf>,
-    /// Worker layouts to run Spillway with, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "per_core")]
-    layout: Vec<Layout>,
-    /// Policy of Spillway's route; its default if left out.
-    #[arg(long, value_name = "POLICY")]
-    policy: Option<String>,
-    /// Proxies and gateways of others to measure in the same rounds, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',')]
-    peers: Vec<Peer>,
-    /// Folder that crates/lab/bench/peers.sh has installed the peers in.
-    #[arg(long, value_name = "FOLDER", default_value = "target/peers")]
-    peers_folder: PathBuf,
-    /// The nginx binary.
-    #[arg(long, default_value = "nginx")]
-    nginx: PathBuf,
-    /// Handling of request bodies in nginx.
-    #[arg(long, value_enum, default_value = "memory")]
-    nginx_bodies: NginxBodies,
     /// Print every sample as JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write a table of all scenarios between the marks of this page.
-    #[arg(long, value_name = "FILE", requires = "spillway")]
-    pub(crate) markdown: Option<PathBuf>,
     #[command(flatten)]
-    times: Times,
-}
-
-/// Times of a load.
-#[derive(Clone, Copy, Debug, clap::Args)]
-struct Times {
-    /// Seconds of load before measuring.
-    #[arg(long, default_value_t = 1.0, value_parser = duration_s)]
-    warm_up_s: f64,
-    /// Seconds that are measured.
-    #[arg(long, default_value_t = 4.0, value_parser = duration_s)]
-    window_s: f64,
+    pub(crate) spec: CompareSpec,
 }
 
 impl BackendArguments {
@@ -175,8 +126,8 @@ impl LoadArguments {
                 BenchReply::Whole
             },
             ramp: Duration::from_secs_f64(self.ramp_s),
-            warm_up: Duration::from_secs_f64(self.times.warm_up_s),
-            window: Duration::from_secs_f64(self.times.window_s),
+            warm_up: self.times.warm_up(),
+            window: self.times.window(),
         }
     }
 }
@@ -188,24 +139,6 @@ impl CompareArguments {
             return Scenario::value_variants().to_vec();
         }
         self.scenario.clone()
-    }
-
-    /// Returns the comparison that the options describe.
-    pub(crate) fn spec(&self) -> CompareSpec {
-        CompareSpec {
-            rounds: usize::from(self.rounds),
-            warm_up: Duration::from_secs_f64(self.times.warm_up_s),
-            window: Duration::from_secs_f64(self.times.window_s),
-            nginx: self.nginx.clone(),
-            nginx_bodies: self.nginx_bodies,
-            spillway: self.spillway.clone(),
-            earlier: self.earlier.clone(),
-            with: self.with.clone(),
-            layouts: self.layout.clone(),
-            policy: self.policy.clone(),
-            peers: self.peers.clone(),
-            peers_folder: self.peers_folder.clone(),
-        }
     }
 }
 
@@ -220,17 +153,4 @@ fn loopback(text: &str) -> Result<SocketAddr, String> {
 
 fn positive(text: &str) -> Result<f64, String> {
     within(text, f64::MIN_POSITIVE..=1e6)
-}
-
-fn duration_s(text: &str) -> Result<f64, String> {
-    within(text, 0.0..=600.0)
-}
-
-fn within(text: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    if range.contains(&value) {
-        Ok(value)
-    } else {
-        Err(format!("not within {:?} to {:?}", range.start(), range.end()))
-    }
 }

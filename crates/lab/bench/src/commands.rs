@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use crate::cli::{BackendArguments, CompareArguments, LoadArguments};
-use crate::{backend, compare, load, page, report, table};
+use crate::{backend, compare, load, report, table};
 
 /// Serves fixed answers until the process is ended.
 pub(crate) async fn backend(arguments: &BackendArguments) -> anyhow::Result<ExitCode> {
@@ -25,27 +25,19 @@ pub(crate) async fn load(arguments: &LoadArguments) -> anyhow::Result<ExitCode> 
 ///
 /// Returns exit code 1 if a target is missed, so that a regression shows in scripts.
 pub(crate) async fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
-    let spec = arguments.spec();
+    let spec = &arguments.spec;
     for peer in &spec.peers {
         peer.check_installed(&spec.peers_folder)?;
-    }
-    if let Some(file) = &arguments.markdown {
-        page::check(file)?;
     }
     let mut reports = Vec::new();
     for scenario in arguments.scenarios() {
         let progress = |round, subject: &_, sample: &_| show_progress(round, subject, sample);
-        let report = compare::compare(scenario, &spec, progress).await?;
+        let report = compare::compare(scenario, spec, progress).await?;
         // Text is shown as each scenario ends; JSON must stay one document.
         if !arguments.json {
             print(&table::TextTable(&report).to_string())?;
         }
         reports.push(report);
-        // After each scenario, so that a run which fails later leaves its earlier results. The
-        // option for a page needs that of Spillway.
-        if let (Some(file), Some(spillway)) = (&arguments.markdown, &spec.spillway) {
-            page::write(&reports, &page::origin(&spec, spillway), file)?;
-        }
     }
     if arguments.json {
         print(&serde_json::to_string_pretty(&reports)?)?;

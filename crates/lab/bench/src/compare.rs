@@ -13,13 +13,13 @@ use spillway_harness::Process;
 
 use crate::{
     backend::BackendAnswer,
-    load::{self, LoadSpec, Protocol},
+    load::{self, LoadSpec, Protocol, Times},
     peers::{Peer, start_peer},
-    procfs::{TreeUsage, descendants_usage},
     proxy::{Layout, NginxBodies, Proxy, Site, SpillwaySetup, start_nginx, start_spillway},
     report::{ReportSample, ScenarioReport, Subject},
     scenario::Scenario,
     settle::settle,
+    usage::{TreeUsage, descendants_usage},
 };
 
 /// Number of backends behind each proxy.
@@ -32,31 +32,39 @@ pub(crate) const START_MAX: Duration = Duration::from_secs(15);
 const PEER_START_MAX: Duration = Duration::from_secs(120);
 
 /// Settings of a comparison.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CompareSpec {
-    /// Number of rounds of each scenario.
-    pub(crate) rounds: usize,
-    /// Time of load before each window.
-    pub(crate) warm_up: Duration,
-    /// Measured time of each subject in each round.
-    pub(crate) window: Duration,
-    /// Path of the nginx program.
-    pub(crate) nginx: PathBuf,
+    /// Rounds per scenario.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: u16,
+    #[command(flatten)]
+    times: Times,
+    /// The nginx binary.
+    #[arg(long, default_value = "nginx")]
+    nginx: PathBuf,
     /// Handling of request bodies in nginx.
-    pub(crate) nginx_bodies: NginxBodies,
-    /// Path of the Spillway program; `None` compares nginx with its own copy only.
-    pub(crate) spillway: Option<PathBuf>,
-    /// Path of an earlier build of Spillway, measured beside it.
-    pub(crate) earlier: Option<PathBuf>,
-    /// File with lines for the config of a further Spillway, measured beside it.
-    pub(crate) with: Option<PathBuf>,
-    /// Worker layouts to run Spillway with.
-    pub(crate) layouts: Vec<Layout>,
-    /// Policy of Spillway; `None` is its default.
-    pub(crate) policy: Option<String>,
-    /// Proxies and gateways of others.
+    #[arg(long, value_enum, default_value = "memory")]
+    nginx_bodies: NginxBodies,
+    /// The Spillway binary; without it there is none in the comparison.
+    #[arg(long)]
+    spillway: Option<PathBuf>,
+    /// An earlier Spillway binary, measured in the same rounds: what a change costs.
+    #[arg(long)]
+    earlier: Option<PathBuf>,
+    /// Lines for the config of a further Spillway, measured in the same rounds: what they cost.
+    #[arg(long, value_name = "FILE", requires = "spillway")]
+    with: Option<PathBuf>,
+    /// Worker layouts to run Spillway with, separated by commas.
+    #[arg(long = "layout", value_enum, value_delimiter = ',', default_value = "per_core")]
+    layouts: Vec<Layout>,
+    /// Policy of Spillway's route; its default if left out.
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
+    /// Proxies and gateways of others to measure in the same rounds, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) peers: Vec<Peer>,
-    /// Folder that the peers are installed in.
+    /// Folder that crates/lab/bench/peers.sh has installed the peers in.
+    #[arg(long, value_name = "FOLDER", default_value = "target/peers")]
     pub(crate) peers_folder: PathBuf,
 }
 
@@ -68,7 +76,7 @@ pub(crate) async fn compare(
 ) -> anyhow::Result<ScenarioReport> {
     let folder = tempfile::Builder::new().prefix("spillway-bench-").tempdir()?;
     let (_backends, addresses) = start_backends(folder.path(), scenario.answer())?;
-    let load = scenario.load(spec.warm_up, spec.window);
+    let load = scenario.load(spec.times.warm_up(), spec.times.window());
     let site = Site {
         folder: folder.path(),
         backends: &addresses,
@@ -87,7 +95,7 @@ pub(crate) async fn compare(
     for (index, entry) in field.iter_mut().enumerate() {
         report.start(index, entry.wait_until_ready(&load).await?);
     }
-    for round in 0..spec.rounds {
+    for round in 0..usize::from(spec.rounds) {
         for turn in 0..field.len() {
             // Every other round runs backwards, so that no subject always comes first after a
             // pause.

@@ -1,28 +1,22 @@
 //! Cost of a forwarded request over one that is served where it arrived: two nodes of two regions
 //! on loopback, one of them without replicas.
 
-use std::ffi::OsString;
-use std::fmt::Write as _;
-use std::fs;
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::Serialize;
-use spillway_harness::{Process, certs};
 
 use crate::arrivals::ArrivalPace;
 use crate::backend::BackendAnswer;
 use crate::client::BenchReply;
 use crate::compare::{START_MAX, start_backends};
 use crate::load::{self, LoadSpec, Protocol};
-use crate::procfs::descendants_usage;
-use crate::proxy::free_address;
-use crate::request::MODEL;
+use crate::member::{ClusterSpec, Member, start_all};
 use crate::stats::median;
+use crate::usage::each_descendants_usage;
 
 /// Size of each answer in bytes.
 const REPLY_BYTES: usize = 512;
@@ -67,23 +61,23 @@ struct ForwardCost {
     forwarded_p50_us: f64,
 }
 
-/// Node under test.
-struct BenchNode {
-    name: &'static str,
-    address: SocketAddr,
-    link: SocketAddr,
-    process: Option<Process>,
-}
-
 /// Measures and prints the cost for each size of body.
 pub(crate) async fn run(arguments: &ForwardArguments) -> anyhow::Result<ExitCode> {
     let folder = tempfile::Builder::new().prefix("spillway-bench-").tempdir()?;
     let answer = BackendAnswer::Json { bytes: REPLY_BYTES };
     let (_backends, addresses) = start_backends(folder.path(), answer)?;
-    let mut nodes = start(&arguments.spillway, folder.path(), &addresses)?;
+    // The second node has no replicas, so it forwards every request to the first.
+    let mut nodes = start_all(&ClusterSpec {
+        spillway: &arguments.spillway,
+        folder: folder.path(),
+        replicas: vec![&addresses, &[]],
+        replica: format!("connections_max = {PLACES}\n"),
+        route: "policy = \"power_of_two\"\n",
+    })
+    .await?;
     let mut costs = Vec::new();
     for body_bytes in &arguments.body_bytes {
-        let cost = measure(&mut nodes, arguments, *body_bytes).await?;
+        let cost = measure(&mut nodes.0, arguments, *body_bytes).await?;
         if !arguments.json {
             show(&cost)?;
         }
@@ -96,7 +90,7 @@ pub(crate) async fn run(arguments: &ForwardArguments) -> anyhow::Result<ExitCode
 }
 
 async fn measure(
-    nodes: &mut [BenchNode; 2],
+    nodes: &mut [Member],
     arguments: &ForwardArguments,
     body_bytes: usize,
 ) -> anyhow::Result<ForwardCost> {
@@ -112,8 +106,8 @@ async fn measure(
     };
     // Repeated for each size: the first request also shows that a body of this size gets through.
     for node in nodes.iter_mut() {
-        let (process, address) = (node.process.as_mut().context("the node runs")?, node.address);
-        process.ready(START_MAX, async || load::check(address, &spec).await).await?;
+        let address = node.address;
+        node.ready(START_MAX, async || load::check(address, &spec).await).await?;
     }
     let nodes = &*nodes;
     // For each node: CPU times and latencies of all rounds.
@@ -142,75 +136,15 @@ async fn measure(
 
 /// Sends load to `at`. Returns the CPU time of both nodes per request and the median latency, in
 /// microseconds.
-async fn sample(
-    nodes: &[BenchNode; 2],
-    at: &BenchNode,
-    spec: &LoadSpec,
-) -> anyhow::Result<(f64, f64)> {
-    let probe = || -> anyhow::Result<Vec<_>> {
-        let processes = nodes.iter().filter_map(|node| node.process.as_ref());
-        processes.map(|process| Ok(descendants_usage(process.id())?)).collect()
-    };
+async fn sample(nodes: &[Member], at: &Member, spec: &LoadSpec) -> anyhow::Result<(f64, f64)> {
+    let guards: Vec<u32> = nodes.iter().map(Member::guard).collect();
+    let probe = || Ok(each_descendants_usage(&guards)?);
     let (measurement, before, after) = load::run(at.address, spec, probe).await?;
     // A failed request costs less, so a single error spoils the figures.
     anyhow::ensure!(measurement.errors == 0, "{:?}", measurement.first_error);
     let cpu_s: f64 =
         after.iter().zip(&before).map(|(after, before)| after.cpu_s_since(before)).sum();
     Ok((cpu_s * 1e6 / measurement.requests as f64, measurement.latency.p50_us))
-}
-
-/// Starts a node with all backends and a node with none.
-fn start(program: &Path, folder: &Path, backends: &[SocketAddr]) -> anyhow::Result<[BenchNode; 2]> {
-    certs(program, folder, &["init", "--cluster", "bench"])?;
-    let node = |name| -> anyhow::Result<BenchNode> {
-        certs(program, folder, &["node", "--region", name, "--node", name])?;
-        // Both nodes' addresses are chosen before either starts, since each config names the other.
-        Ok(BenchNode { name, address: free_address()?, link: free_address()?, process: None })
-    };
-    let mut nodes = [node("core")?, node("edge")?];
-    for index in 0..2 {
-        // The edge has no replicas of its own, so it forwards every request to the core.
-        let replicas = if index == 0 { backends } else { &[] };
-        let text = config(folder, &nodes[index], &nodes[1 - index], replicas)?;
-        let node = &mut nodes[index];
-        let path = folder.join(format!("{}.toml", node.name));
-        fs::write(&path, text)?;
-        let command: Vec<OsString> =
-            vec![program.into(), "run".into(), "--config".into(), path.into()];
-        let log = folder.join(format!("{}.log", node.name));
-        node.process = Some(Process::guarded(node.name, &command, &log)?);
-    }
-    Ok(nodes)
-}
-
-fn config(
-    folder: &Path,
-    node: &BenchNode,
-    peer: &BenchNode,
-    backends: &[SocketAddr],
-) -> anyhow::Result<String> {
-    let (folder, name, other) = (folder.display(), node.name, peer.name);
-    let mut config = format!(
-        "[node]\nname = \"{name}\"\nregion = \"{name}\"\n\n\
-         [[listener]]\naddress = \"{}\"\n\n[admin]\naddress = \"{}\"\n\n\
-         [cluster]\nid = \"bench\"\naddress = \"{}\"\nca = \"{folder}/ca.pem\"\n\
-         certificate = \"{folder}/{name}.{name}.pem\"\nkey = \"{folder}/{name}.{name}-key.pem\"\n\
-         prefix_key = \"{folder}/prefix.key\"\n\n\
-         [[peer]]\nname = \"{other}\"\nregion = \"{other}\"\naddress = \"{}\"\n\n\
-         [[route]]\nname = \"llm\"\npolicy = \"power_of_two\"\n",
-        node.address,
-        free_address()?,
-        node.link,
-        peer.link,
-    );
-    for (index, backend) in backends.iter().enumerate() {
-        write!(
-            config,
-            "\n[[replica]]\nname = \"replica-{index}\"\nurl = \"http://{backend}\"\n\
-             models = [\"{MODEL}\"]\nconnections_max = {PLACES}\n"
-        )?;
-    }
-    Ok(config)
 }
 
 fn show(cost: &ForwardCost) -> io::Result<()> {

@@ -7,12 +7,12 @@ use std::{
 };
 
 use anyhow::Context as _;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use spillway_harness::Connection;
 use tokio::task::JoinSet;
 
 use crate::{
     arrivals::{ArrivalPace, Arrivals},
-    client::{BenchClient, BenchReply, Http1Client, Http2Client, connect},
+    client::{BenchClient, BenchReply, connect},
     request::ChatBody,
     tally::{LoadTally, Measurement},
 };
@@ -46,6 +46,29 @@ pub(crate) struct LoadSpec {
     pub(crate) window: Duration,
 }
 
+/// Times of a load.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Times {
+    /// Seconds of load before measuring.
+    #[arg(long, default_value_t = 1.0, value_parser = duration_s)]
+    warm_up_s: f64,
+    /// Seconds that are measured.
+    #[arg(long, default_value_t = 4.0, value_parser = duration_s)]
+    window_s: f64,
+}
+
+impl Times {
+    /// Returns the time of load before each window.
+    pub(crate) fn warm_up(self) -> Duration {
+        Duration::from_secs_f64(self.warm_up_s)
+    }
+
+    /// Returns the measured time.
+    pub(crate) fn window(self) -> Duration {
+        Duration::from_secs_f64(self.window_s)
+    }
+}
+
 /// HTTP version towards the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
@@ -63,8 +86,7 @@ pub(crate) async fn run<T>(
     mut probe: impl FnMut() -> anyhow::Result<T>,
 ) -> anyhow::Result<(Measurement, T, T)> {
     let tally = Arc::new(Mutex::new(LoadTally::new()?));
-    let mut clients = JoinSet::new();
-    let ready = open_clients(target, spec, &mut clients).await?;
+    let ready = open_clients(target, spec).await?;
     let arrivals = Arc::new(Arrivals::new(spec.pace));
     let mut timer = JoinSet::new();
     // A closed loop needs no timer: its clients pace themselves.
@@ -105,43 +127,25 @@ pub(crate) async fn run<T>(
 /// Sends one request. Returns an error if the answer is missing or wrong.
 pub(crate) async fn check(target: SocketAddr, spec: &LoadSpec) -> anyhow::Result<()> {
     let tally = Mutex::new(LoadTally::new()?);
-    let mut tasks = JoinSet::new();
     // A single request is enough to see whether the target serves.
     let spec = LoadSpec { clients: 1, ..spec.clone() };
     let exchange = async {
-        let mut clients = open_clients(target, &spec, &mut tasks).await?;
+        let mut clients = open_clients(target, &spec).await?;
         let client = clients.first_mut().context("one client")?;
         client.exchange(0, Instant::now(), &tally).await
     };
     tokio::time::timeout(Duration::from_millis(GRACE_MS), exchange).await.context("no answer")?
 }
 
-/// Opens the clients. The connection task of HTTP/2 goes into `tasks`.
-async fn open_clients(
-    target: SocketAddr,
-    spec: &LoadSpec,
-    tasks: &mut JoinSet<()>,
-) -> anyhow::Result<Vec<BenchClient>> {
+async fn open_clients(target: SocketAddr, spec: &LoadSpec) -> anyhow::Result<Vec<BenchClient>> {
     let is_stream = matches!(spec.reply, BenchReply::Stream { .. });
     let body = ChatBody::new(spec.body_bytes, is_stream)?;
-    let http1 = || BenchClient::Http1(Http1Client::new(target, &body, spec.reply));
+    let clients = (0..spec.clients).map(|_| BenchClient::new(target, body.clone(), spec.reply));
     match spec.protocol {
-        Protocol::Http1 => Ok((0..spec.clients).map(|_| http1()).collect()),
+        Protocol::Http1 => Ok(clients.collect()),
         Protocol::Http2 => {
-            let io = TokioIo::new(connect(target).await?);
-            let (sender, connection) =
-                hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
-                    .await
-                    .context("HTTP/2 handshake")?;
-            tasks.spawn(async move {
-                // The streams get the connection's error, and count it.
-                drop(connection.await);
-            });
-            let client = |_| {
-                Http2Client::new(sender.clone(), target, body.clone(), spec.reply)
-                    .map(BenchClient::Http2)
-            };
-            (0..spec.clients).map(client).collect()
+            let connection = Connection::http2(connect(target).await?, None).await?;
+            Ok(clients.map(|client| client.sharing(&connection)).collect())
         }
     }
 }
@@ -162,6 +166,21 @@ async fn work(mut client: BenchClient, arrivals: Arc<Arrivals>, tally: Arc<Mutex
 /// Locks the tally. A poisoned lock is fine: the panic that poisoned it shows as a lost client.
 fn lock(tally: &Mutex<LoadTally>) -> MutexGuard<'_, LoadTally> {
     tally.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Parses seconds, at most ten minutes.
+pub(crate) fn duration_s(text: &str) -> Result<f64, String> {
+    within(text, 0.0..=600.0)
+}
+
+/// Parses a number within a range.
+pub(crate) fn within(text: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if range.contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("not within {:?} to {:?}", range.start(), range.end()))
+    }
 }
 
 #[cfg(test)]

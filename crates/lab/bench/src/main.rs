@@ -1,23 +1,17 @@
-//! Load generator, minimal backend, side-by-side runs against nginx, and fault injection.
+//! Load generator, minimal backend and side-by-side runs against nginx.
 //!
 //! The load and the backends use one thread each: they share the machine with the proxy under test.
 
 mod arrivals;
 mod backend;
-mod chunked;
 mod cli;
 mod client;
 mod commands;
 mod compare;
-mod faults;
 mod forward;
-mod http1;
 mod load;
-mod marks;
-mod origin;
-mod page;
+mod member;
 mod peers;
-mod procfs;
 mod proxy;
 mod report;
 mod request;
@@ -28,6 +22,7 @@ mod sse;
 mod stats;
 mod table;
 mod tally;
+mod usage;
 
 use std::{
     io::{self, Write as _},
@@ -67,7 +62,6 @@ async fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
         BenchCommand::Backend(arguments) => commands::backend(&arguments).await,
         BenchCommand::Load(arguments) => commands::load(&arguments).await,
         BenchCommand::Compare(arguments) => commands::compare(&arguments).await,
-        BenchCommand::Faults(arguments) => faults::run(&arguments).await,
         BenchCommand::Forward(arguments) => forward::run(&arguments).await,
         BenchCommand::Scale(arguments) => scale::run(&arguments).await,
         BenchCommand::Guard { command } => spillway_harness::watch(&command),

@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::{
     peers::Peer,
-    procfs::TreeUsage,
     proxy::Layout,
     scenario::{BenchTarget, CpuUnit, Scenario},
     stats::{median, median_difference, median_ratio},
     tally::{Measurement, Percentiles},
+    usage::TreeUsage,
 };
 
 /// Subject of a comparison.

@@ -1,6 +1,7 @@
 //! Chat request of all scenarios, of an exact size and with a number that makes each one distinct.
 
-use std::net::SocketAddr;
+use http::{Request, header};
+use spillway_harness::{ClientBody, full};
 
 /// Path of every request.
 pub(crate) const PATH: &str = "/v1/chat/completions";
@@ -46,50 +47,22 @@ impl ChatBody {
         Ok(Self { bytes, number_at: before.len() })
     }
 
-    /// Returns the whole body.
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
     /// Writes `number` into the prompt, modulo 10^12.
     pub(crate) fn stamp(&mut self, number: u64) {
-        stamp(&mut self.bytes[self.number_at..self.number_at + NUMBER_DIGITS], number);
-    }
-}
-
-/// Complete HTTP/1.1 request in wire format.
-#[derive(Clone, Debug)]
-pub(crate) struct WireRequest {
-    bytes: Vec<u8>,
-    number_at: usize,
-}
-
-impl WireRequest {
-    /// Builds the request that carries `body` to `target`.
-    pub(crate) fn new(target: SocketAddr, body: &ChatBody) -> Self {
-        let head = format!(
-            "POST {PATH} HTTP/1.1\r\nhost: {target}\r\nuser-agent: spillway-bench\r\naccept: */*\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            body.bytes.len()
-        );
-        let number_at = head.len() + body.number_at;
-        let mut bytes = head.into_bytes();
-        bytes.extend_from_slice(&body.bytes);
-        Self { bytes, number_at }
+        let mut rest = number;
+        for digit in self.bytes[self.number_at..][..NUMBER_DIGITS].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+            rest /= 10;
+        }
     }
 
-    /// Returns the request with `number` in its prompt.
-    pub(crate) fn numbered(&mut self, number: u64) -> &[u8] {
-        stamp(&mut self.bytes[self.number_at..self.number_at + NUMBER_DIGITS], number);
-        &self.bytes
-    }
-}
-
-fn stamp(digits: &mut [u8], number: u64) {
-    let mut rest = number;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
-        rest /= 10;
+    /// Returns the request that carries the body.
+    pub(crate) fn request(&self) -> http::Result<Request<ClientBody>> {
+        Request::post(PATH)
+            .header(header::USER_AGENT, "spillway-bench")
+            .header(header::ACCEPT, "*/*")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(full(self.bytes.clone()))
     }
 }
 
@@ -103,23 +76,12 @@ mod tests {
         for size in (200..300).chain([1024, 16 * 1024, 128 * 1024]) {
             let mut body = ChatBody::new(size, true).unwrap();
             body.stamp(42);
-            assert_eq!(body.as_bytes().len(), size);
-            let value: serde_json::Value = serde_json::from_slice(body.as_bytes()).unwrap();
+            assert_eq!(body.bytes.len(), size);
+            let value: serde_json::Value = serde_json::from_slice(&body.bytes).unwrap();
             let prompt = value["messages"][0]["content"].as_str().unwrap();
             assert!(prompt.starts_with("000000000042"), "{prompt}");
             assert_eq!((&value["model"], &value["stream"]), (&MODEL.into(), &true.into()));
         }
         assert!(ChatBody::new(10, false).is_err());
-    }
-
-    #[test]
-    fn the_wire_request_carries_the_numbered_body() {
-        let body = ChatBody::new(300, false).unwrap();
-        let mut request = WireRequest::new(([127, 0, 0, 1], 80).into(), &body);
-        let text = String::from_utf8(request.numbered(1_234).to_vec()).unwrap();
-        let (head, sent) = text.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains("content-length: 300"), "{head}");
-        assert_eq!(sent.len(), 300);
-        assert!(sent.contains("\"000000001234"), "{sent}");
     }
 }

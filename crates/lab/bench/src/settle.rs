@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::procfs::{TreeUsage, descendants_usage};
+use crate::usage::{TreeUsage, descendants_usage};
 
 /// Time over which the CPU of the processes is looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -21,7 +21,7 @@ const SETTLE_MAX: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// Returns an error if `/proc` cannot be read.
-pub(crate) async fn settle(root: u32) -> std::io::Result<TreeUsage> {
+pub(crate) async fn settle(root: u32) -> procfs::ProcResult<TreeUsage> {
     let deadline = Instant::now() + SETTLE_MAX;
     let mut before = descendants_usage(root)?;
     loop {

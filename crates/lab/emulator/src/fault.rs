@@ -92,12 +92,6 @@ pub enum Fault {
     /// Running requests go on and health checks succeed, but each new inference request gets the
     /// error 500 of an engine that shuts down. vLLM does so after SIGTERM.
     Draining,
-    /// Inference requests are answered as soon as their head arrived. The body is read for another
-    /// second and then the connection is closed.
-    RefuseEarly {
-        /// HTTP status from 400 to 599, such as 413 or 429.
-        status: u16,
-    },
 }
 
 /// Sign that a request gets of the death of its replica.
@@ -157,7 +151,6 @@ impl Fault {
                 in_range("code", f64::from(code), 400.0..=599.0)?;
                 in_range("probability", probability, 0.0..=1.0)
             }
-            Self::RefuseEarly { status } => in_range("status", f64::from(status), 400.0..=599.0),
             Self::None
             | Self::Crash
             | Self::Refuse
@@ -230,7 +223,6 @@ mod tests {
                 Fault::Die { after_events: 3, with: DeathSign::Silence, only_poisoned: true },
             ),
             (r#"{"kind":"draining"}"#, Fault::Draining),
-            (r#"{"kind":"refuse_early","status":413}"#, Fault::RefuseEarly { status: 413 }),
         ];
         for (json, fault) in cases {
             assert_eq!(parse(json).unwrap(), fault, "{json}");
@@ -257,6 +249,5 @@ mod tests {
         assert!(status(200, 1.0).check().is_err());
         assert!(status(503, 1.5).check().is_err());
         assert!(status(503, 0.5).check().is_ok());
-        assert!(Fault::RefuseEarly { status: 200 }.check().is_err());
     }
 }

@@ -41,5 +41,5 @@ pub use ledger::{CallOutcome, RequestRecord};
 pub use options::{ReplyOptions, StreamOptionsSchema};
 pub use replica::ReplicaHandle;
 pub use spillway_engine::{EngineConfig, Profile};
-pub use stats::{EngineStats, ReplicaStats};
+pub use stats::ReplicaStats;
 pub use usage::{TokenUsage, UsageReport, UsageTotals};

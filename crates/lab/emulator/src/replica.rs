@@ -19,7 +19,7 @@ use crate::ledger::CallLedger;
 use crate::life::{Life, Listening};
 use crate::options::ReplyOptions;
 use crate::replica_port::ReplicaPort;
-use crate::stats::{EngineStats, ReplicaStats};
+use crate::stats::ReplicaStats;
 use crate::usage::UsageReport;
 
 /// Function that serves a port for a replica.
@@ -198,8 +198,7 @@ impl EmulatedReplica {
             | Fault::DoneEarly { .. }
             | Fault::Empty
             | Fault::Die { .. }
-            | Fault::Draining
-            | Fault::RefuseEarly { .. } => replica_port.open(self)?,
+            | Fault::Draining => replica_port.open(self)?,
         }
         Ok(change)
     }
@@ -258,7 +257,7 @@ impl EmulatedReplica {
             authorization_seen: counts.authorization_seen,
             running: engine.running,
             waiting: engine.waiting,
-            engine: EngineStats::from(engine),
+            engine,
             last_requests: self.ledger.records(),
         }
     }

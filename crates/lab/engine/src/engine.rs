@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::batch::{Batch, file_scheduled};
 use crate::changes::CacheChange;
 use crate::config::EngineConfig;
@@ -107,11 +109,14 @@ pub struct StepStart {
 }
 
 /// State of the engine at one moment, and its counters since it was made or restarted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Serialized without the requests of the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
     /// Requests in the batch.
+    #[serde(skip)]
     pub running: u32,
     /// Requests that wait for a place or for KV.
+    #[serde(skip)]
     pub waiting: u32,
     /// KV blocks pinned by running requests.
     pub kv_blocks_used: u32,

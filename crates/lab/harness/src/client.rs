@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response, header};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use tokio::time::{sleep, timeout_at};
 
 use crate::attempt::{AttemptEnd, AttemptError, LoadAttempt, LoadReply};
-use crate::task::spawn;
+use crate::connection::{ClientBody, Connection, full};
 use crate::wait::wait_for;
 
 /// Largest reply in bytes; a longer one counts as cut.
@@ -58,7 +56,7 @@ pub struct LoadRequest {
 pub struct LoadClient {
     address: SocketAddr,
     socket: SocketMaker,
-    idle: Arc<Mutex<Vec<Sender>>>,
+    idle: Arc<Mutex<Vec<Connection>>>,
     idle_max: usize,
     /// Time that a request takes to the listener, beyond that of the network.
     one_way: Duration,
@@ -68,8 +66,6 @@ pub struct LoadClient {
 
 /// Function that makes the socket of a new connection, for example in a network namespace.
 type SocketMaker = Arc<dyn Fn() -> io::Result<TcpSocket> + Send + Sync>;
-
-type Sender = SendRequest<Full<Bytes>>;
 
 /// Reason why no reply began.
 enum HeadError {
@@ -105,13 +101,12 @@ impl LoadRequest {
         self
     }
 
-    fn message(&self, host: SocketAddr) -> Result<Request<Full<Bytes>>, AttemptError> {
+    fn message(&self) -> Result<Request<ClientBody>, AttemptError> {
         let mut request = Request::builder().method(self.method).uri(&self.path);
-        request = request.header(header::HOST, host.to_string());
         for (name, value) in &self.headers {
             request = request.header(*name, value);
         }
-        request.body(Full::new(self.body.clone())).map_err(broken)
+        request.body(full(self.body.clone())).map_err(broken)
     }
 }
 
@@ -160,12 +155,12 @@ impl LoadClient {
         let (mut client, mut first_byte) = (self, None);
         let end = loop {
             let end = match client.head(request, until).await {
-                Ok((response, sender)) => {
+                Ok((response, connection)) => {
                     let (end, first) = client.read(request, response, until).await;
                     first_byte = first;
                     // Only after a whole reply can the connection be used again.
                     if let AttemptEnd::Whole(_) = end {
-                        client.keep(sender);
+                        client.keep(connection);
                     }
                     end
                 }
@@ -226,18 +221,18 @@ impl LoadClient {
         &self,
         request: &LoadRequest,
         until: Instant,
-    ) -> Result<(Response<Incoming>, Sender), HeadError> {
+    ) -> Result<(Response<Incoming>, Connection), HeadError> {
         let late = |_| HeadError::Nothing(AttemptError::TooLate);
-        let message = || request.message(self.address).map_err(HeadError::Nothing);
-        while let Some(mut sender) = self.kept() {
+        let message = || request.message().map_err(HeadError::Nothing);
+        while let Some(mut kept) = self.kept() {
             let message = message()?;
             let exchange = async {
                 // An error means that it was closed while idle.
-                sender.ready().await.ok()?;
-                Some(sender.try_send_request(message).await)
+                kept.ready().await.ok()?;
+                Some(kept.send(message).await)
             };
             match timeout_at(until.into(), exchange).await.map_err(late)? {
-                Some(Ok(response)) => return Ok((response, sender)),
+                Some(Ok(response)) => return Ok((response, kept)),
                 Some(Err(error)) if error.message().is_none() => {
                     return Err(nothing(error.into_error()));
                 }
@@ -246,26 +241,19 @@ impl LoadClient {
                 Some(Err(_)) | None => {}
             }
         }
-        let connected = timeout_at(until.into(), self.connect()).await;
-        let stream = connected
+        let connect = async { (self.socket)()?.connect(self.address).await };
+        let stream = timeout_at(until.into(), connect)
+            .await
             .map_err(|_| HeadError::Unsent(AttemptError::TooLate))?
             .map_err(|error| HeadError::Unsent(broken(error)))?;
         let exchange = async {
             sleep(self.one_way).await;
-            let (mut sender, connection) =
-                handshake(TokioIo::new(stream)).await.map_err(nothing)?;
-            // The request reports the error of the connection, too.
-            spawn(async move { drop(connection.await) });
-            let response = sender.send_request(message()?).await.map_err(nothing)?;
-            Ok((response, sender))
+            let mut fresh = Connection::http1(stream).await.map_err(nothing)?;
+            let sent = fresh.send(message()?).await;
+            let response = sent.map_err(|error| nothing(error.into_error()))?;
+            Ok((response, fresh))
         };
         timeout_at(until.into(), exchange).await.map_err(late)?
-    }
-
-    async fn connect(&self) -> io::Result<TcpStream> {
-        let stream = (self.socket)()?.connect(self.address).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
     }
 
     /// Reads a reply to its end. Returns also the time of the first byte of its body.
@@ -319,14 +307,14 @@ impl LoadClient {
         (end, first_byte)
     }
 
-    fn kept(&self) -> Option<Sender> {
+    fn kept(&self) -> Option<Connection> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    fn keep(&self, sender: Sender) {
+    fn keep(&self, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < self.idle_max {
-            idle.push(sender);
+            idle.push(connection);
         }
     }
 }
@@ -341,7 +329,7 @@ fn broken(error: impl fmt::Display) -> AttemptError {
     AttemptError::Broken(error.to_string())
 }
 
-fn nothing(error: hyper::Error) -> HeadError {
+fn nothing(error: impl fmt::Debug) -> HeadError {
     HeadError::Nothing(AttemptError::Broken(format!("{error:?}")))
 }
 

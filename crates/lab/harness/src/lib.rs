@@ -1,4 +1,4 @@
-//! Parts that the demo, the fault bench and the chaos trials share: processes, HTTP clients, load, records of
+//! Parts that the demo, the benches, the chaos trials and tests share: processes, HTTP clients, load, records of
 //! requests, metrics pages, quantiles and tables.
 //!
 //! Errors here are only read by people, so they are `anyhow`'s.
@@ -6,6 +6,7 @@
 mod attempt;
 mod client;
 mod command;
+mod connection;
 mod grid;
 mod guard;
 mod load;
@@ -20,6 +21,7 @@ mod wait;
 pub use attempt::{AttemptEnd, AttemptError, LoadAttempt, LoadRecord, LoadReply, good_ms, kinds};
 pub use client::{LoadClient, LoadRequest};
 pub use command::{certs, emulate};
+pub use connection::{ClientBody, Connection, full};
 pub use grid::{Grid, figure, percent};
 pub use guard::watch;
 pub use load::{LoadGenerator, LoadSource, exponential_gap, open_loop};

@@ -1,64 +1,80 @@
 //! Cells: the workloads and worlds in which ways of routing are compared with each other.
 
 mod conditions;
-mod faults;
 mod list;
 mod machine;
 mod map;
 
 use std::time::Instant;
 
+use serde::Deserialize;
+
 pub use conditions::{Conditions, Traces};
-use list::{BESIDES, CELLS};
+use list::CELLS;
 use machine::Machine;
 use map::Map;
 
 use crate::scenario::full_rate_per_s;
 use crate::workload::{Course, Task, crowd, task_sessions};
 use crate::{
-    Demand, Fault, News, Operator, Record, RegionConfig, Scenario, Session, Slo, TraceError,
-    TraceOptions, WorkloadKind, WorldConfig, read_azure_trace, read_trace,
+    Demand, Fault, FaultKind, News, Operator, Record, RegionConfig, Scenario, Session, Slo,
+    TraceError, TraceOptions, WorkloadKind, WorldConfig, read_azure_trace, read_trace,
 };
 
-/// Seconds of warm-up, and seconds until the load ends.
+/// Seconds of warm-up.
 const WARM_UP_S: f64 = 60.0;
-const END_S: f64 = 300.0;
 
-/// Replicas in each region.
-const REPLICAS: usize = 4;
-
+/// Seconds from the beginning at which faults begin and end.
+const FAULT_S: (f64, f64) = (120.0, 180.0);
 /// Factor by which a slow replica's steps take longer.
 const SLOWNESS: f64 = 2.0;
 
 /// World with a workload, by name.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Cell {
-    name: &'static str,
-    about: &'static str,
-    group: &'static str,
+    name: String,
+    about: String,
+    group: String,
+    #[serde(default)]
     map: Map,
     work: Work,
     /// Machine of each replica.
+    #[serde(default)]
     machine: Machine,
     /// Replicas of each region.
+    #[serde(default = "usual_replicas")]
     replicas: usize,
     /// Seconds until the load ends.
+    #[serde(default = "usual_end_s")]
     end_s: f64,
     /// Faults of the cell.
-    faults: &'static [Fault],
+    #[serde(default)]
+    faults: Vec<FaultKind>,
     /// Settings that the operator gives Spillway.
+    #[serde(default)]
     operator: Operator,
     /// True if one replica of each region is slow.
+    #[serde(default)]
     is_slow: bool,
 }
 
+fn usual_replicas() -> usize {
+    4
+}
+
+fn usual_end_s() -> f64 {
+    300.0
+}
+
 /// Requests of a cell.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Work {
     /// Clients of each region who begin a task once they are done with the one before.
-    Closed(&'static [(usize, Task)]),
+    Closed(Vec<(usize, Task)>),
     /// Clients as before, and a crowd that asks about one document for a while.
-    Crowd(&'static [(usize, Task)]),
+    Crowd(Vec<(usize, Task)>),
     /// Sessions that begin at a share of the replicas' full load, however they fare.
     Open { kind: WorkloadKind, loads: [f64; 3], course: Course },
     /// Conversations of Mooncake at so many times their speed.
@@ -88,38 +104,38 @@ impl Cell {
     /// Returns all cells of the comparison.
     #[must_use]
     pub fn all() -> &'static [Self] {
-        CELLS
+        &CELLS.compared
     }
 
     /// Returns further cells, which show how soon a burst, a cold start or the peak of a day is over,
     /// what becomes of more load than can be served, of faults, and of many regions.
     #[must_use]
     pub fn besides() -> &'static [Self] {
-        BESIDES
+        &CELLS.besides
     }
 
     /// Returns the cell of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        CELLS.iter().chain(BESIDES).find(|cell| cell.name == name)
+        CELLS.compared.iter().chain(&CELLS.besides).find(|cell| cell.name == name)
     }
 
     /// Returns the name, as in commands.
     #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns the description: a sentence without its full stop.
     #[must_use]
-    pub fn about(&self) -> &'static str {
-        self.about
+    pub fn about(&self) -> &str {
+        &self.about
     }
 
     /// Returns the name of the group of cells that shows the same.
     #[must_use]
-    pub fn group(&self) -> &'static str {
-        self.group
+    pub fn group(&self) -> &str {
+        &self.group
     }
 
     /// Returns the number of regions.
@@ -131,9 +147,7 @@ impl Cell {
     /// Returns the first and the last second of the faults; `None` if nothing breaks.
     #[must_use]
     pub fn faults_s(&self) -> Option<(f64, f64)> {
-        let begin_s = self.faults.iter().map(|fault| fault.begin_s).reduce(f64::min)?;
-        let end_s = self.faults.iter().map(|fault| fault.end_s).reduce(f64::max)?;
-        Some((begin_s, end_s))
+        (!self.faults.is_empty()).then_some(FAULT_S)
     }
 
     /// Returns the seconds from the first one that counts until routers should recover: from a ramp, a
@@ -196,12 +210,14 @@ impl Cell {
             Some(first)
         });
         let slow = firsts.flatten().map(|first| (first, SLOWNESS));
+        let (begin_s, end_s) = FAULT_S;
+        let faults = self.faults.iter().map(|&kind| Fault { begin_s, end_s, kind });
         let region = |&replicas: &usize| RegionConfig { nodes: conditions.nodes, replicas };
         Ok(WorldConfig {
             operator: self.operator,
             tenants: conditions.tenants.clone(),
             slow: if self.is_slow { slow.collect() } else { Vec::new() },
-            faults: self.faults.to_vec(),
+            faults: faults.collect(),
             regions: replicas.iter().map(region).collect(),
             rtt_ms: self.map.rtt_ms(),
             engine: self.machine.engine(),

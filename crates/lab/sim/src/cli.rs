@@ -5,28 +5,21 @@ mod batch;
 mod capacity;
 mod compare;
 mod files;
-mod limits;
 mod one;
-mod page;
-mod plot;
 mod records;
-mod study;
 mod tables;
-mod timeline;
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::slice;
 use std::time::Instant;
 
 use spillway_route::Policy;
 use spillway_sim::{Scale, Scenario, Setup, TraceOptions, WorkloadKind, read_trace};
 
 pub(crate) use arguments::Arguments;
-use arguments::Command;
-use batch::{Job, Row, row, run_all};
-use files::{read, write};
-use study::{Options, Study};
+use arguments::{Command, Options, Study};
+use batch::{Job, row, run_all};
+use files::read;
 
 /// Policies that are worth comparing with each other.
 const COMPARED: [Policy; 7] = [
@@ -39,9 +32,6 @@ const COMPARED: [Policy; 7] = [
     Policy::ConsistentHash,
 ];
 
-/// Numbers of nodes in each region for which locality is measured.
-const NODES: [usize; 4] = [1, 2, 4, 8];
-
 /// Carries out a command.
 ///
 /// # Errors
@@ -51,32 +41,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.command {
         Command::Compare(contest) => compare::run(contest),
         Command::Run(one) => one::run(one),
-        Command::Plot(plot) => timeline::run(plot),
         Command::Capacity(plan) => capacity::run(plan),
-        Command::Study(study) => run_studies(slice::from_ref(study), study.options()),
-        Command::Page(options) => run_studies(&page::parts(options), options),
+        Command::Study(study) => run_study(study),
     }
 }
 
-fn run_studies(studies: &[Study], options: &Options) -> anyhow::Result<()> {
-    let mut rows = Vec::new();
-    for study in studies {
-        rows.push((study.clone(), run_all(&jobs(study)?, row)));
-    }
+fn run_study(study: &Study) -> anyhow::Result<()> {
+    let (rows, options) = (run_all(&jobs(study)?, row), study.options());
     let mut out = io::stdout().lock();
     if options.json {
-        let all: Vec<&Row> = rows.iter().flat_map(|(_, rows)| rows).collect();
-        serde_json::to_writer_pretty(&mut out, &all)?;
+        serde_json::to_writer_pretty(&mut out, &rows)?;
         return Ok(writeln!(out)?);
     }
-    for (study, rows) in &rows {
-        writeln!(out, "{}", tables::table(study, rows, options.good_ms).plain())?;
-    }
-    if let Some(file) = &options.markdown {
-        write(file, &page::page(&rows, options))?;
-        write(&file.with_file_name("simulation.svg"), &plot::plot(&rows))?;
-    }
-    Ok(())
+    Ok(writeln!(out, "{}", tables::table(study, &rows, options.good_ms).plain())?)
 }
 
 /// Writes an error to standard error.
@@ -91,14 +68,6 @@ fn jobs(study: &Study) -> anyhow::Result<Vec<Job>> {
         Study::Policies { policies, workloads, options } => {
             let setups = contestants(policies);
             workloads.iter().flat_map(|kind| each(*kind, &setups, options)).collect()
-        }
-        Study::Hot { options } => each(WorkloadKind::Hot, &contestants(&[]), options),
-        Study::Ablate { workloads, options } => {
-            let setups = Setup::ablations();
-            workloads.iter().flat_map(|kind| each(*kind, &setups, options)).collect()
-        }
-        Study::Locality { options } => {
-            NODES.iter().flat_map(|&nodes| locality(nodes, options)).collect()
         }
         Study::Trace { file, speed, policies, options } => {
             trace(file, *speed, &contestants(policies), options)?
@@ -122,18 +91,6 @@ fn each(kind: WorkloadKind, setups: &[Setup], options: &Options) -> Vec<Job> {
         setup: setup.clone(),
     };
     setups.iter().map(job).collect()
-}
-
-fn locality(nodes: usize, options: &Options) -> Vec<Job> {
-    let mut setups = vec![
-        Setup::policy(Policy::PredictedLatency),
-        Setup::ablations().swap_remove(2),
-        Setup::policy(Policy::PrefixAware),
-    ];
-    if nodes == NODES[0] {
-        setups.push(Setup::omniscient(Policy::PredictedLatency));
-    }
-    each(WorkloadKind::SystemPrompts, &setups, &Options { nodes, ..options.clone() })
 }
 
 #[expect(clippy::disallowed_methods, reason = "some moment has to stand for time 0")]

@@ -3,7 +3,6 @@
 mod contender;
 mod crowd_score;
 mod fault_score;
-mod gpus;
 mod recovery;
 mod score;
 mod spec;
@@ -13,7 +12,6 @@ mod standing;
 pub use contender::{Contender, ContenderError, Role};
 pub use crowd_score::CrowdScore;
 pub use fault_score::{Fates, FaultScore};
-pub use gpus::Gpus;
 pub use recovery::Windows;
 pub use score::Score;
 pub use spec::SpecError;

@@ -22,8 +22,8 @@ pub use agenda::{Agenda, Time};
 pub use capacity::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures, Work};
 pub use cell::{Cell, CellError, Conditions, Traces};
 pub use contest::{
-    Better, Contender, ContenderError, CrowdScore, Entry, Fates, FaultScore, Gpus, Role, Row,
-    Score, SpecError, Spread, Standing, Windows,
+    Better, Contender, ContenderError, CrowdScore, Entry, Fates, FaultScore, Role, Row, Score,
+    SpecError, Spread, Standing, Windows,
 };
 pub use quantiles::Quantiles;
 pub use router::{
@@ -40,5 +40,5 @@ pub use workload::{
 };
 pub use world::{
     Fate, Fault, FaultKind, Figures, News, Operator, Record, RegionConfig, RegionFigures, Slo,
-    StreamRecord, Tenant, UnknownFateError, World, WorldConfig,
+    StreamRecord, Tenant, World, WorldConfig,
 };

@@ -31,7 +31,7 @@ mod wait;
 pub use config::{News, Operator, RegionConfig, Tenant, WorldConfig};
 pub use fault::{Fault, FaultKind};
 pub use figures::{Figures, RegionFigures};
-pub use record::{Fate, Record, Slo, UnknownFateError};
+pub use record::{Fate, Record, Slo};
 pub use stream::StreamRecord;
 
 use std::collections::BTreeMap;

@@ -4,36 +4,19 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
-use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Empty, Full};
+use http::{HeaderMap, Method, Request, Response, header};
+use http_body_util::{BodyExt, Empty};
 use hyper::body::{Frame, Incoming};
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use spillway_harness::Connection;
+pub use spillway_harness::{ClientBody, full};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
-use crate::wait::{spawn, within};
-
-/// Most bytes of the headers or trailers of a reply over HTTP/2.
-const FIELDS_BYTES_MAX: u32 = 1 << 20;
-
-/// The body of every request.
-pub type ClientBody = BoxBody<Bytes, Infallible>;
+use crate::wait::within;
 
 /// One connection, HTTP/1.1 or HTTP/2.
 #[derive(Debug)]
-pub struct Client {
-    sender: Sender,
-    address: SocketAddr,
-    task: tokio::task::JoinHandle<()>,
-}
-
-#[derive(Debug)]
-enum Sender {
-    Http1(http1::SendRequest<ClientBody>),
-    Http2(http2::SendRequest<ClientBody>),
-}
+pub struct Client(Connection);
 
 /// A whole reply.
 #[derive(Clone, Debug)]
@@ -54,10 +37,7 @@ impl Client {
     /// # Panics
     /// If it is refused.
     pub async fn http1(address: SocketAddr) -> Self {
-        let (sender, connection) =
-            http1::handshake(connect(address).await).await.expect("a handshake");
-        let task = spawn(async { drop(connection.await) });
-        Self { sender: Sender::Http1(sender), address, task }
+        Self(Connection::http1(connect(address).await).await.expect("a handshake"))
     }
 
     /// Opens an HTTP/2 connection with prior knowledge.
@@ -65,13 +45,7 @@ impl Client {
     /// # Panics
     /// If it is refused.
     pub async fn http2(address: SocketAddr) -> Self {
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        // By default, the library drops trailers that do not fit into 16 KiB.
-        builder.max_header_list_size(FIELDS_BYTES_MAX);
-        let (sender, connection) =
-            builder.handshake(connect(address).await).await.expect("a handshake");
-        let task = spawn(async { drop(connection.await) });
-        Self { sender: Sender::Http2(sender), address, task }
+        Self(Connection::http2(connect(address).await, None).await.expect("a handshake"))
     }
 
     /// Opens an HTTP/2 connection with a window of `bytes` for each stream: a reply that is not
@@ -80,12 +54,7 @@ impl Client {
     /// # Panics
     /// If it is refused.
     pub async fn http2_with_window(address: SocketAddr, bytes: u32) -> Self {
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder.initial_stream_window_size(bytes);
-        let (sender, connection) =
-            builder.handshake(connect(address).await).await.expect("a handshake");
-        let task = spawn(async { drop(connection.await) });
-        Self { sender: Sender::Http2(sender), address, task }
+        Self(Connection::http2(connect(address).await, Some(bytes)).await.expect("a handshake"))
     }
 
     /// Sends a request and waits for the head of its reply.
@@ -97,25 +66,11 @@ impl Client {
     /// If it takes too long.
     pub async fn send(
         &mut self,
-        mut request: Request<ClientBody>,
+        request: Request<ClientBody>,
     ) -> Result<Response<Incoming>, hyper::Error> {
-        let host = self.address.to_string();
-        match &mut self.sender {
-            Sender::Http1(sender) => {
-                let host = HeaderValue::try_from(host).expect("an address");
-                request.headers_mut().entry(header::HOST).or_insert(host);
-                within("the connection", sender.ready()).await?;
-                within("a reply", sender.send_request(request)).await
-            }
-            Sender::Http2(sender) => {
-                let mut parts = request.uri().clone().into_parts();
-                parts.scheme = Some(http::uri::Scheme::HTTP);
-                parts.authority = Some(host.parse().expect("an address"));
-                *request.uri_mut() = Uri::from_parts(parts).expect("a URI");
-                within("the connection", sender.ready()).await?;
-                within("a reply", sender.send_request(request)).await
-            }
-        }
+        within("the connection", self.0.ready()).await?;
+        let sent = within("a reply", self.0.send(request)).await;
+        sent.map_err(|error| error.into_error())
     }
 
     /// Sends a request and collects its reply.
@@ -138,25 +93,20 @@ impl Client {
     /// Returns true if the connection takes another request.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        match &self.sender {
-            Sender::Http1(sender) => !sender.is_closed(),
-            Sender::Http2(sender) => !sender.is_closed(),
-        }
+        self.0.is_open()
     }
 
     /// Closes the socket, even under a request.
     pub fn abort(&self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
         // Streams that are still being read keep their connection: only an idle one ends here.
-        if let Sender::Http1(sender) = &self.sender
-            && sender.is_ready()
-        {
-            self.task.abort();
+        if self.0.is_idle() {
+            self.0.abort();
         }
     }
 }
@@ -268,12 +218,6 @@ pub fn message(
     builder.header(header::CONTENT_TYPE, content_type).body(body).expect("a request")
 }
 
-/// Makes a body in one piece.
-#[must_use]
-pub fn full(bytes: impl Into<Bytes>) -> ClientBody {
-    Full::new(bytes.into()).boxed()
-}
-
 /// Makes a body whose pieces the test sends; without a length, so chunked on HTTP/1.1. The body ends when
 /// the sender is dropped.
 #[must_use]
@@ -296,8 +240,6 @@ impl hyper::body::Body for Pieces {
     }
 }
 
-async fn connect(address: SocketAddr) -> TokioIo<TcpStream> {
-    let tcp = TcpStream::connect(address).await.expect("connects");
-    tcp.set_nodelay(true).expect("is alive");
-    TokioIo::new(tcp)
+async fn connect(address: SocketAddr) -> TcpStream {
+    TcpStream::connect(address).await.expect("connects")
 }

@@ -5,12 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use http::{Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::time::timeout;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin_stream;
 use crate::cluster::Connect;
@@ -32,18 +28,10 @@ pub(super) async fn ask(connect: &Connect, limit: Duration) -> Result<(), String
 }
 
 async fn exchange(connect: &Connect) -> Result<Result<(), String>> {
-    let stream = admin_stream::open(connect).await?;
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    let _driver = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
-    let request = Request::get("/steering")
-        .header(header::HOST, &connect.admin.authority)
-        .header(header::CONNECTION, "close")
-        .body(Full::<Bytes>::default())?;
-    let response = sender.send_request(request).await?;
-    let status = response.status();
-    let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    let body = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
-    let body: Value = serde_json::from_slice(&body.to_bytes()).unwrap_or_default();
+    let request = Request::get("/steering").header(header::CONNECTION, "close");
+    let asked = admin_stream::ask(connect, request, Bytes::new(), ANSWER_BYTES_MAX).await;
+    let (status, body) = asked?;
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     match (status, body["send_clients"].as_bool()) {
         (StatusCode::OK, Some(true)) => Ok(Ok(())),
         (_, Some(false)) => Ok(Err(body["reason"].as_str().unwrap_or("no reason").to_owned())),

@@ -4,19 +4,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper_util::rt::TokioIo;
+use http::{HeaderValue, Method, Request, StatusCode, header, request};
+use http_body_util::BodyExt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::connect::{AdminUrl, Connect};
 use super::refusal;
 use super::resource_args::ChangeArgs;
-use crate::admin_stream;
+use crate::admin_stream::{self, AdminConnection};
 use crate::output;
 
 /// Time for the whole exchange: longer than a node takes to settle a write.
@@ -58,9 +55,6 @@ struct AdminAsk<'a> {
     body: Bytes,
     headers: Vec<(&'static str, String)>,
 }
-
-/// Task that drives a connection, until it is dropped.
-type Driver = AbortOnDropHandle<hyper::Result<()>>;
 
 /// Escapes a name as a part of a path.
 pub(super) fn escaped(name: &str) -> String {
@@ -266,16 +260,15 @@ impl AdminClient {
         path: &str,
         mut each: impl FnMut(&str, &str) -> Result<()>,
     ) -> Result<()> {
-        let (mut sender, _driver) = self.connection().await?;
-        let response = sender.send_request(self.request(&get(path))?).await?;
+        let mut connection = AdminConnection::open(&self.connect).await?;
+        let response = connection.send(self.request(&get(path)), Bytes::new()).await?;
         let status = response.status();
-        let mut body = response.into_body();
         if !status.is_success() {
-            let bytes = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-            let bytes = bytes.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
-            let answer = serde_json::from_slice(&bytes.to_bytes()).unwrap_or_default();
+            let bytes = admin_stream::read(response, ANSWER_BYTES_MAX).await?;
+            let answer = serde_json::from_slice(&bytes).unwrap_or_default();
             return self.accept(status, answer).map(drop);
         }
+        let mut body = response.into_body();
         let (mut kind, mut line) = (String::new(), Vec::new());
         while let Some(frame) = body.frame().await {
             let Some(bytes) = frame?.into_data().ok() else { continue };
@@ -320,21 +313,16 @@ impl AdminClient {
     }
 
     async fn exchange(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Bytes)> {
-        let asked = timeout(TIMEOUT, self.exchange_unlimited(ask)).await;
+        let (request, body) = (self.request(ask), ask.body.clone());
+        let asked = admin_stream::ask(&self.connect, request, body, ANSWER_BYTES_MAX);
+        let asked = timeout(TIMEOUT, asked).await;
         asked.with_context(|| format!("the node at {} does not answer", self.connect.admin))?
     }
 
-    async fn connection(&self) -> Result<(SendRequest<Full<Bytes>>, Driver)> {
-        let stream = admin_stream::open(&self.connect).await?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-        Ok((sender, AbortOnDropHandle::new(TaskTracker::new().spawn(connection))))
-    }
-
-    fn request(&self, ask: &AdminAsk<'_>) -> Result<Request<Full<Bytes>>> {
+    fn request(&self, ask: &AdminAsk<'_>) -> request::Builder {
         let mut request = Request::builder()
             .method(&ask.method)
             .uri(ask.path)
-            .header(header::HOST, &self.connect.admin.authority)
             .header(header::CONTENT_TYPE, "application/json");
         for (name, value) in &ask.headers {
             request = request.header(*name, value);
@@ -342,16 +330,7 @@ impl AdminClient {
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, token);
         }
-        Ok(request.body(Full::new(ask.body.clone()))?)
-    }
-
-    async fn exchange_unlimited(&self, ask: &AdminAsk<'_>) -> Result<(StatusCode, Bytes)> {
-        let (mut sender, _driver) = self.connection().await?;
-        let response = sender.send_request(self.request(ask)?).await?;
-        let status = response.status();
-        let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let bytes = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
-        Ok((status, bytes.to_bytes()))
+        request
     }
 }
 

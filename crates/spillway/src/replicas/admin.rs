@@ -5,12 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use http::{Method, Request, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::time::timeout;
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin_stream;
 use crate::cluster::Connect;
@@ -56,23 +52,15 @@ async fn ask(connect: &Connect, method: Method, path: &str, body: Bytes) -> Resu
 }
 
 async fn exchange(connect: &Connect, method: Method, path: &str, body: Bytes) -> Result<Value> {
-    let admin = &connect.admin;
-    let stream = admin_stream::open(connect).await?;
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    let _driver = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
     let mut request = Request::builder()
         .method(method)
         .uri(path)
-        .header(header::HOST, &admin.authority)
         .header(header::CONTENT_TYPE, "application/json");
     if let Some(token) = connect.authorization()? {
         request = request.header(header::AUTHORIZATION, token);
     }
-    let response = sender.send_request(request.body(Full::new(body))?).await?;
-    let status = response.status();
-    let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    let bytes = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
-    let answer: Value = serde_json::from_slice(&bytes.to_bytes()).unwrap_or_default();
+    let (status, bytes) = admin_stream::ask(connect, request, body, ANSWER_BYTES_MAX).await?;
+    let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
     if !status.is_success() {
         // A refused caller gets the error format of the rest of the admin API.
         let error = answer["error"].as_str().or_else(|| answer["error"]["cause"].as_str());

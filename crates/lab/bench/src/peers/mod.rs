@@ -28,9 +28,6 @@ const SCRIPT: &str = "crates/lab/bench/peers.sh";
 /// Policy of both routers, by their name for it.
 const ROUND_ROBIN: &str = "round_robin";
 
-/// File of the installed versions, one peer a line.
-const VERSIONS: &str = "versions";
-
 /// Length of LiteLLM's warm-up and window as a multiple of the others'. It answers so few requests in
 /// a second that a window of others might end before the first.
 const LITELLM_WINDOW_FACTOR: u32 = 4;
@@ -145,12 +142,6 @@ pub(crate) fn start_peer(peer: Peer, installed: &Path, site: Site<'_>) -> anyhow
     Ok(Proxy { address, process: Process::guarded(&name, &command, &folder.join("stderr.log"))? })
 }
 
-/// Returns the installed versions as the script wrote them; empty without the file.
-pub(crate) fn versions(installed: &Path) -> String {
-    let text = fs::read_to_string(installed.join(VERSIONS)).unwrap_or_default();
-    text.lines().collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -180,13 +171,5 @@ mod tests {
         fs::create_dir(folder.path().join("bin")).unwrap();
         fs::write(folder.path().join("bin/vllm-router"), "").unwrap();
         Peer::VllmRouter.check_installed(folder.path()).unwrap();
-    }
-
-    #[test]
-    fn versions_are_one_line_for_the_page() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(versions(folder.path()), "");
-        fs::write(folder.path().join(VERSIONS), "HAProxy 2.6\nEnvoy 1.39\n").unwrap();
-        assert_eq!(versions(folder.path()), "HAProxy 2.6, Envoy 1.39");
     }
 }

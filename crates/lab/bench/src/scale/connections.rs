@@ -1,21 +1,20 @@
 //! Memory and CPU of client connections that have made a request each and stay open.
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use http_body_util::BodyExt as _;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpSocket, TcpStream};
+use spillway_harness::Connection;
+use tokio::net::TcpSocket;
 
-use crate::http1::{HttpRole, MessageReader, Start};
-use crate::procfs::descendants_usage;
-use crate::request::{ChatBody, WireRequest};
+use crate::request::ChatBody;
 use crate::scale::figures::{ScaleFigures, progress};
 use crate::scale::site::{SHORT_ANSWER, ScaleNode, ScaleSite};
+use crate::usage::descendants_usage;
 
 /// Bytes of each request's body.
 const BODY_BYTES: usize = 1024;
@@ -60,7 +59,7 @@ pub(super) async fn measure(spillway: &Path, count: u16) -> anyhow::Result<Scale
     node.settle().await?;
     let cpu_ms = idle_cpu_ms(&node).await?;
     let memory = node.memory()?;
-    let closed = connections.iter().filter(|stream| !is_open(stream)).count();
+    let closed = connections.iter().filter(|one| !one.is_open()).count();
     anyhow::ensure!(closed == 0, "the node closed {closed} connections");
     let more_kib = (memory.resident_mib - before.resident_mib) * 1024.0 / f64::from(count);
     figures.push(count.to_string(), &[memory.resident_mib, memory.anonymous_mib, more_kib, cpu_ms]);
@@ -88,39 +87,27 @@ fn raise_files_max(connections: u16) -> anyhow::Result<()> {
 }
 
 /// Opens connections and makes a request on each.
-async fn open(target: SocketAddr, count: u16) -> anyhow::Result<Vec<TcpStream>> {
-    let request = WireRequest::new(target, &ChatBody::new(BODY_BYTES, false)?);
-    let opening = stream::iter(0..count).map(|number| open_one(target, request.clone(), number));
-    let opened: Vec<TcpStream> = opening.buffer_unordered(AT_A_TIME).try_collect().await?;
+async fn open(target: SocketAddr, count: u16) -> anyhow::Result<Vec<Connection>> {
+    let body = ChatBody::new(BODY_BYTES, false)?;
+    let opening = stream::iter(0..count).map(|number| open_one(target, body.clone(), number));
+    let opened: Vec<Connection> = opening.buffer_unordered(AT_A_TIME).try_collect().await?;
     progress(&format!("{} connections opened", opened.len()));
     Ok(opened)
 }
 
 async fn open_one(
     target: SocketAddr,
-    mut request: WireRequest,
+    mut body: ChatBody,
     number: u16,
-) -> anyhow::Result<TcpStream> {
+) -> anyhow::Result<Connection> {
     let socket = TcpSocket::new_v4()?;
     let host = u8::try_from(2 + number / PER_SOURCE)?;
     socket.bind((Ipv4Addr::new(127, 0, 0, host), 0).into()).context("a port for a client")?;
-    let mut stream = socket.connect(target).await.context("connect")?;
-    stream.write_all(request.numbered(number.into())).await?;
-    let mut reader = MessageReader::new(HttpRole::Client);
-    let mut buffer = [0; 2048];
-    while !reader.is_done() {
-        let length = stream.read(&mut buffer).await?;
-        anyhow::ensure!(length > 0, "closed before the end of the answer");
-        reader.feed(&buffer[..length], &mut |_| {})?;
-    }
-    let head = reader.head().context("no head")?;
-    let is_kept = head.start == Start::Status(200) && !head.closes;
-    anyhow::ensure!(is_kept, "answered with {:?}, closes: {}", head.start, head.closes);
-    Ok(stream)
-}
-
-/// Returns true unless the node has closed the connection, or sent something.
-fn is_open(stream: &TcpStream) -> bool {
-    let read = stream.try_read(&mut [0; 1]);
-    matches!(read, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    let mut connection = Connection::http1(socket.connect(target).await?).await?;
+    body.stamp(number.into());
+    let sent = connection.send(body.request()?).await;
+    let response = sent.map_err(|error| error.into_error())?;
+    anyhow::ensure!(response.status() == 200, "answered with {}", response.status());
+    response.collect().await?;
+    Ok(connection)
 }

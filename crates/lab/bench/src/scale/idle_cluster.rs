@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use spillway_harness::ScrapedPage;
 
-use crate::procfs::{MachineTime, TreeUsage, each_descendants_usage};
+use crate::member::{ClusterSpec, Member, start_all};
 use crate::scale::figures::{ScaleFigures, progress};
-use crate::scale::member::{Member, start_all};
 use crate::scale::memory::Memory;
 use crate::scale::site::{SHORT_ANSWER, ScaleSite};
 use crate::stats::median;
+use crate::usage::{TreeUsage, busy_share, each_descendants_usage, machine_time};
 
 /// Longest wait until all nodes know each other: fifty share the machine with each other's starts.
 const MEETING_MAX: Duration = Duration::from_secs(180);
@@ -94,7 +94,10 @@ async fn measure_one(
     window_s: u64,
 ) -> anyhow::Result<BTreeMap<Part, Vec<Seen>>> {
     let site = ScaleSite::start(SHORT_ANSWER)?;
-    let mut members = start_all(spillway, &site, count).await?;
+    let replicas = site.backends().chunks(1).cycle().take(count.into()).collect();
+    let (folder, replica) = (site.folder(), String::new());
+    let spec = ClusterSpec { spillway, folder, replicas, replica, route: "" };
+    let mut members = start_all(&spec).await?;
     progress(&format!("{count} regions: started"));
     meet(&mut members.0).await?;
     progress(&format!("{count} regions: all know each other"));
@@ -102,11 +105,11 @@ async fn measure_one(
     tokio::time::sleep(CALM).await;
     let guards: Vec<u32> = members.0.iter().map(Member::guard).collect();
     let pages = scrape(&members.0).await?;
-    let (machine, before) = (MachineTime::now()?, each_descendants_usage(&guards)?);
+    let (machine, before) = (machine_time()?, each_descendants_usage(&guards)?);
     // wait: the window of the measurement
     tokio::time::sleep(Duration::from_secs(window_s)).await;
     let after = each_descendants_usage(&guards)?;
-    let busy = MachineTime::now()?.busy_since(&machine).unwrap_or(f64::NAN);
+    let busy = busy_share(&machine, &machine_time()?);
     progress(&format!("{count} regions: the machine was busy for {:.0} %", busy * 100.0));
     let pages_after = scrape(&members.0).await?;
     let mut seen: BTreeMap<Part, Vec<Seen>> = BTreeMap::new();

@@ -1,8 +1,9 @@
-//! Memory of processes, from `/proc/<pid>/status`.
+//! Memory of processes.
 
-use std::{fs, io};
+use procfs::ProcResult;
+use procfs::process::Process;
 
-use crate::procfs::descendants_of;
+use crate::usage::descendants_of;
 
 /// Memory of one process or several.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -15,13 +16,14 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Reads the memory of `process`.
-    pub(super) fn of(process: u32) -> io::Result<Self> {
-        let text = fs::read_to_string(format!("/proc/{process}/status"))?;
-        Self::parse(&text).ok_or_else(|| io::Error::other("a status without memory"))
+    pub(super) fn of(process: i32) -> ProcResult<Self> {
+        let status = Process::new(process)?.status()?;
+        let mib = |kib: Option<u64>| kib.unwrap_or_default() as f64 / 1024.0;
+        Ok(Self { resident_mib: mib(status.vmrss), anonymous_mib: mib(status.rssanon) })
     }
 
     /// Reads the memory of all processes below `root`, such as that under a guard.
-    pub(super) fn below(root: u32) -> io::Result<Self> {
+    pub(super) fn below(root: u32) -> ProcResult<Self> {
         let mut sum = Self::default();
         for process in descendants_of(root)? {
             let one = Self::of(process)?;
@@ -29,15 +31,6 @@ impl Memory {
             sum.anonymous_mib += one.anonymous_mib;
         }
         Ok(sum)
-    }
-
-    fn parse(status: &str) -> Option<Self> {
-        let mib = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key))?;
-            let kib: f64 = line.strip_suffix("kB")?.trim().parse().ok()?;
-            Some(kib / 1024.0)
-        };
-        Some(Self { resident_mib: mib("VmRSS:")?, anonymous_mib: mib("RssAnon:")? })
     }
 }
 
@@ -47,11 +40,8 @@ mod tests {
 
     #[test]
     fn memory_is_read_in_mebibytes() {
-        let status = "Name:\tx\nVmRSS:\t   43008 kB\nRssAnon:\t   10240 kB\nThreads:\t3\n";
-        let expected = Memory { resident_mib: 42.0, anonymous_mib: 10.0 };
-        assert_eq!(Memory::parse(status), Some(expected));
-        assert_eq!(Memory::parse("Name:\tx\n"), None);
-        let own = Memory::of(std::process::id()).unwrap();
+        let own = Memory::of(std::process::id().cast_signed()).unwrap();
         assert!(own.resident_mib > own.anonymous_mib && own.anonymous_mib > 0.0, "{own:?}");
+        assert!(own.resident_mib < 4096.0, "{own:?}");
     }
 }

@@ -7,7 +7,6 @@
 mod connections;
 mod figures;
 mod idle_cluster;
-mod member;
 mod memory;
 mod prompts;
 mod site;
@@ -20,8 +19,6 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-use crate::marks;
-use crate::origin::Origin;
 use figures::{ScaleFigures, progress};
 
 /// Options of `scale`.
@@ -55,9 +52,6 @@ pub(crate) struct ScaleArguments {
     /// Seconds that `idle-cluster` measures.
     #[arg(long, default_value_t = 60)]
     cluster_s: u64,
-    /// Write each table between its marks on this page.
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -82,10 +76,6 @@ enum ScaleName {
 pub(crate) async fn run(arguments: &ScaleArguments) -> anyhow::Result<ExitCode> {
     let all = ScaleName::value_variants();
     let names = if arguments.only.is_empty() { all } else { &arguments.only };
-    if let Some(file) = &arguments.markdown {
-        // Before the first run: some take minutes.
-        names.iter().try_for_each(|name| marks::check(file, &name.maker()))?;
-    }
     let mut measured = Vec::new();
     for name in names {
         progress(&format!("{}: begins", name.text()));
@@ -93,9 +83,6 @@ pub(crate) async fn run(arguments: &ScaleArguments) -> anyhow::Result<ExitCode> 
         // JSON must stay one document.
         if !arguments.json {
             print(&format!("{}\n{}", name.text(), figures.grid().text()))?;
-        }
-        if let Some(file) = &arguments.markdown {
-            marks::write(file, &name.maker(), &part(arguments, &figures))?;
         }
         measured.push(serde_json::json!({ "name": name.text(), "rows": figures.json() }));
     }
@@ -111,11 +98,6 @@ impl ScaleName {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Returns the name in the marks of its part of a page.
-    fn maker(self) -> String {
-        format!("scale --only {}", self.text())
-    }
-
     async fn measure(self, arguments: &ScaleArguments) -> anyhow::Result<ScaleFigures> {
         let spillway = arguments.spillway.as_path();
         match self {
@@ -128,19 +110,6 @@ impl ScaleName {
             }
         }
     }
-}
-
-/// Returns the part of a page: how it was made, then the table.
-fn part(arguments: &ScaleArguments, figures: &ScaleFigures) -> String {
-    let here = Origin::here(&arguments.spillway);
-    format!(
-        "\n```sh\n{}\n```\n\n{}, on {}. {}.\n\n{}",
-        here.command,
-        here.date,
-        here.machine,
-        here.version,
-        figures.grid().markdown()
-    )
 }
 
 fn print(text: &str) -> io::Result<()> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 
-use crate::client::{BenchClient, BenchReply, Http1Client};
+use crate::client::{BenchClient, BenchReply};
 use crate::request::ChatBody;
 use crate::scale::figures::{ScaleFigures, progress};
 use crate::scale::site::{SHORT_ANSWER, ScaleSite};
@@ -30,7 +30,7 @@ pub(super) async fn measure(spillway: &Path, prompts: u64) -> anyhow::Result<Sca
     let site = ScaleSite::start(SHORT_ANSWER)?;
     let node = site.node(spillway, "prompts", "").await?;
     let body = ChatBody::new(BODY_BYTES, false)?;
-    let client = |_| BenchClient::Http1(Http1Client::new(node.address(), &body, BenchReply::Whole));
+    let client = |_| BenchClient::new(node.address(), body.clone(), BenchReply::Whole);
     let mut sender = Sender {
         clients: (0..CLIENTS).map(client).collect(),
         next: AtomicU64::new(0),

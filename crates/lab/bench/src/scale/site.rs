@@ -13,10 +13,10 @@ use crate::backend::BackendAnswer;
 use crate::client::BenchReply;
 use crate::compare::{START_MAX, start_backends};
 use crate::load::{LoadSpec, Protocol};
-use crate::procfs::TreeUsage;
 use crate::proxy::{Layout, NginxBodies, Proxy, Site, SpillwaySetup, start_spillway};
 use crate::scale::memory::Memory;
 use crate::settle::settle;
+use crate::usage::TreeUsage;
 
 /// Answer of backends that do not stream: 512 bytes.
 pub(super) const SHORT_ANSWER: BackendAnswer = BackendAnswer::Json { bytes: 512 };

@@ -38,10 +38,10 @@ pub(super) async fn measure(spillway: &Path, starts: u16) -> anyhow::Result<Scal
         let mut process = Process::start(&name, command.args(arguments), &log)?;
         first_served(&mut process, address).await?;
         took_ms.push(begun.elapsed().as_secs_f64() * 1e3);
-        first.push(Memory::of(process.id())?);
+        first.push(Memory::of(process.id().cast_signed())?);
         // wait: for memory that the start alone needed
         tokio::time::sleep(LATER).await;
-        later.push(Memory::of(process.id())?);
+        later.push(Memory::of(process.id().cast_signed())?);
         progress(&format!("start {round} of {starts}: {:.1} ms", took_ms[took_ms.len() - 1]));
     }
     let mut figures = ScaleFigures::new("", &[("median", 1), ("least", 1), ("most", 1)]);

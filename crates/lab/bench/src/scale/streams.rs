@@ -8,11 +8,11 @@ use anyhow::Context as _;
 use crate::backend::BackendAnswer;
 use crate::client::BenchReply;
 use crate::load::{self, LoadSpec};
-use crate::procfs::descendants_usage;
 use crate::scale::figures::{ScaleFigures, progress};
 use crate::scale::memory::Memory;
 use crate::scale::site::{ScaleSite, one_request};
 use crate::stats::median;
+use crate::usage::descendants_usage;
 
 /// Time between two tokens of a stream.
 const INTERVAL: Duration = Duration::from_millis(50);

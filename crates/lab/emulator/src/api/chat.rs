@@ -120,7 +120,7 @@ impl ChatRequest {
 
     fn shape(&self, body: &Value) -> Result<Shape, ApiError> {
         let tools = Tools::of(body)?;
-        let form = Shape::of(body.get("response_format"), body)?;
+        let form = Shape::of(&body["response_format"])?;
         let Some(last) = self.messages.last() else { return Ok(form) };
         let asked = text_of(&parts_of(&last.content)?);
         Ok(tools.calls(&asked, last.role == "user").unwrap_or(form))

@@ -61,7 +61,7 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
     let (sampling, echoes) = (&request.sampling, request.echo.unwrap_or(false));
     sampling.check(echoes)?;
     let logprobs = alternatives(&body, "logprobs")?;
-    let shape = Shape::of(body.get("response_format"), &body)?;
+    let shape = Shape::of(&body["response_format"])?;
     let prompts = request.prompt.into_token_lists();
     if prompts.is_empty() {
         return Err(ApiError::invalid("prompt must not be empty", Some("prompt")));

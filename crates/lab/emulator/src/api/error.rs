@@ -16,8 +16,6 @@ pub(crate) struct ApiError {
     pub(super) param: Option<&'static str>,
     pub(super) message: String,
     pub(super) retry_after_s: Option<u64>,
-    /// True if the connection is closed after the error.
-    pub(super) closes: bool,
 }
 
 impl ApiError {
@@ -102,11 +100,6 @@ impl ApiError {
         Self { retry_after_s, ..Self::new(status, kind, "an error on demand".to_owned()) }
     }
 
-    /// Returns the error of a request whose body is not read to its end.
-    pub(crate) fn refused_early(code: u16) -> Self {
-        Self { closes: true, ..Self::injected(code, None) }
-    }
-
     /// Returns the error 500 of an engine that died, in vLLM's words.
     pub(crate) fn engine_dead() -> Self {
         let message = "EngineCore encountered an issue";
@@ -172,15 +165,7 @@ impl ApiError {
     }
 
     fn new(status: StatusCode, kind: &'static str, message: String) -> Self {
-        Self {
-            status,
-            kind,
-            code: Value::Null,
-            param: None,
-            message,
-            retry_after_s: None,
-            closes: false,
-        }
+        Self { status, kind, code: Value::Null, param: None, message, retry_after_s: None }
     }
 }
 

@@ -52,11 +52,6 @@ impl ApiError {
         if let Some(seconds) = self.retry_after_s {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.closes {
-            // hyper removes the header from HTTP/2, where the stream is reset instead.
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
-        }
         response
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Response;
-use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use super::call::ApiCall;
@@ -12,9 +11,6 @@ use super::error::ApiError;
 use super::reply::Reply;
 use crate::body::{DEATH_PAUSE, ReplyBody};
 use crate::fault::{DeathSign, Fault};
-
-/// Time for which the body of a request that was refused early is still read.
-const LINGER: Duration = Duration::from_secs(1);
 
 /// Answers a request that is no control request, under the replica's fault.
 pub(super) async fn answer(call: &mut ApiCall, body: Incoming) -> Reply {
@@ -36,27 +32,11 @@ pub(super) async fn answer(call: &mut ApiCall, body: Incoming) -> Reply {
             Err(ApiError::injected(code, retry_after_s))
         }
         Fault::Draining if is_inference => Err(ApiError::draining()),
-        Fault::RefuseEarly { status } if is_inference => {
-            linger(call, body);
-            Err(ApiError::refused_early(status))
-        }
         _ => {
             let reply = super::answer(call, body).await;
             die(call, reply).await
         }
     }
-}
-
-/// Reads a body for [`LINGER`]. The connection is closed when a body is dropped before its end.
-fn linger(call: &ApiCall, mut body: Incoming) {
-    let stop = call.replica.stop.clone();
-    call.replica.tasks.spawn(async move {
-        let read = async { while let Some(Ok(_)) = body.frame().await {} };
-        tokio::select! {
-            () = stop.cancelled() => {}
-            _ = tokio::time::timeout(LINGER, read) => {}
-        }
-    });
 }
 
 /// Replaces a reply that is no stream, if its request kills the replica. Streams die while they are

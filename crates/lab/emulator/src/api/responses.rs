@@ -52,7 +52,7 @@ pub(crate) async fn answer(call: &ApiCall) -> Reply {
         return Err(ApiError::invalid(message, Some("background")));
     }
     let Read { prompt, items } = read(call, &request, &body)?;
-    let form = Shape::of(body["text"].get("format"), &body)?;
+    let form = Shape::of(&body["text"]["format"])?;
     let (asked, was_user) = last_said(&items)?;
     let shape = Tools::of(&body)?.calls(&asked, was_user).unwrap_or(form);
     let started =

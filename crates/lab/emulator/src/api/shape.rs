@@ -1,12 +1,11 @@
-//! Prescribed forms of answers: prose, JSON, one of several texts, a text that matches a pattern,
-//! or tool calls.
+//! Prescribed forms of answers: prose, JSON, or tool calls.
 
 use serde_json::{Value, json};
 
 use super::ApiError;
 use crate::answer::{Answer, AnswerPart, Calls, Length};
+use crate::schema;
 use crate::text::{TOKEN_BYTES, after_last_mark, detokenize, hash_tokens, mixed};
-use crate::{pattern, schema};
 
 /// Prescribed form of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,10 +15,6 @@ pub(crate) enum Shape {
     Prose,
     /// JSON that matches this schema.
     Json(Value),
-    /// Text from this list.
-    OneOf(Vec<String>),
-    /// Text that matches this regular expression.
-    Pattern(String),
     /// Calls of these tools, each with arguments that match the tool's schema.
     Calls { tools: Vec<Tool>, is_named: bool },
 }
@@ -33,44 +28,11 @@ pub(crate) struct Tool {
 }
 
 impl Shape {
-    /// Reads the form from a request, apart from tool calls: `response_format`, or
-    /// `structured_outputs` of vLLM and its older names.
+    /// Reads the form from `response_format`, or from `text.format` of a response.
     ///
     /// # Errors
-    /// Returns 400 if the fields are malformed, or if they ask for a grammar.
-    pub(crate) fn of(format: Option<&Value>, body: &Value) -> Result<Self, ApiError> {
-        let vllm = &body["structured_outputs"];
-        let choice = vllm.get("choice").or_else(|| body.get("guided_choice"));
-        if let Some(choice) = choice.filter(|choice| !choice.is_null()) {
-            let texts: Option<Vec<String>> = serde_json::from_value(choice.clone()).ok();
-            let texts = texts.filter(|texts| !texts.is_empty());
-            let wrong = || invalid("choice must be a list of texts", "structured_outputs");
-            return texts.map(Self::OneOf).ok_or_else(wrong);
-        }
-        let schema = vllm.get("json").or_else(|| body.get("guided_json"));
-        if let Some(schema) = schema.filter(|schema| !schema.is_null()) {
-            // vLLM also accepts the schema as a text.
-            let parsed = schema.as_str().map(serde_json::from_str).transpose();
-            let wrong = |_| invalid("json must be a JSON schema", "structured_outputs");
-            return Ok(Self::Json(parsed.map_err(wrong)?.unwrap_or_else(|| schema.clone())));
-        }
-        let regex = vllm.get("regex").or_else(|| body.get("guided_regex"));
-        if let Some(regex) = regex.filter(|regex| !regex.is_null()) {
-            let wrong = || invalid("regex must be a regular expression", "structured_outputs");
-            let regex = regex.as_str().ok_or_else(wrong)?;
-            // A trial run shows if the expression is supported.
-            pattern::sample(regex, &mut fastrand::Rng::with_seed(0), 1).ok_or_else(wrong)?;
-            return Ok(Self::Pattern(regex.to_owned()));
-        }
-        let grammar = [vllm.get("grammar"), body.get("guided_grammar")];
-        if grammar.into_iter().flatten().any(|grammar| !grammar.is_null()) {
-            return Err(invalid("the emulator knows no grammars", "structured_outputs"));
-        }
-        format.map_or(Ok(Self::Prose), Self::of_format)
-    }
-
-    /// Reads the form from `response_format`, or from `text.format` of a response.
-    fn of_format(format: &Value) -> Result<Self, ApiError> {
+    /// Returns 400 for a form that is unknown or incomplete.
+    pub(crate) fn of(format: &Value) -> Result<Self, ApiError> {
         match format["type"].as_str() {
             Some("text") => Ok(Self::Prose),
             None if format.is_null() => Ok(Self::Prose),
@@ -83,12 +45,12 @@ impl Shape {
                 // In `/v1/responses` the fields are in the format itself.
                 let inner = format.get("json_schema").unwrap_or(format);
                 let name = inner["name"].as_str().filter(|name| !name.is_empty());
-                name.ok_or_else(|| invalid("json_schema must have a name", "response_format"))?;
+                name.ok_or_else(|| invalid("json_schema must have a name"))?;
                 let schema = inner.get("schema").filter(|schema| schema.is_object());
-                let wrong = || invalid("json_schema must have a schema", "response_format");
+                let wrong = || invalid("json_schema must have a schema");
                 schema.cloned().map(Self::Json).ok_or_else(wrong)
             }
-            _ => Err(invalid("type must be text, json_object or json_schema", "response_format")),
+            _ => Err(invalid("type must be text, json_object or json_schema")),
         }
     }
 
@@ -109,15 +71,6 @@ impl Shape {
             Self::Prose => Answer::new(prompt, seed, length),
             Self::Json(schema) => {
                 let text = schema::sample(schema, form_seed, bytes_max).to_string();
-                Answer::of_parts(vec![(AnswerPart::Said, text)], &said, most)
-            }
-            Self::OneOf(texts) => {
-                let text = fastrand::Rng::with_seed(form_seed).choice(texts).cloned();
-                Answer::of_parts(vec![(AnswerPart::Said, text.unwrap_or_default())], &said, most)
-            }
-            Self::Pattern(regex) => {
-                let mut rng = fastrand::Rng::with_seed(form_seed);
-                let text = pattern::sample(regex, &mut rng, bytes_max).unwrap_or_default();
                 Answer::of_parts(vec![(AnswerPart::Said, text)], &said, most)
             }
             Self::Calls { tools, is_named } => {
@@ -150,6 +103,6 @@ fn call_parts(at: usize, name: &str, arguments: String) -> [(AnswerPart, String)
     ]
 }
 
-fn invalid(message: &str, param: &'static str) -> ApiError {
-    ApiError::invalid(message, Some(param))
+fn invalid(message: &str) -> ApiError {
+    ApiError::invalid(message, Some("response_format"))
 }

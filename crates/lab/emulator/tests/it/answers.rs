@@ -101,38 +101,6 @@ async fn calls_of_tools_stream_as_the_whole_reply_has_them() {
 }
 
 #[tokio::test]
-async fn vllms_own_fields_prescribe_a_form_too() {
-    let emulator = fast(1).await;
-    let replica = emulator.replica(0);
-    let text = async |more: Value| {
-        let mut body = with(chat("hi", 50, false), more);
-        body["ignore_eos"] = false.into();
-        let reply = post(replica, CHAT, &body).await;
-        (reply.status, reply.json()["choices"][0]["message"]["content"].clone())
-    };
-    for more in [
-        json!({ "structured_outputs": { "choice": ["yes", "no"] } }),
-        json!({ "guided_choice": ["yes", "no"] }),
-    ] {
-        let (status, text) = text(more).await;
-        assert!(status == 200 && [json!("yes"), json!("no")].contains(&text), "{text}");
-    }
-    for more in [
-        json!({ "structured_outputs": { "json": { "const": 7 } } }),
-        json!({ "guided_json": "{\"const\": 7}" }),
-    ] {
-        assert_eq!(text(more).await, (200, json!("7")));
-    }
-    let (_, code) = text(json!({ "structured_outputs": { "regex": "[A-Z]{2}-\\d" } })).await;
-    let code = code.as_str().unwrap();
-    assert!(code.len() == 4 && &code[2..3] == "-", "{code}");
-    for more in [json!({ "guided_regex": "(" }), json!({ "guided_grammar": "root ::= a" })] {
-        assert_eq!(text(more).await.0, 400);
-    }
-    emulator.shutdown().await;
-}
-
-#[tokio::test]
 async fn a_form_that_was_begun_is_gone_on_with() {
     let emulator = fast(1).await;
     let replica = emulator.replica(0);

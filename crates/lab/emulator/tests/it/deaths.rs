@@ -1,9 +1,8 @@
-//! Tests of replicas that die of a request, drain, or refuse a request before its body.
+//! Tests of replicas that die of a request or drain, and of strict schemas.
 
 use serde_json::{Value, json};
 use spillway_emulator::{DeathSign, Fault, ReplicaHandle, ReplyOptions, StreamOptionsSchema};
-use spillway_testkit::{eventually, within};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use spillway_testkit::eventually;
 use tokio::net::TcpStream;
 
 use crate::client::{Connection, Reply, chat, fast, get, next_frame, post, slow, until};
@@ -133,46 +132,6 @@ async fn a_draining_replica_finishes_and_refuses_but_is_healthy() {
     assert_eq!(get(replica, "/health").await.status, 200);
     let reply = Reply::collect(running).await.unwrap();
     assert!(reply.text().contains(r#""finish_reason":"length""#), "{}", reply.text());
-    emulator.shutdown().await;
-}
-
-/// Begins an upload and reads the reply to its head. Returns the connection and the reply.
-async fn begin_upload(replica: &ReplicaHandle) -> (TcpStream, String) {
-    let mut stream = TcpStream::connect(replica.address()).await.unwrap();
-    let head = format!("POST {CHAT} HTTP/1.1\r\nhost: e\r\ncontent-length: 100000000\r\n\r\n");
-    stream.write_all(head.as_bytes()).await.unwrap();
-    let mut text = String::new();
-    let mut chunk = [0; 4096];
-    while !text.contains("an error on demand") {
-        let count = within("a reply", stream.read(&mut chunk)).await.unwrap();
-        assert!(count > 0, "{text}");
-        text.push_str(std::str::from_utf8(&chunk[..count]).unwrap());
-    }
-    (stream, text)
-}
-
-#[tokio::test]
-async fn an_upload_is_refused_before_its_body_and_read_for_a_while() {
-    let emulator = fast(1).await;
-    let replica = emulator.replica(0);
-    replica.set_fault(Fault::RefuseEarly { status: 413 }).await.unwrap();
-    let (mut stream, text) = begin_upload(replica).await;
-    assert!(text.starts_with("HTTP/1.1 413 "), "{text}");
-    assert!(text.contains("connection: close\r\n"), "{text}");
-    let end = within("the end of the connection", stream.read(&mut [0; 4096])).await;
-    assert!(matches!(end, Ok(0) | Err(_)), "{end:?}");
-    until(replica, |stats| stats.rejected == 1).await;
-    // More than the buffers of the kernel hold, so the replica must read it. On a busy machine it
-    // may take several tries to send that much within the second.
-    let upload = async {
-        loop {
-            let (mut stream, _) = begin_upload(replica).await;
-            if stream.write_all(&vec![b'a'; 16 << 20]).await.is_ok() {
-                return;
-            }
-        }
-    };
-    within("an upload", Box::pin(upload)).await;
     emulator.shutdown().await;
 }
 

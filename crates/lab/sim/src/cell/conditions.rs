@@ -1,35 +1,59 @@
 //! Conditions under which a cell is run, and the traces that some cells need.
 
+use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::Tenant;
 
 /// Conditions under which a cell is run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, Args)]
 #[serde(default)]
 pub struct Conditions {
-    /// Nodes in each region; in one region only, if that one is central.
+    /// Gateway nodes in each region; in one region only, if that one is central.
+    #[arg(long = "region-nodes", default_value_t = 1, value_name = "N")]
     pub nodes: usize,
-    /// Replicas of each region; `None` for those of the cell.
+    /// Replicas of each region, such as 4,4,4; as the cell says if not given.
+    #[arg(long = "region-replicas", value_delimiter = ',', value_name = "N,N,..")]
     pub replicas: Option<Vec<usize>>,
-    /// Milliseconds between two looks at a replica.
+    /// Milliseconds between two looks at a replica, by which its signals are late.
+    #[arg(long, default_value_t = 100.0, value_name = "MS", value_parser = positive)]
     pub signals_ms: f64,
-    /// Milliseconds until nodes have read the KV events of a step of an engine, if they read them.
+    /// Milliseconds until nodes have read the KV events of a step of an engine, for routers that read
+    /// them.
+    #[arg(long, default_value_t = 10.0, value_name = "MS", value_parser = positive)]
     pub kv_events_ms: f64,
-    /// Share of the news between nodes that never arrives, 0 to 1.
+    /// Share of news between nodes and between regions that is lost, 0 to 1.
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = share)]
     pub lost: f64,
-    /// Share by which datagrams between nodes take longer at most, by chance.
+    /// Share by which gossip between nodes takes longer at most, by chance.
+    #[arg(long, default_value_t = 0.2, value_name = "SHARE", value_parser = positive)]
     pub jitter: f64,
-    /// Error of the round-trip times that nodes believe, as a part of them.
+    /// Error of the round-trip times that nodes believe: with 0.3, they are off by a factor between
+    /// 1/1.3 and 1.3.
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = positive)]
     pub rtt_error: f64,
-    /// Error of the speeds that nodes learn, as a part of them.
-    #[serde(default)]
+    /// Error of the speeds of replicas that Spillway learns: with 0.3, they are off by a factor
+    /// between 1/1.3 and 1.3.
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = positive)]
     pub speed_error: f64,
     /// Region whose nodes serve all clients; `None` if each region has nodes.
+    #[arg(skip)]
     pub central: Option<usize>,
     /// Tenants among whom the sessions are divided; empty if all clients are one tenant.
+    #[arg(skip)]
     #[serde(skip)]
     pub tenants: Vec<Tenant>,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    if value >= 0.0 { Ok(value) } else { Err("can't be negative".to_owned()) }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    positive(text).and_then(|value| {
+        if value <= 1.0 { Ok(value) } else { Err("is a share, 0 to 1".to_owned()) }
+    })
 }
 
 impl Default for Conditions {

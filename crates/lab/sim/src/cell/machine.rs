@@ -1,14 +1,17 @@
 //! Machines that the replicas of a cell run on.
 
+use serde::Deserialize;
 use spillway_engine::EngineConfig;
 
 use crate::Slo;
 use crate::scenario::{a100, h100, l4};
 
 /// Machine of each replica of a cell, with its model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Machine {
     /// One L4, whose small cache makes caches matter.
+    #[default]
     L4,
     /// One A100.
     A100,

@@ -2,12 +2,16 @@
 
 use std::f64::consts::{PI, TAU};
 
+use serde::Deserialize;
+
 /// Regions of a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Map {
     /// Two regions on both sides of the Atlantic.
     Two,
     /// Three regions, as in the workloads of this project.
+    #[default]
     Three,
     /// Six regions of three continents.
     Six,

@@ -7,14 +7,12 @@ mod report;
 
 use std::cmp::Ordering;
 use std::io::{self, Write};
-use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
 use spillway_sim::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures};
 
-use super::files::{read, write};
 use check::{Check, MEASURED_REPLICAS, SECONDS, WARM_UP_S};
 pub(super) use plan::Plan;
 
@@ -26,12 +24,11 @@ const REGIONS_MAX: usize = 16;
 /// Largest peak of a region in requests a second: each request is simulated.
 const PEAK_MAX_PER_S: f64 = 1_000.0;
 
-/// Prints the plan, or puts it into a page between its marks.
+/// Prints the plan.
 ///
 /// # Errors
 ///
-/// Returns an error if the options don't fit each other, if the page can't be read or written, or
-/// if a run contradicts the plan.
+/// Returns an error if the options don't fit each other, or if a run contradicts the plan.
 pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     let objective = Objective { first_token_ms: plan.good_ms, share: plan.share_percent / 100.0 };
     let rtt_ms = matrix(&plan.rtt_ms, plan.regions.len())?;
@@ -46,10 +43,7 @@ pub(super) fn run(plan: &Plan) -> anyhow::Result<()> {
     let sizing = sizing(plan, &rtt_ms, planned_per_s)?;
     let checks = check(&sizing, &rtt_ms, &objective, plan.seed);
     let text = report::report(&sizing, &tried, &checks, &objective);
-    match &plan.markdown {
-        Some(page) => put(page, &text)?,
-        None => writeln!(io::stdout().lock(), "{text}")?,
-    }
+    writeln!(io::stdout().lock(), "{text}")?;
     // Only now: the report shows why the plan is wrong.
     let wrong = checks.iter().find(|one| one.figures.meets(&objective) != one.must_meet);
     if let Some(Check { name, figures, must_meet, .. }) = wrong {
@@ -191,18 +185,4 @@ fn run_all(trials: Vec<Trial>, objective: &Objective) -> Vec<TrialFigures> {
         all.extend(other.join().unwrap_or_default());
         all
     })
-}
-
-const BEGIN: &str = "<!-- begin capacity -->\n";
-const END: &str = "<!-- end capacity -->";
-
-/// Replaces the text between the marks of a page.
-fn put(page: &Path, text: &str) -> anyhow::Result<()> {
-    let old = read(page)?;
-    let parts =
-        old.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let Some((before, after)) = parts else {
-        bail!("{} has no place for the plan: add lines {BEGIN}and {END}", page.display());
-    };
-    write(page, &format!("{before}{BEGIN}\n{text}\n{END}{after}"))
 }

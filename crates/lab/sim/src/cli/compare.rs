@@ -3,8 +3,6 @@
 mod arguments;
 mod experiments;
 mod faults;
-mod frontier;
-mod frontier_plot;
 mod page;
 mod plot;
 mod tables;
@@ -51,18 +49,9 @@ pub(super) fn run(compare: &Compare) -> anyhow::Result<()> {
         write!(out, "{}", plain(&parts))?;
     }
     let Some(file) = &compare.markdown else { return Ok(()) };
-    if compare.page {
-        let standings = main_standings(&parts);
-        write(file, &page::page(&parts, &standings))?;
-        write(&file.with_file_name("routing.svg"), &plot::plot(&standings))?;
-        let points = frontier::points(&parts);
-        if points.is_empty() {
-            return Ok(());
-        }
-        write(&file.with_file_name("frontier.svg"), &frontier_plot::plot(&points))
-    } else {
-        write(file, &markdown(&parts))
-    }
+    let standings = main_standings(&parts);
+    write(file, &page::page(&parts, &standings))?;
+    write(&file.with_file_name("routing.svg"), &plot::plot(&standings))
 }
 
 /// Reads scores that `--json` printed.
@@ -79,16 +68,9 @@ fn experiments(compare: &Compare) -> anyhow::Result<Vec<Experiment>> {
     let mut contenders = routers;
     contenders.extend(compare.baselines()?);
     let conditions = vec![compare.conditions.conditions()?];
-    let seeds = compare.seeds.clone();
-    Ok(vec![Experiment {
-        name: experiments::MAIN,
-        cells: compare.cells()?,
-        contenders,
-        on_trial: Vec::new(),
-        elsewhere: Vec::new(),
-        conditions,
-        seeds,
-    }])
+    let (cells, seeds) = (compare.cells()?, &compare.seeds);
+    let usual = Experiment::new(experiments::MAIN, cells, contenders, seeds);
+    Ok(vec![Experiment { conditions, ..usual }])
 }
 
 /// Returns the names of all cells, with their groups, and baselines with a sentence each.
@@ -128,16 +110,4 @@ fn plain(parts: &[Part]) -> String {
         text += &format!("{}\n{}\n", more.title, more.plain());
     }
     text + &tables::summary(&standings).plain() + "\n" + &tables::verdicts(&standings)
-}
-
-fn markdown(parts: &[Part]) -> String {
-    let standings = main_standings(parts);
-    let mut text = String::new();
-    for standing in &standings {
-        let table = tables::of_cell(standing);
-        text += &format!("## {}\n\n{}\n", table.title, table.markdown());
-    }
-    let summary = tables::summary(&standings);
-    text += &format!("## {}\n\n{}\n", summary.title, summary.markdown());
-    text + &tables::verdicts(&standings)
 }

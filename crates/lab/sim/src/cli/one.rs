@@ -93,7 +93,7 @@ pub(super) fn run(one: &One) -> anyhow::Result<()> {
     } else {
         write!(out, "{}", table(&report).plain())?;
     }
-    one.records.as_ref().map_or(Ok(()), |file| write(file, &records::csv(&figures.records)))
+    one.records.as_ref().map_or(Ok(()), |file| write(file, &records::csv(&figures.records)?))
 }
 
 fn report(figures: &Figures, slo: &Slo, world: &WorldConfig) -> Report {
@@ -136,24 +136,13 @@ fn table(report: &Report) -> Table {
             format!("{:.1}", score.egress_bytes_per_s / 1_000.0),
         ]
     };
-    let head = [
-        "clients of",
-        "GPUs",
-        "requests",
-        "failed",
-        "goodput/s",
-        "p50 ms",
-        "p95 ms",
-        "tpot p95",
-        "cached %",
-        "forwarded %",
-        "egress kB/s",
-    ];
+    let head = "clients of | GPUs | requests | failed | goodput/s | p50 ms | p95 ms | tpot p95 | \
+        cached % | forwarded % | egress kB/s";
     let tenants = report.tenants.iter().map(|one| (format!("tenant {}", one.name), &one.score));
     let all = [("world".to_owned(), &report.world)].into_iter().chain(regions).chain(tenants);
     Table {
         title: String::new(),
-        head: head.map(str::to_owned).to_vec(),
+        head: head.split(" | ").map(str::to_owned).collect(),
         lines: all.map(line).collect(),
     }
 }

@@ -18,7 +18,6 @@ type Column = (&'static str, fn(&Row, f64) -> String);
 
 const WORKLOAD: Column = ("workload", |row, _| row.workload.clone());
 const SETUP: Column = ("routing", |row, _| row.setup.clone());
-const NODES: Column = ("nodes a region", |row, _| row.nodes.to_string());
 
 const FIGURES: [Column; 13] = [
     ("good/s", |row, good_ms| format!("{:.1}", row.figures.goodput_per_s(good_ms))),
@@ -40,9 +39,6 @@ const FIGURES: [Column; 13] = [
 pub(super) fn table(study: &Study, rows: &[Row], good_ms: f64) -> Table {
     let (title, first): (_, Vec<Column>) = match study {
         Study::Policies { .. } => ("Policies", vec![WORKLOAD, SETUP]),
-        Study::Locality { .. } => ("Nodes in a region", vec![NODES, SETUP]),
-        Study::Hot { .. } => ("One hot prefix", vec![SETUP]),
-        Study::Ablate { .. } => ("What each part is worth", vec![WORKLOAD, SETUP]),
         Study::Trace { .. } => ("A trace", vec![SETUP]),
     };
     let columns: Vec<Column> = first.into_iter().chain(FIGURES).collect();

@@ -35,10 +35,10 @@ mod way;
 
 use super::{Place, Router};
 use driver::Driver;
-use way::Way;
+use way::{Published, WAYS};
 
 /// Published router.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Baseline {
     /// Name in tables, e.g. `lmetric-central`.
     pub name: &'static str,
@@ -48,26 +48,24 @@ pub struct Baseline {
     pub source: &'static str,
     /// True if one group of nodes routes for all regions.
     pub is_central: bool,
-    way: Way,
+    way: &'static Published,
 }
 
 impl Baseline {
     /// Returns all baselines, in the order of tables.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let baselines = |way: Way| {
-            let (local, central) = way.names();
-            let baseline = move |name, is_central| Self {
+        let baselines = |way: &'static Published| {
+            let named = [(way.names.0, false), (way.names.1, true)].into_iter();
+            named.filter(|(name, _)| !name.is_empty()).map(move |(name, is_central)| Self {
                 name,
-                about: way.about(),
-                source: way.source(),
+                about: way.about,
+                source: way.source,
                 is_central,
                 way,
-            };
-            let local = local.map(|name| baseline(name, false));
-            local.into_iter().chain(central.map(|name| baseline(name, true)))
+            })
         };
-        Way::ALL.into_iter().flat_map(baselines).collect()
+        WAYS.iter().flat_map(baselines).collect()
     }
 
     /// Returns the baseline of this name.
@@ -79,8 +77,8 @@ impl Baseline {
     /// Returns the router of a node at `place`. Each replica's cache holds `kv_tokens` tokens.
     #[must_use]
     pub fn make(&self, place: &Place, kv_tokens: f32) -> Box<dyn Router> {
-        let rule = self.way.rule(place, kv_tokens);
-        Box::new(Driver::new(rule, self.way.knowledge(), place, kv_tokens))
+        let rule = (self.way.rule)(place, kv_tokens);
+        Box::new(Driver::new(rule, self.way.knowledge, place, kv_tokens))
     }
 }
 

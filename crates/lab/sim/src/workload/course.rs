@@ -2,11 +2,14 @@
 
 use std::f64::consts::TAU;
 
+use serde::Deserialize;
+
 use super::Session;
 use crate::text::mix;
 
 /// Course of a load over a run, as factors of the load that a workload names.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Course {
     /// Constant load.
     Steady,

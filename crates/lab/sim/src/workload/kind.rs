@@ -3,11 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Deserialize;
+
 use super::system_prompts::SystemPrompts;
 use super::{Demand, Session, chats, documents, hot};
 
 /// Generated workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum WorkloadKind {
     /// Single questions after 30 system prompts of 1,200 tokens, used after Zipf, in all regions.
     SystemPrompts,

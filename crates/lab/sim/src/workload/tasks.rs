@@ -1,12 +1,15 @@
 //! Workload of clients who begin a new task whenever they have done with one: a closed loop.
 
+use serde::Deserialize;
+
 use super::chance::{Zipf, exponential, length, new_text};
 use super::{Session, Turn, agents, trees};
 use crate::text::mix;
 use crate::{Piece, Text, Time};
 
 /// Task that a client does again and again.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Task {
     /// Conversation of several turns after the system prompt of an application.
     Conversation,

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spillway_engine::EngineConfig;
 
 use super::Fault;
@@ -43,7 +43,8 @@ pub struct WorldConfig {
 }
 
 /// Settings that an operator who knows the replicas and what clients want gives Spillway.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Operator {
     /// Objective of the route in milliseconds to the first token; `None` for none.
     pub slo_ms: Option<u32>,
@@ -52,12 +53,6 @@ pub struct Operator {
     /// True if streams are continued elsewhere when their place fails or is being drained.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub continues_streams: bool,
-}
-
-impl Operator {
-    /// Operator who sets nothing.
-    pub const SETS_NOTHING: Self =
-        Self { slo_ms: None, connections_max: None, continues_streams: false };
 }
 
 /// Tenant: some of the clients, with a share of the queues.

@@ -1,5 +1,7 @@
 //! Faults of a world: what breaks, when, and for how long.
 
+use serde::Deserialize;
+
 use crate::Time;
 
 /// Fault that lasts for some time.
@@ -17,7 +19,8 @@ pub struct Fault {
 ///
 /// Networks break between regions whose nodes speak to each other: with nodes in one central region
 /// only, cuts do nothing.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FaultKind {
     /// Nothing gets from one region to the other, nor back.
     Cut {

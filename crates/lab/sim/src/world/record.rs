@@ -1,12 +1,11 @@
 //! Records of single requests, and the objectives that judge them.
 
-use std::fmt;
-use std::str::FromStr;
-
+use serde::Serialize;
 use spillway_engine::EngineConfig;
 
 /// End of a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Fate {
     // Open => (Answered | Shed | Failed)
     /// The request did not end within the run.
@@ -20,38 +19,8 @@ pub enum Fate {
     Failed,
 }
 
-impl Fate {
-    const NAMES: [(Self, &'static str); 4] = [
-        (Self::Open, "open"),
-        (Self::Answered, "answered"),
-        (Self::Shed, "shed"),
-        (Self::Failed, "failed"),
-    ];
-}
-
-impl fmt::Display for Fate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::NAMES.iter().find(|(fate, _)| fate == self).map(|(_, name)| *name);
-        f.write_str(name.unwrap_or_default())
-    }
-}
-
-/// Error for a word that is no fate of a request.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown fate `{0}`: expected open, answered, shed or failed")]
-pub struct UnknownFateError(String);
-
-impl FromStr for Fate {
-    type Err = UnknownFateError;
-
-    fn from_str(text: &str) -> Result<Self, UnknownFateError> {
-        let known = Self::NAMES.iter().find(|(_, name)| *name == text).map(|(fate, _)| *fate);
-        known.ok_or_else(|| UnknownFateError(text.to_owned()))
-    }
-}
-
 /// Fate of one request.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Record {
     /// Region of the client.
     pub region: usize,

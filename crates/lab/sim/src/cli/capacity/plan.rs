@@ -1,7 +1,5 @@
 //! Options of a capacity plan.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
 /// Computes how many replicas each region needs, and shows it in runs.
@@ -50,7 +48,4 @@ pub(in crate::cli) struct Plan {
     /// Milliseconds within which a first token has to come to be good.
     #[arg(long, default_value_t = 2_000.0)]
     pub(super) good_ms: f64,
-    /// Page to put the plan into, between its marks; printed if not given.
-    #[arg(long, value_name = "FILE")]
-    pub(super) markdown: Option<PathBuf>,
 }

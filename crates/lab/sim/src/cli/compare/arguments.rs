@@ -41,8 +41,8 @@ pub(in crate::cli) struct Compare {
     /// Runs the experiments of the page docs/measured/routing.md instead: all cells, and some under
     /// other conditions. Baselines run with seed 11 first; only the best of each world go on.
     #[arg(long, conflicts_with_all = [
-        "cells", "region_nodes", "region_replicas", "signals_ms", "kv_events_ms", "lost", "jitter",
-        "rtt_error", "speed_error",
+        "cells", "nodes", "replicas", "signals_ms", "kv_events_ms", "lost", "jitter", "rtt_error",
+        "speed_error",
     ])]
     pub(super) page: bool,
     /// With --page, takes scores of baselines from there, which --json printed before, and runs those
@@ -52,8 +52,8 @@ pub(in crate::cli) struct Compare {
     /// Prints the scores of all runs as JSON instead of tables.
     #[arg(long)]
     pub(super) json: bool,
-    /// Writes the tables there as Markdown; with --page the page, and a plot beside it.
-    #[arg(long, value_name = "FILE")]
+    /// With --page, writes the page there, and a plot beside it.
+    #[arg(long, value_name = "FILE", requires = "page")]
     pub(super) markdown: Option<PathBuf>,
     /// Reads scores that --json printed, and runs nothing.
     #[arg(long, value_name = "FILE.json")]
@@ -63,32 +63,8 @@ pub(in crate::cli) struct Compare {
 /// Options of the worlds that cells run in.
 #[derive(Clone, Debug, Args)]
 pub(in crate::cli) struct ConditionOptions {
-    /// Gateway nodes in each region.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    region_nodes: usize,
-    /// Replicas of each region, such as 4,4,4; as the cell says if not given.
-    #[arg(long, value_delimiter = ',', value_name = "N,N,..")]
-    region_replicas: Vec<usize>,
-    /// Milliseconds between two looks at a replica, by which its signals are late.
-    #[arg(long, default_value_t = 100.0, value_name = "MS")]
-    signals_ms: f64,
-    /// Milliseconds until nodes have read the KV events of a step of an engine, for routers that read
-    /// them.
-    #[arg(long, default_value_t = 10.0, value_name = "MS")]
-    kv_events_ms: f64,
-    /// Share of news between nodes and between regions that is lost, 0 to 1.
-    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
-    lost: f64,
-    /// Share by which gossip between nodes takes longer at most, by chance.
-    #[arg(long, default_value_t = 0.2, value_name = "SHARE")]
-    jitter: f64,
-    /// Error of the round-trip times that nodes believe: with 0.3, they are off by a factor between
-    /// 1/1.3 and 1.3.
-    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
-    rtt_error: f64,
-    /// Error of the speeds of replicas that Spillway learns: with 0.3, they are off by a factor between 1/1.3 and 1.3
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
-    speed_error: f64,
+    #[command(flatten)]
+    conditions: Conditions,
     /// Directory of the traces that some cells play.
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
@@ -97,26 +73,8 @@ pub(in crate::cli) struct ConditionOptions {
 impl ConditionOptions {
     /// Returns the conditions.
     pub(in crate::cli) fn conditions(&self) -> anyhow::Result<Conditions> {
-        ensure!(self.region_nodes > 0, "--region-nodes has to be 1 at least");
-        ensure!((0.0..=1.0).contains(&self.lost), "--lost is a share, 0 to 1");
-        ensure!(self.jitter >= 0.0, "--jitter can't be negative");
-        ensure!(self.rtt_error >= 0.0, "--rtt-error can't be negative");
-        ensure!(self.speed_error >= 0.0, "--speed-error can't be negative");
-        ensure!(self.kv_events_ms >= 0.0, "--kv-events-ms can't be negative");
-        ensure!(self.signals_ms >= 0.0, "--signals-ms can't be negative");
-        let replicas = self.region_replicas.clone();
-        Ok(Conditions {
-            nodes: self.region_nodes,
-            replicas: (!replicas.is_empty()).then_some(replicas),
-            signals_ms: self.signals_ms,
-            kv_events_ms: self.kv_events_ms,
-            lost: self.lost,
-            jitter: self.jitter,
-            rtt_error: self.rtt_error,
-            speed_error: self.speed_error,
-            central: None,
-            tenants: Vec::new(),
-        })
+        ensure!(self.conditions.nodes > 0, "--region-nodes has to be 1 at least");
+        Ok(self.conditions.clone())
     }
 
     /// Reads the traces that are there.

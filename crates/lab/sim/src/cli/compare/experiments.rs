@@ -55,6 +55,39 @@ pub(super) struct Experiment {
 }
 
 impl Experiment {
+    /// Returns an experiment under the usual conditions, without a trial.
+    pub(super) fn new(
+        name: &'static str,
+        cells: Vec<&'static Cell>,
+        contenders: Vec<Contender>,
+        seeds: &[u64],
+    ) -> Self {
+        Self {
+            name,
+            cells,
+            contenders,
+            on_trial: Vec::new(),
+            elsewhere: Vec::new(),
+            conditions: vec![Conditions::default()],
+            seeds: seeds.to_vec(),
+        }
+    }
+
+    /// Returns this experiment with a trial of these baselines.
+    pub(super) fn with_trial(self, baselines: &[Contender]) -> Self {
+        Self { on_trial: baselines.to_vec(), elsewhere: trial::elsewhere(baselines), ..self }
+    }
+
+    /// Returns this experiment with the usual conditions changed by each of the values.
+    fn under<T: Clone>(self, values: &[T], change: fn(&mut Conditions, T)) -> Self {
+        let changed = |value: &T| {
+            let mut conditions = Conditions::default();
+            change(&mut conditions, value.clone());
+            conditions
+        };
+        Self { conditions: values.iter().map(changed).collect(), ..self }
+    }
+
     /// Returns the worlds of the experiment.
     pub(super) fn worlds(&self) -> impl Iterator<Item = (&'static Cell, &Conditions)> {
         let of_cell = |&cell: &&'static Cell| {
@@ -77,93 +110,37 @@ pub(super) fn all(
     baselines: &[Contender],
     seeds: &[u64],
 ) -> anyhow::Result<Vec<Experiment>> {
-    let local = Contender::specified(UNAIDED)?;
-    let omniscient = Contender::specified("omni")?;
-    let varied = VARIED.iter().map(|name| cell(name)).collect::<anyhow::Result<Vec<_>>>()?;
-    // Rivals of these are the baselines under the conditions of the first experiment: whatever goes
-    // wrong counts against Spillway alone.
-    let spillway_only = |name, conditions| Experiment {
-        name,
-        cells: varied.clone(),
-        // Other routers have no further signals that could be late or lost, except between the
-        // nodes of a region.
-        contenders: routers
-            .iter()
-            .take(if name == NODES { usize::MAX } else { 1 })
-            .cloned()
-            .collect(),
-        on_trial: Vec::new(),
-        elsewhere: Vec::new(),
-        conditions,
-        seeds: seeds.to_vec(),
+    let [local, omniscient] = [Contender::specified(UNAIDED)?, Contender::specified("omni")?];
+    let with = |more: &[Contender]| [routers, more].concat();
+    let besides = |is_of: fn(&Cell) -> bool| {
+        Cell::besides().iter().filter(|cell| is_of(cell)).collect::<Vec<_>>()
     };
-    let elsewhere = trial::elsewhere(baselines);
+    // Nothing breaks in cells of exceptional load, and they are no larger than others.
+    let of_load = besides(|cell| cell.faults_s().is_none() && cell.group() != "scale");
+    let broken = besides(|cell| cell.faults_s().is_some());
+    // Rivals of the rest are the baselines under the conditions of the first experiment: whatever
+    // goes wrong counts against Spillway alone.
+    let varied = VARIED.iter().map(|name| cell(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let under = |name, routers: &[Contender]| {
+        Experiment::new(name, varied.clone(), routers.to_vec(), seeds)
+    };
+    // Other routers have no further signals that could be late or lost, except between the nodes of
+    // a region.
+    let first = &routers[..routers.len().min(1)];
     Ok(vec![
-        Experiment {
-            name: MAIN,
-            cells: Cell::all().iter().collect(),
-            contenders: routers.iter().cloned().chain([omniscient]).collect(),
-            on_trial: baselines.to_vec(),
-            elsewhere: elsewhere.clone(),
-            conditions: vec![Conditions::default()],
-            seeds: seeds.to_vec(),
-        },
-        Experiment {
-            name: BESIDES,
-            cells: Cell::besides().iter().filter(|cell| is_of_load(cell)).collect(),
-            contenders: routers.to_vec(),
-            on_trial: baselines.to_vec(),
-            elsewhere: elsewhere.clone(),
-            conditions: vec![Conditions::default()],
-            seeds: seeds.to_vec(),
-        },
-        Experiment {
-            name: FAULTS,
-            cells: Cell::besides().iter().filter(|cell| cell.faults_s().is_some()).collect(),
-            contenders: routers.iter().cloned().chain([local]).collect(),
-            on_trial: Vec::new(),
-            elsewhere: Vec::new(),
-            conditions: vec![Conditions::default()],
-            seeds: seeds.to_vec(),
-        },
-        Experiment {
-            name: GPUS,
-            cells: vec![cell(GPU_CELL)?],
-            contenders: routers.to_vec(),
-            on_trial: baselines.to_vec(),
-            elsewhere,
-            conditions: each(&GPU_REPLICAS, |replicas| Conditions {
-                replicas: Some(replicas.to_vec()),
-                ..Conditions::default()
-            }),
-            seeds: seeds.to_vec(),
-        },
-        spillway_only(NODES, each(&[2, 4, 8], |&nodes| with(|it| it.nodes = nodes))),
-        spillway_only(
-            SIGNALS,
-            each(&[1_000.0, 5_000.0, 30_000.0], |&ms| with(|it| it.signals_ms = ms)),
-        ),
-        spillway_only(LOSS, each(&[0.05, 0.1, 0.2], |&lost| with(|it| it.lost = lost))),
-        spillway_only(RTT, each(&[0.3, 1.0], |&error| with(|it| it.rtt_error = error))),
-        spillway_only(SPEEDS, each(&[0.3, 1.0], |&error| with(|it| it.speed_error = error))),
+        Experiment::new(MAIN, Cell::all().iter().collect(), with(&[omniscient]), seeds)
+            .with_trial(baselines),
+        Experiment::new(BESIDES, of_load, with(&[]), seeds).with_trial(baselines),
+        Experiment::new(FAULTS, broken, with(&[local]), seeds),
+        Experiment::new(GPUS, vec![cell(GPU_CELL)?], with(&[]), seeds)
+            .with_trial(baselines)
+            .under(&GPU_REPLICAS, |it, replicas| it.replicas = Some(replicas.to_vec())),
+        under(NODES, routers).under(&[2, 4, 8], |it, nodes| it.nodes = nodes),
+        under(SIGNALS, first).under(&[1e3, 5e3, 30e3], |it, ms| it.signals_ms = ms),
+        under(LOSS, first).under(&[0.05, 0.1, 0.2], |it, lost| it.lost = lost),
+        under(RTT, first).under(&[0.3, 1.0], |it, error| it.rtt_error = error),
+        under(SPEEDS, first).under(&[0.3, 1.0], |it, error| it.speed_error = error),
     ])
-}
-
-/// Returns true if a cell is one of exceptional load: nothing breaks in it, and it is no larger than
-/// others.
-fn is_of_load(cell: &Cell) -> bool {
-    cell.faults_s().is_none() && cell.group() != "scale"
-}
-
-/// Returns the usual conditions with a change.
-fn with(change: impl FnOnce(&mut Conditions)) -> Conditions {
-    let mut conditions = Conditions::default();
-    change(&mut conditions);
-    conditions
-}
-
-fn each<T>(values: &[T], conditions: impl Fn(&T) -> Conditions) -> Vec<Conditions> {
-    values.iter().map(conditions).collect()
 }
 
 /// Runs all experiments, on all cores: first the trial, then everybody with the seeds of each

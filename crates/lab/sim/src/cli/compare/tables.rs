@@ -13,9 +13,9 @@ const BARS: [(f64, f64); 2] = [(98.0, 110.0), (100.0, 105.0)];
 /// Name of the column with the 95th percentile of the time per token, and its ratio.
 const TOKENS: &str = "tpot p95 ms, × best";
 
-/// Returns a table with a head and lines.
-pub(super) fn table(title: impl Into<String>, head: &[&str], lines: Vec<Vec<String>>) -> Table {
-    let head = head.iter().map(|name| (*name).to_owned()).collect();
+/// Returns a table with lines under a head, whose columns ` | ` separates.
+pub(super) fn table(title: impl Into<String>, head: &str, lines: Vec<Vec<String>>) -> Table {
+    let head = head.split(" | ").map(str::to_owned).collect();
     Table { title: title.into(), head, lines }
 }
 
@@ -40,23 +40,9 @@ pub(super) fn of_cell(standing: &Standing) -> Table {
             format!("{:.2}", mean.useful_per_s),
         ]
     };
-    let head = [
-        "router",
-        "goodput/s",
-        "× best",
-        "p95 ms",
-        "× best",
-        "p50 ms",
-        "tpot p50",
-        "tpot p95",
-        "× best",
-        "cached %",
-        "forwarded %",
-        "egress kB/s",
-        "failed",
-        "with again/s",
-    ];
-    table(&standing.cell, &head, standing.rows.iter().map(line).collect())
+    let head = "router | goodput/s | × best | p95 ms | × best | p50 ms | tpot p50 | tpot p95 | \
+        × best | cached % | forwarded % | egress kB/s | failed | with again/s";
+    table(&standing.cell, head, standing.rows.iter().map(line).collect())
 }
 
 /// Returns the table of Spillway's routers in all cells.
@@ -78,16 +64,9 @@ pub(super) fn summary(standings: &[Standing]) -> Table {
             ]
         })
     });
-    let head = [
-        "cell",
-        "best goodput/s",
-        "best p95 ms",
-        "router",
-        "goodput × best",
-        "p95 × best",
-        "forwarded %",
-    ];
-    table("Against the best baseline of each cell", &head, lines.collect())
+    let head = "cell | best goodput/s | best p95 ms | router | goodput × best | p95 × best | \
+        forwarded %";
+    table("Against the best baseline of each cell", head, lines.collect())
 }
 
 /// Returns the table of the page of all cells: Spillway, and beside it each of its routers with other

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use spillway_sim::{Cell, Conditions, Entry, Gpus, Role, Row, Standing};
+use spillway_sim::{Cell, Conditions, Entry, Role, Row, Standing};
 
 use super::experiments::{BESIDES, GPUS, MAIN, Part};
 use super::tables::{number, percent, ratio, routers, spillways, table};
@@ -13,9 +13,6 @@ use crate::cli::tables::{NO_NUMBER, Table};
 const OVERLOAD: &str = "overload";
 /// Groups of the cells in which many want the same, or long contexts grow.
 const CROWDS: [&str; 2] = ["crowd", "agents"];
-/// Numbers of GPUs of baselines that never leave a region, whose goodput others have to reach.
-const LOCAL_GPUS: [f64; 3] = [12.0, 15.0, 18.0];
-
 /// Returns the entries of an experiment.
 pub(super) fn entries<'a>(parts: &'a [Part], experiment: &str) -> &'a [Entry] {
     let part = parts.iter().find(|part| part.experiment == experiment);
@@ -42,8 +39,8 @@ pub(super) fn skywalker(parts: &[Part]) -> Table {
         let best = standing.best_goodput.clone().unwrap_or_default();
         Some(vec![standing.cell.clone(), best, ratio(row.goodput), ratio(row.p95)])
     });
-    let head = ["cell", "best SkyWalker", "goodput × best", "p95 × best"];
-    table("Against SkyWalker", &head, lines.collect())
+    let head = "cell | best SkyWalker | goodput × best | p95 × best";
+    table("Against SkyWalker", head, lines.collect())
 }
 
 /// Returns the table of goodput by number of GPUs.
@@ -61,48 +58,7 @@ pub(super) fn goodput_by_gpus(parts: &[Part]) -> Table {
     let routers = routers(&standings);
     let mut head = vec!["GPUs", "best within regions", "best baseline"];
     head.extend(routers);
-    table("Goodput by number of GPUs", &head, lines.collect())
-}
-
-/// Returns the table of GPUs that are needed for the goodput of baselines that never leave a region.
-pub(super) fn gpus_needed(parts: &[Part]) -> Table {
-    let standings = by_gpus(parts);
-    let mut lines = Vec::new();
-    for standing in &standings {
-        let local_gpus = gpus(standing);
-        let Some(local) = best_local(standing).filter(|_| LOCAL_GPUS.contains(&local_gpus)) else {
-            continue;
-        };
-        let goodput = local.mean.goodput_per_s;
-        let mut line = vec![
-            format!("{goodput:.2}"),
-            format!("{} {local_gpus:.0}", local.contender),
-            needed(
-                goodput,
-                local_gpus,
-                &points(&standings, |standing| standing.row(standing.best_goodput.as_deref()?)),
-            ),
-        ];
-        line.extend(routers(&standings).iter().map(|name| {
-            needed(goodput, local_gpus, &points(&standings, |standing| standing.row(name)))
-        }));
-        lines.push(line);
-    }
-    let routers = routers(&standings);
-    let mut head = vec!["goodput/s", "GPUs within regions", "best baseline"];
-    head.extend(routers);
-    table("GPUs for equal goodput", &head, lines)
-}
-
-fn needed(goodput: f64, local_gpus: f64, points: &[(f64, f64)]) -> String {
-    let Some(needed) = Gpus::needed(goodput, points) else { return NO_NUMBER.to_owned() };
-    let sign = match needed {
-        Gpus::AtMost(_) => "≤ ",
-        Gpus::About(_) => "",
-        Gpus::Above(_) => "> ",
-    };
-    let count = needed.count();
-    format!("{sign}{count:.1} ({sign}{:.0} %)", count / local_gpus * 100.0)
+    table("Goodput by number of GPUs", &head.join(" | "), lines.collect())
 }
 
 /// Returns the standings of the experiment with more and fewer GPUs, from fewest to most.
@@ -110,14 +66,6 @@ pub(super) fn by_gpus(parts: &[Part]) -> Vec<Standing> {
     let mut standings = Standing::all(entries(parts, GPUS));
     standings.sort_by(|a, b| gpus(a).total_cmp(&gpus(b)));
     standings
-}
-
-fn points<'a>(
-    standings: &'a [Standing],
-    row: impl Fn(&'a Standing) -> Option<&'a Row>,
-) -> Vec<(f64, f64)> {
-    let point = |standing: &'a Standing| Some((gpus(standing), row(standing)?.mean.goodput_per_s));
-    standings.iter().filter_map(point).collect()
 }
 
 fn gpus(standing: &Standing) -> f64 {
@@ -167,7 +115,7 @@ pub(super) fn varied(parts: &[Part], experiment: &str, title: &str, of: Varied) 
     let values: Vec<String> = values.iter().map(f64::to_string).collect();
     let mut head = vec!["cell", "router"];
     head.extend(values.iter().map(String::as_str));
-    table(title, &head, lines)
+    table(title, &head.join(" | "), lines)
 }
 
 /// Condition that varies in an experiment, as a number.
@@ -203,17 +151,9 @@ pub(super) fn crowd_of(standings: &[Standing]) -> Table {
             ])
         })
     });
-    let head = [
-        "cell",
-        "router",
-        "questions",
-        "slow",
-        "tpot p50 ms",
-        "tpot p95 ms",
-        "p95 ms",
-        "forwarded %",
-    ];
-    table("The crowd", &head, lines.collect())
+    let head = "cell | router | questions | slow | tpot p50 ms | tpot p95 ms | p95 ms | \
+        forwarded %";
+    table("The crowd", head, lines.collect())
 }
 
 /// Returns the table of cells with more load than can be served: Spillway's routers and the best
@@ -244,8 +184,8 @@ pub(super) fn overload(parts: &[Part]) -> Table {
             ]
         })
     });
-    let head = ["cell", "router", "goodput/s", "× best", "p50 ms", "p95 ms", "× best", "failed %"];
-    table("Overload", &head, lines.collect())
+    let head = "cell | router | goodput/s | × best | p50 ms | p95 ms | × best | failed %";
+    table("Overload", head, lines.collect())
 }
 
 /// Returns the table of seconds until goodput is back after a disturbance.
@@ -271,6 +211,6 @@ pub(super) fn recovery(parts: &[Part]) -> Table {
             ]);
         }
     }
-    let head = ["cell", "best baseline", "router", "seconds, seed by seed"];
-    table("Recovery", &head, lines)
+    let head = "cell | best baseline | router | seconds, seed by seed";
+    table("Recovery", head, lines)
 }

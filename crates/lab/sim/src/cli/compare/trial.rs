@@ -15,7 +15,7 @@ pub(super) const TRIAL: &str = "trial";
 /// Seed of the trial. The report uses other seeds, so a lucky result here is no advantage there.
 pub(super) const SEED: u64 = 11;
 /// Baselines of each world that are finalists by goodput, and as many by the 95th percentile.
-pub(super) const PLACES: usize = 3;
+const PLACES: usize = 3;
 
 /// Central baselines of each world that are tried in all regions by goodput, and as many by the 95th
 /// percentile.
@@ -182,15 +182,8 @@ mod tests {
         let on_trial =
             ["random-central", "lmetric-central", "sglang-central", "preble-central", "gke"]
                 .map(|name| Contender::baseline(Baseline::named(name).unwrap()));
-        let experiment = Experiment {
-            name: "main",
-            cells: vec![Cell::named("no-reuse").unwrap()],
-            contenders: Vec::new(),
-            elsewhere: elsewhere(&on_trial),
-            on_trial: on_trial.to_vec(),
-            conditions: vec![Conditions::default()],
-            seeds: vec![21],
-        };
+        let cells = vec![Cell::named("no-reuse").unwrap()];
+        let experiment = Experiment::new("main", cells, Vec::new(), &[21]).with_trial(&on_trial);
         let entries = [
             entry("gke", 12.0, 100.0),
             entry("lmetric-central", 10.0, 300.0),
@@ -209,17 +202,10 @@ mod tests {
 
     #[test]
     fn known_scores_are_not_made_again() {
-        let experiment = Experiment {
-            name: "main",
-            cells: vec![Cell::named("no-reuse").unwrap()],
-            contenders: Vec::new(),
-            on_trial: ["gke", "gorgo"]
-                .map(|name| Contender::baseline(Baseline::named(name).unwrap()))
-                .to_vec(),
-            elsewhere: Vec::new(),
-            conditions: vec![Conditions::default()],
-            seeds: vec![21],
-        };
+        let on_trial =
+            ["gke", "gorgo"].map(|name| Contender::baseline(Baseline::named(name).unwrap()));
+        let cells = vec![Cell::named("no-reuse").unwrap()];
+        let experiment = Experiment::new("main", cells, Vec::new(), &[21]).with_trial(&on_trial);
         // None of these has the seed, the world or the contender that the trial asks for.
         let strangers = [
             Entry { seed: 21, ..entry("gke", 1.0, 1.0) },

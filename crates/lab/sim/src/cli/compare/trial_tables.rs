@@ -1,4 +1,4 @@
-//! Tables of the trial: how far each baseline is from the best, and who goes on.
+//! Table of the trial: how far each baseline is from the best.
 
 use spillway_sim::{Conditions, Contender, Entry, Row, Spread, Standing};
 
@@ -6,8 +6,8 @@ use super::arguments::cell;
 use super::experiments::{MAIN, Part};
 use super::tables::table;
 use super::topics::entries;
-use super::trial::{PLACES, TRIAL, by_goodput, by_p95, finalists};
-use crate::cli::tables::{NO_NUMBER, Table};
+use super::trial::{TRIAL, by_goodput, by_p95, finalists};
+use crate::cli::tables::Table;
 
 /// Least ratio of goodput that counts in a geometric mean, which a single 0 would make 0.
 const RATIO_MIN: f64 = 0.01;
@@ -45,26 +45,7 @@ pub(super) fn everybody(parts: &[Part]) -> Table {
         };
     let mut head = vec!["baseline", "finalist in", ALL];
     head.extend(&groups);
-    table("Trial of all baselines", &head, baselines.iter().map(line).collect())
-}
-
-/// Returns the table of the best baselines of each cell by each figure, and of the best that did not
-/// go on.
-pub(super) fn chosen(parts: &[Part]) -> Table {
-    let line = |standing: &Standing| {
-        let finalists = finalists(standing);
-        let names = |rows: &[&Row], figure: Figure| {
-            let best = rows.iter().take(PLACES).map(|row| named(row, figure));
-            let left_out = rows.iter().find(|row| !finalists.contains(row.contender.as_str()));
-            let left_out = left_out.map_or_else(|| NO_NUMBER.to_owned(), |row| named(row, figure));
-            [best.collect::<Vec<_>>().join(", "), left_out]
-        };
-        let goodput = names(&by_goodput(standing), |row| row.goodput);
-        let p95 = names(&by_p95(standing), |row| row.p95);
-        [standing.cell.clone()].into_iter().chain(goodput).chain(p95).collect()
-    };
-    let head = ["cell", "best by goodput", "best left out", "best by p95", "best left out"];
-    table("Finalists of each cell", &head, standings(parts).iter().map(line).collect())
+    table("Trial of all baselines", &head.join(" | "), baselines.iter().map(line).collect())
 }
 
 /// Returns the standings of the trial in the cells of the page's first tables.
@@ -82,11 +63,6 @@ fn group(standing: &Standing) -> &'static str {
 
 /// Ratio of a row to the best baseline of its cell.
 type Figure = fn(&Row) -> Option<Spread>;
-
-fn named(row: &Row, figure: Figure) -> String {
-    let ratio = figure(row).map_or_else(|| NO_NUMBER.to_owned(), |one| format!("{:.2}", one.mean));
-    format!("{} {ratio}", row.contender)
-}
 
 /// Geometric means of ratios over cells.
 #[derive(Clone, Copy, Debug)]

@@ -10,10 +10,10 @@ fn every_name_is_one_of_a_baseline() {
     let names: BTreeSet<_> = all.iter().map(|baseline| baseline.name).collect();
     assert_eq!((names.len(), all.len()), (40, 40));
     for baseline in all {
-        assert_eq!(Baseline::named(baseline.name), Some(baseline));
+        assert_eq!(Baseline::named(baseline.name).map(|one| one.name), Some(baseline.name));
         assert_eq!(baseline.is_central, baseline.name.ends_with("-central"), "{baseline:?}");
     }
-    assert_eq!(Baseline::named("none"), None);
+    assert!(Baseline::named("none").is_none());
 }
 
 #[test]

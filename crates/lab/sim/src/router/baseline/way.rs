@@ -22,183 +22,105 @@ use crate::router::Place;
 /// other SkyWalkers the one nearest to the code's 10.
 const HASH_WAITING_MAX: u32 = 8;
 
-/// Way to route, in whichever region the node runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    Random,
-    RoundRobin,
-    LeastLoad,
-    SessionHash,
-    BoundedHash,
-    Prequal,
-    SgLang,
-    SgLang2,
-    LMetric,
-    LMetricReplies,
-    SMetric,
-    Dynamo,
-    DynamoPools,
-    LlmD,
-    LlmDPrecise,
-    LlmDHub,
-    Preble,
-    Gorgo,
-    Gke,
-    /// With so many requests waiting in another region at most.
-    SkyWalker(u32),
-    SkyWalkerHash,
+/// Published way to route.
+#[derive(Debug)]
+pub(super) struct Published {
+    /// Names of the routers in each region and in one place for all regions; empty if the way is none
+    /// there.
+    pub(super) names: (&'static str, &'static str),
+    /// Rule in one sentence.
+    pub(super) about: &'static str,
+    /// Paper or repository.
+    pub(super) source: &'static str,
+    /// Blocks that the way knows of.
+    pub(super) knowledge: Knowledge,
+    /// Makes the rule of a node at a place, whose replicas' caches hold so many tokens each.
+    pub(super) rule: fn(&Place, f32) -> Box<dyn Rule>,
 }
 
-impl Way {
-    pub(super) const ALL: [Self; 23] = [
-        Self::Random,
-        Self::RoundRobin,
-        Self::LeastLoad,
-        Self::SessionHash,
-        Self::BoundedHash,
-        Self::Prequal,
-        Self::SgLang,
-        Self::SgLang2,
-        Self::LMetric,
-        Self::LMetricReplies,
-        Self::SMetric,
-        Self::Dynamo,
-        Self::DynamoPools,
-        Self::LlmD,
-        Self::LlmDPrecise,
-        Self::LlmDHub,
-        Self::Preble,
-        Self::Gorgo,
-        Self::Gke,
-        Self::SkyWalker(0),
-        Self::SkyWalker(2),
-        Self::SkyWalker(8),
-        Self::SkyWalkerHash,
-    ];
+macro_rules! ways {
+    ($($names:tt $about:literal, $source:literal, $knowledge:ident,
+        |$place:pat_param, $kv_tokens:pat_param| $rule:expr;)*) => {
+        /// All ways, in the order of tables.
+        pub(super) static WAYS: &[Published] = &[$(Published {
+            names: $names,
+            about: $about,
+            source: $source,
+            knowledge: Knowledge::$knowledge,
+            rule: |$place, $kv_tokens| Box::new($rule),
+        }),*];
+    };
+}
 
-    /// Returns the names in each region and in one place for all regions, if the way is one there.
-    pub(super) fn names(self) -> (Option<&'static str>, Option<&'static str>) {
-        let both = |local, central| (Some(local), Some(central));
-        match self {
-            Self::Random => both("random-local", "random-central"),
-            Self::RoundRobin => both("round-robin-local", "round-robin-central"),
-            Self::LeastLoad => both("least-load-local", "least-load-central"),
-            Self::SessionHash => both("session-hash-local", "session-hash-central"),
-            Self::BoundedHash => both("chwbl-local", "chwbl-central"),
-            Self::Prequal => both("prequal-local", "prequal-central"),
-            Self::SgLang => both("sglang-local", "sglang-central"),
-            Self::SgLang2 => both("sglang-2-local", "sglang-2-central"),
-            Self::LMetric => both("lmetric-local", "lmetric-central"),
-            Self::LMetricReplies => both("lmetric-replies-local", "lmetric-replies-central"),
-            Self::SMetric => both("smetric-local", "smetric-central"),
-            Self::Dynamo => both("dynamo-local", "dynamo-central"),
-            Self::DynamoPools => both("dynamo-pools", "dynamo-pools-central"),
-            Self::LlmD => both("llm-d-local", "llm-d-central"),
-            Self::LlmDPrecise => both("llm-d-precise-local", "llm-d-precise-central"),
-            Self::LlmDHub => (Some("llm-d-hub"), None),
-            Self::Preble => both("preble-local", "preble-central"),
-            // The first version decides in each region, the later ones in a central proxy.
-            Self::Gorgo => both("gorgo", "gorgo-central"),
-            Self::Gke => (Some("gke"), None),
-            Self::SkyWalker(0) => (Some("skywalker-0"), None),
-            Self::SkyWalker(2) => (Some("skywalker-2"), None),
-            Self::SkyWalker(_) => (Some("skywalker-8"), None),
-            Self::SkyWalkerHash => (Some("skywalker-ch"), None),
-        }
-    }
-
-    /// Returns the rule in one sentence.
-    pub(super) fn about(self) -> &'static str {
-        match self {
-            Self::Random => "any replica",
-            Self::RoundRobin => "one replica after the other",
-            Self::LeastLoad => "fewest requests in flight",
-            Self::SessionHash => "consistent hash of the session",
-            Self::BoundedHash => "consistent hash of the session, loads up to 1.25 of the mean",
-            Self::Prequal => "lowest latency of the replicas with few requests in flight",
-            Self::SgLang => {
-                "longest match over 0.5, fewest requests if unbalanced by 32 and 1.0001"
-            }
-            Self::SgLang2 => "longest match over 0.3, fewest requests if unbalanced by 64 and 1.5",
-            Self::LMetric => "tokens to read times requests",
-            Self::LMetricReplies => "tokens to read times requests; reads KV events",
-            Self::Dynamo => "blocks to read plus blocks in use; reads KV events",
-            Self::SMetric => {
-                "later turns where their conversation is if in time, else tokens to read times requests"
-            }
-            Self::DynamoPools => "as dynamo for whole regions, then for replicas; reads KV events",
-            Self::LlmD => "2 x queue, 2 x free KV, 3 x matched part",
-            Self::LlmDPrecise => "as llm-d; reads KV events",
-            Self::LlmDHub => {
-                "region with the least first token by what was seen at its load, then as llm-d"
-            }
-            Self::Preble => "longest match if over half, else least work of three minutes",
-            Self::Gorgo => "network, reading and queue in milliseconds",
-            Self::Gke => {
-                "own region up to a KV use of 60 %, then the nearest with room; in it as llm-d"
-            }
-            Self::SkyWalker(_) => {
-                "longest match over 0.5 where nothing waits, at home first; others are kept"
-            }
-            Self::SkyWalkerHash => {
-                "hash of the session where nothing waits, at home first; others are kept"
-            }
-        }
-    }
-
-    /// Returns the paper or repository.
-    pub(super) fn source(self) -> &'static str {
-        match self {
-            Self::Random | Self::RoundRobin | Self::LeastLoad => "classical",
-            Self::SessionHash => "envoyproxy/envoy ring_hash",
-            Self::BoundedHash => "arXiv 1608.01350",
-            Self::Prequal => "arXiv 2312.10172",
-            Self::SgLang | Self::SgLang2 => "sgl-project/sglang sgl-router",
-            Self::LMetric | Self::LMetricReplies => "arXiv 2603.15202",
-            Self::SMetric => "arXiv 2607.08565, vllm-project/router",
-            Self::Dynamo => "ai-dynamo/dynamo lib/kv-router",
-            Self::DynamoPools => "ai-dynamo/dynamo lib/llm/src/global_view, unreleased",
-            Self::LlmD | Self::LlmDPrecise => "llm-d/llm-d-router",
-            Self::LlmDHub => "llm-d/llm-d-router latency-observation-scorer-hub, alpha",
-            Self::Preble => "arXiv 2407.00023, WukLab/preble",
-            Self::Gorgo => "arXiv 2602.11688, atoniolo76/GORGO",
-            Self::Gke => "GKE multi-cluster Inference Gateway",
-            Self::SkyWalker(_) | Self::SkyWalkerHash => "arXiv 2505.24095, skypilot-org/skypilot",
-        }
-    }
-
-    /// Returns the blocks that the way knows of.
-    pub(super) fn knowledge(self) -> Knowledge {
-        match self {
-            Self::LMetricReplies | Self::Dynamo | Self::DynamoPools | Self::LlmDPrecise => {
-                Knowledge::Events
-            }
-            _ => Knowledge::Prompts,
-        }
-    }
-
-    /// Returns the rule of a node at `place`, whose replicas' caches hold `kv_tokens` tokens each.
-    pub(super) fn rule(self, place: &Place, kv_tokens: f32) -> Box<dyn Rule> {
-        match self {
-            Self::Random => Box::new(Random),
-            Self::RoundRobin => Box::new(RoundRobin),
-            Self::LeastLoad => Box::new(LeastLoad),
-            Self::SessionHash => Box::new(SessionHash::new(place.replicas)),
-            Self::BoundedHash => Box::new(BoundedHash::new(place.replicas)),
-            Self::Prequal => Box::new(Prequal::new(place.replicas)),
-            Self::SgLang => Box::new(SgLang::first(place.replicas)),
-            Self::SgLang2 => Box::new(SgLang::second(place.replicas)),
-            Self::LMetric | Self::LMetricReplies => Box::new(LMetric),
-            Self::SMetric => Box::new(SMetric::new(place.replicas)),
-            Self::Dynamo => Box::new(Dynamo::new(place.replicas)),
-            Self::DynamoPools => Box::new(DynamoPools::new(place, kv_tokens)),
-            Self::LlmD | Self::LlmDPrecise => Box::new(LlmD),
-            Self::LlmDHub => Box::new(LlmDHub::new(place)),
-            Self::Preble => Box::new(Preble::new(place.replicas)),
-            Self::Gorgo => Box::new(Gorgo::new(place)),
-            Self::Gke => Box::new(Gke),
-            Self::SkyWalker(waiting_max) => Box::new(SkyWalker::tree(place, waiting_max)),
-            Self::SkyWalkerHash => Box::new(SkyWalker::hash(place, HASH_WAITING_MAX)),
-        }
-    }
+// The first version of GORGO decides in each region, the later ones in a central proxy.
+ways! {
+    ("random-local", "random-central")
+        "any replica",
+        "classical", Prompts, |_, _| Random;
+    ("round-robin-local", "round-robin-central")
+        "one replica after the other",
+        "classical", Prompts, |_, _| RoundRobin;
+    ("least-load-local", "least-load-central")
+        "fewest requests in flight",
+        "classical", Prompts, |_, _| LeastLoad;
+    ("session-hash-local", "session-hash-central")
+        "consistent hash of the session",
+        "envoyproxy/envoy ring_hash", Prompts, |place, _| SessionHash::new(place.replicas);
+    ("chwbl-local", "chwbl-central")
+        "consistent hash of the session, loads up to 1.25 of the mean",
+        "arXiv 1608.01350", Prompts, |place, _| BoundedHash::new(place.replicas);
+    ("prequal-local", "prequal-central")
+        "lowest latency of the replicas with few requests in flight",
+        "arXiv 2312.10172", Prompts, |place, _| Prequal::new(place.replicas);
+    ("sglang-local", "sglang-central")
+        "longest match over 0.5, fewest requests if unbalanced by 32 and 1.0001",
+        "sgl-project/sglang sgl-router", Prompts, |place, _| SgLang::first(place.replicas);
+    ("sglang-2-local", "sglang-2-central")
+        "longest match over 0.3, fewest requests if unbalanced by 64 and 1.5",
+        "sgl-project/sglang sgl-router", Prompts, |place, _| SgLang::second(place.replicas);
+    ("lmetric-local", "lmetric-central")
+        "tokens to read times requests",
+        "arXiv 2603.15202", Prompts, |_, _| LMetric;
+    ("lmetric-replies-local", "lmetric-replies-central")
+        "tokens to read times requests; reads KV events",
+        "arXiv 2603.15202", Events, |_, _| LMetric;
+    ("smetric-local", "smetric-central")
+        "later turns where their conversation is if in time, else tokens to read times requests",
+        "arXiv 2607.08565, vllm-project/router", Prompts, |place, _| SMetric::new(place.replicas);
+    ("dynamo-local", "dynamo-central")
+        "blocks to read plus blocks in use; reads KV events",
+        "ai-dynamo/dynamo lib/kv-router", Events, |place, _| Dynamo::new(place.replicas);
+    ("dynamo-pools", "dynamo-pools-central")
+        "as dynamo for whole regions, then for replicas; reads KV events",
+        "ai-dynamo/dynamo lib/llm/src/global_view, unreleased", Events, |place, kv_tokens| DynamoPools::new(place, kv_tokens);
+    ("llm-d-local", "llm-d-central")
+        "2 x queue, 2 x free KV, 3 x matched part",
+        "llm-d/llm-d-router", Prompts, |_, _| LlmD;
+    ("llm-d-precise-local", "llm-d-precise-central")
+        "as llm-d; reads KV events",
+        "llm-d/llm-d-router", Events, |_, _| LlmD;
+    ("llm-d-hub", "")
+        "region with the least first token by what was seen at its load, then as llm-d",
+        "llm-d/llm-d-router latency-observation-scorer-hub, alpha", Prompts, |place, _| LlmDHub::new(place);
+    ("preble-local", "preble-central")
+        "longest match if over half, else least work of three minutes",
+        "arXiv 2407.00023, WukLab/preble", Prompts, |place, _| Preble::new(place.replicas);
+    ("gorgo", "gorgo-central")
+        "network, reading and queue in milliseconds",
+        "arXiv 2602.11688, atoniolo76/GORGO", Prompts, |place, _| Gorgo::new(place);
+    ("gke", "")
+        "own region up to a KV use of 60 %, then the nearest with room; in it as llm-d",
+        "GKE multi-cluster Inference Gateway", Prompts, |_, _| Gke;
+    ("skywalker-0", "")
+        "longest match over 0.5 where nothing waits, at home first; others are kept",
+        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |place, _| SkyWalker::tree(place, 0);
+    ("skywalker-2", "")
+        "longest match over 0.5 where nothing waits, at home first; others are kept",
+        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |place, _| SkyWalker::tree(place, 2);
+    ("skywalker-0", "")
+        "longest match over 0.5 where nothing waits, at home first; others are kept",
+        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |place, _| SkyWalker::tree(place, 8);
+    ("skywalker-ch", "")
+        "hash of the session where nothing waits, at home first; others are kept",
+        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |place, _| SkyWalker::hash(place, HASH_WAITING_MAX);
 }

@@ -12,7 +12,6 @@ use anyhow::Context as _;
 use spillway_harness::{LoadClient, Process, ScrapedPage, certs};
 
 use crate::request::MODEL;
-use crate::scale::site::ScaleSite;
 
 /// Most nodes that form a cluster: as many as vote.
 const FOUNDERS_MAX: usize = 5;
@@ -23,15 +22,31 @@ const TOKEN: &str = "join.token";
 /// Longest wait until the founders have formed the cluster.
 const FORMING_MAX: Duration = Duration::from_secs(60);
 
+/// Cluster to start.
+pub(crate) struct ClusterSpec<'a> {
+    /// The Spillway binary.
+    pub(crate) spillway: &'a Path,
+    /// Existing folder for certificates, configs, logs and data.
+    pub(crate) folder: &'a Path,
+    /// Replicas of each node.
+    pub(crate) replicas: Vec<&'a [SocketAddr]>,
+    /// Lines of each replica.
+    pub(crate) replica: String,
+    /// Lines of the route.
+    pub(crate) route: &'a str,
+}
+
 /// Running node of a cluster, alone in its region.
-pub(super) struct Member {
+pub(crate) struct Member {
+    /// Address for clients.
+    pub(crate) address: SocketAddr,
     process: Process,
     admin: LoadClient,
 }
 
 /// Nodes of a cluster. Dropping this ends all of them at the same time: one after the other takes up
 /// to a few seconds each.
-pub(super) struct Members(pub(super) Vec<Member>);
+pub(crate) struct Members(pub(crate) Vec<Member>);
 
 /// Names and addresses of a node, chosen before any starts: each config names all others.
 struct Seat {
@@ -41,16 +56,13 @@ struct Seat {
     link: SocketAddr,
 }
 
-/// Starts `count` nodes. Each has one of the site's backends as its replica and keeps the cluster's
-/// state. The first ones form the cluster, the others join it by a token.
-pub(super) async fn start_all(
-    spillway: &Path,
-    site: &ScaleSite,
-    count: u8,
-) -> anyhow::Result<Members> {
-    let folder = site.folder();
+/// Starts the nodes, each with its state on disk. The first ones form the cluster, the others join
+/// it by a token.
+pub(crate) async fn start_all(spec: &ClusterSpec<'_>) -> anyhow::Result<Members> {
+    let (spillway, folder) = (spec.spillway, spec.folder);
     certs(spillway, folder, &["init", "--cluster", "bench"])?;
-    let seats: Vec<Seat> = (1..=count).map(Seat::choose).collect();
+    let seats: Vec<Seat> =
+        (1..).zip(&spec.replicas).map(|(number, _)| Seat::choose(number)).collect();
     let founders = &seats[..seats.len().min(FOUNDERS_MAX)];
     let mut members = Members(Vec::new());
     for (index, seat) in seats.iter().enumerate() {
@@ -59,14 +71,23 @@ pub(super) async fn start_all(
         if index == founders.len() {
             write_token(spillway, folder, founders[0].admin, &mut members).await?;
         }
-        let joins = index >= founders.len();
-        let backend = site.backends()[index % site.backends().len()];
+        let mut config = seat.config(folder, founders, index >= founders.len())?;
+        write!(config, "\n[[route]]\nname = \"llm\"\n{}", spec.route)?;
+        for (number, replica) in spec.replicas[index].iter().enumerate() {
+            write!(
+                config,
+                "\n[[replica]]\nname = \"replica-{number}\"\nurl = \"http://{replica}\"\n\
+                 models = [\"{MODEL}\"]\n{}",
+                spec.replica
+            )?;
+        }
         let path = folder.join(format!("{name}.toml"));
-        fs::write(&path, seat.config(folder, backend, founders, joins)?)?;
+        fs::write(&path, config)?;
         let command: Vec<OsString> =
             vec![spillway.into(), "run".into(), "--config".into(), path.into()];
         let process = Process::guarded(name, &command, &folder.join(format!("{name}.log")))?;
-        members.0.push(Member { process, admin: LoadClient::new(seat.admin) });
+        let (address, admin) = (seat.listen, LoadClient::new(seat.admin));
+        members.0.push(Member { address, process, admin });
     }
     Ok(members)
 }
@@ -102,15 +123,28 @@ impl Drop for Members {
 
 impl Member {
     /// Returns the id of the guard above the node.
-    pub(super) fn guard(&self) -> u32 {
+    pub(crate) fn guard(&self) -> u32 {
         self.process.id()
+    }
+
+    /// Waits until `check` succeeds.
+    ///
+    /// # Errors
+    /// Returns an error with the end of the node's log if the node ends, or `check` still fails
+    /// after `limit`.
+    pub(crate) async fn ready(
+        &mut self,
+        limit: Duration,
+        check: impl AsyncFn() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        self.process.ready(limit, check).await
     }
 
     /// Checks that the node runs.
     ///
     /// # Errors
     /// Returns an error with the end of its log if it has ended.
-    pub(super) fn check_alive(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn check_alive(&mut self) -> anyhow::Result<()> {
         self.process.check_alive()
     }
 
@@ -118,7 +152,7 @@ impl Member {
     ///
     /// # Errors
     /// Returns an error if the node does not answer yet.
-    pub(super) async fn metrics(&self) -> anyhow::Result<ScrapedPage> {
+    pub(crate) async fn metrics(&self) -> anyhow::Result<ScrapedPage> {
         ScrapedPage::scrape(&self.admin).await.context("read the metrics of a node")
     }
 }
@@ -133,13 +167,7 @@ impl Seat {
         Self { name, listen: at(18_080), admin: at(19_900), link: at(17_946) }
     }
 
-    fn config(
-        &self,
-        folder: &Path,
-        backend: SocketAddr,
-        founders: &[Self],
-        joins: bool,
-    ) -> anyhow::Result<String> {
+    fn config(&self, folder: &Path, founders: &[Self], joins: bool) -> anyhow::Result<String> {
         let (folder, name) = (folder.display(), self.name.as_str());
         let token = format!("join_token_file = \"{folder}/{TOKEN}\"\n");
         let mut config = format!(
@@ -148,9 +176,7 @@ impl Seat {
              [cluster]\nid = \"bench\"\naddress = \"{}\"\nca = \"{folder}/ca.pem\"\n\
              certificate = \"{folder}/{name}.{name}.pem\"\n\
              key = \"{folder}/{name}.{name}-key.pem\"\n\
-             prefix_key = \"{folder}/prefix.key\"\ndata = \"{folder}/data-{name}\"\n{}\n\
-             [[route]]\nname = \"llm\"\n\n[[replica]]\nname = \"replica\"\n\
-             url = \"http://{backend}\"\nmodels = [\"{MODEL}\"]\n",
+             prefix_key = \"{folder}/prefix.key\"\ndata = \"{folder}/data-{name}\"\n{}",
             self.listen,
             self.admin,
             self.link,
