@@ -258,3 +258,126 @@ fn ms(seconds: f64) -> f64 {
 fn tenths(value: f32) -> f64 {
     (f64::from(value) * 10.0).round() / 10.0
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use spillway_types::{
+        Compared, End, EstimateReason, Hedge, LeftOutReason, Residency, Shed, SplitArm,
+        TokenCounts, TokenEstimate, TraceIds,
+    };
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn line(outcome: Outcome) -> String {
+        let log = RequestLog::new("n1", "eu");
+        log.add(outcome, (Instant::now(), UNIX_EPOCH + 100 * SECOND));
+        serde_json::to_string(&log.recent(&RequestFilter::default(), 1)).expect("JSON")
+    }
+
+    /// Returns an outcome of which everything is known.
+    fn known() -> Outcome {
+        let tried = |place, code, status, after| FailedTry { place, code, status, after };
+        Outcome {
+            id: Some("abc".into()),
+            trace: Some(TraceIds { trace: 7, parent: Some(3), span: 9, is_sampled: true }),
+            route: Some("llm".into()),
+            model: Some("tiny".into()),
+            operation: Some("chat"),
+            arm: Some(Arc::new(SplitArm { split: "chat".into(), arm: "canary".into() })),
+            fallback_for: Some("huge".into()),
+            tenant: Some("acme".into()),
+            key: Some("k1".into()),
+            replica: Some("gpu-a".into()),
+            reason: Some("soonest"),
+            tries: vec![
+                tried(TriedPlace::Region("us".into()), "region_lost", None, SECOND),
+                tried(TriedPlace::Replica("gpu-b".into()), "replica_error", Some(503), SECOND / 3),
+            ],
+            left_out: vec![LeftOutRegion { region: "ap".into(), why: LeftOutReason::NoModel }],
+            residency: Residency::new(["eu".into()], []),
+            compared: Some(Box::new(Compared {
+                here_ms: Some(41.26),
+                best: Some(("us".into(), 80.04)),
+                reason: "none_better",
+            })),
+            is_guest: true,
+            status: 200,
+            grpc_status: Some(0),
+            code: Some("replica_error"),
+            detail: Some("out of memory".to_owned()),
+            end: End::Complete,
+            duration: Duration::from_nanos(1_234_567_890),
+            is_stream: true,
+            first_byte: Some(Duration::from_nanos(52_345_678)),
+            overhead: Duration::from_nanos(123_456),
+            retries_unsent: 1,
+            retries_reset: 2,
+            tokens: TokenCounts { prompt: 1024, completion: 128, cached: 512 },
+            estimate: Some(TokenEstimate { tokens: 2, reason: EstimateReason::EarlyEnd }),
+            predicted: Some(Prediction {
+                first_token_ms: 41.26,
+                wait_ms: 1.04,
+                prefill_ms: 40.0,
+                prompt_tokens: 1024,
+                cached_tokens: 500,
+                running: 3.0,
+                queued: 0.5,
+                ..Prediction::default()
+            }),
+            shed: Some(Shed { reason: "queue_full", priority: 2 }),
+            hedge: Some(Hedge::Won),
+            ..Outcome::begun()
+        }
+    }
+
+    #[test]
+    fn a_line_has_all_facts_in_their_order() {
+        let expected = concat!(
+            r#"[{"number":1,"ended_ms":100000,"id":"abc","trace_id":"00000000000000000000000000000007","#,
+            r#""node":"n1","key":"k1","tenant":"acme","route":"llm","model":"tiny","fallback_for":"huge","#,
+            r#""arm":"chat/canary","region":"eu","replica":"gpu-a","tries":[{"region":"us","replica":null,"#,
+            r#""code":"region_lost","status":null,"after_ms":1000.0},{"region":"eu","replica":"gpu-b","#,
+            r#""code":"replica_error","status":503,"after_ms":333.333}],"left_out":[{"region":"ap","#,
+            r#""reason":"no_model"}],"residency":"only in the regions eu","reason":"soonest","#,
+            r#""shed":"queue_full","priority":2,"is_guest":true,"status":200,"grpc_status":0,"#,
+            r#""code":"replica_error","detail":"out of memory","end":"complete","duration_ms":1234.568,"#,
+            r#""first_token_ms":52.346,"is_stream":true,"overhead_ms":0.123,"retries":3,"hedge":"won","#,
+            r#""prompt_tokens":1024,"cached_tokens":512,"completion_tokens":128,"tokens_estimated":true,"#,
+            r#""expected":{"first_token_ms":41.3,"wait_ms":1.0,"prefill_ms":40.0,"prompt_tokens":1024,"#,
+            r#""cached_tokens":500,"running":3.0,"queued":0.5},"compared":{"here_ms":41.3,"best":"us","#,
+            r#""best_ms":80.0,"reason":"none_better"}}]"#,
+        );
+        assert_eq!(line(known()), expected);
+    }
+
+    #[test]
+    fn a_line_has_null_for_facts_that_are_not_known() {
+        let expected = concat!(
+            r#"[{"number":1,"ended_ms":100000,"id":null,"trace_id":null,"node":"n1","key":null,"#,
+            r#""tenant":null,"route":null,"model":null,"fallback_for":null,"arm":null,"region":null,"#,
+            r#""replica":null,"tries":[],"left_out":[],"residency":null,"reason":null,"shed":null,"#,
+            r#""priority":null,"is_guest":false,"status":499,"grpc_status":null,"code":null,"#,
+            r#""detail":null,"end":"cancelled_before_reply","duration_ms":0.0,"first_token_ms":null,"#,
+            r#""is_stream":false,"overhead_ms":0.0,"retries":0,"hedge":null,"prompt_tokens":0,"#,
+            r#""cached_tokens":0,"completion_tokens":0,"tokens_estimated":false,"expected":null,"#,
+            r#""compared":null}]"#,
+        );
+        assert_eq!(line(Outcome::begun()), expected);
+    }
+
+    #[test]
+    fn a_forwarded_request_names_its_region_and_no_replica() {
+        let entry = |outcome| {
+            let entries: serde_json::Value = serde_json::from_str(&line(outcome)).expect("JSON");
+            entries[0].clone()
+        };
+        let forwarded = entry(Outcome { region: Some("us".into()), ..known() });
+        assert_eq!(forwarded["region"], "us");
+        assert!(forwarded["replica"].is_null() && forwarded["reason"].is_null(), "{forwarded}");
+        assert!(forwarded["expected"].is_object(), "{forwarded}");
+    }
+}

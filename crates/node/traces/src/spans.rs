@@ -256,9 +256,10 @@ fn signed(count: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::UNIX_EPOCH;
 
-    use spillway_types::TokenCounts;
+    use spillway_types::{EstimateReason, Hedge, Shed, SplitArm, TokenCounts, TokenEstimate};
 
     use super::*;
 
@@ -286,6 +287,119 @@ mod tests {
     fn value(span: &SpanData, name: &str) -> Option<Value> {
         let mut pairs = span.attributes.iter();
         pairs.find(|pair| pair.key.as_str() == name).map(|pair| pair.value.clone())
+    }
+
+    /// Lists the attributes of a span, sorted by their names.
+    fn attributes_of(span: &SpanData) -> Vec<String> {
+        let mut pairs: Vec<String> =
+            span.attributes.iter().map(|pair| format!("{}={}", pair.key, pair.value)).collect();
+        pairs.sort();
+        pairs
+    }
+
+    #[test]
+    fn a_span_has_all_facts_that_are_known() {
+        let now = Instant::now();
+        let known = Outcome {
+            id: Some("abc".into()),
+            route: Some("llm".into()),
+            arm: Some(Arc::new(SplitArm { split: "chat".into(), arm: "canary".into() })),
+            fallback_for: Some("huge".into()),
+            tenant: Some("acme".into()),
+            key: Some("k1".into()),
+            replica: Some("gpu-a".into()),
+            reason: Some("soonest"),
+            compared: Some(Box::new(Compared {
+                here_ms: Some(41.25),
+                best: Some(("us".into(), 80.0)),
+                reason: "none_better",
+            })),
+            is_guest: true,
+            grpc_status: Some(0),
+            code: Some("replica_error"),
+            is_stream: true,
+            first_byte: Some(Duration::from_nanos(52_345_678)),
+            overhead: Duration::from_nanos(123_456),
+            retries_unsent: 1,
+            retries_reset: 2,
+            tokens: TokenCounts { prompt: 1024, completion: 128, cached: 512 },
+            estimate: Some(TokenEstimate { tokens: 2, reason: EstimateReason::EarlyEnd }),
+            predicted: Some(Prediction {
+                first_token_ms: 41.25,
+                wait_ms: 1.0625,
+                prompt_tokens: 1024,
+                running: 3.0,
+                ..Prediction::default()
+            }),
+            shed: Some(Shed { reason: "queue_full", priority: 0 }),
+            hedge: Some(Hedge::Won),
+            ..ended(now)
+        };
+        let spans = told(&known, now);
+        assert_eq!(
+            attributes_of(&spans[0]),
+            [
+                "error.type=replica_error",
+                "gen_ai.operation.name=chat",
+                "gen_ai.request.model=tiny",
+                "gen_ai.usage.cache_read.input_tokens=512",
+                "gen_ai.usage.input_tokens=1024",
+                "gen_ai.usage.output_tokens=128",
+                "http.response.status_code=200",
+                "rpc.grpc.status_code=0",
+                "spillway.compared.best_ms=80",
+                "spillway.compared.best_region=us",
+                "spillway.compared.here_ms=41.25",
+                "spillway.compared.reason=none_better",
+                "spillway.end=complete",
+                "spillway.fallback_for=huge",
+                "spillway.first_token_ms=52.345678",
+                "spillway.hedge=won",
+                "spillway.is_guest=true",
+                "spillway.key.id=k1",
+                "spillway.node=n",
+                "spillway.overhead_ms=0.123456",
+                "spillway.region=r",
+                "spillway.request.id=abc",
+                "spillway.retries=3",
+                "spillway.route=llm",
+                "spillway.shed.priority=0",
+                "spillway.shed.reason=queue_full",
+                "spillway.split.arm=chat/canary",
+                "spillway.tenant=acme",
+                "spillway.tokens_estimated=true",
+            ]
+        );
+        assert_eq!(
+            attributes_of(&spans[1]),
+            [
+                "error.type=replica_error",
+                "spillway.asked.replica=gpu-a",
+                "spillway.expected.cached_tokens=0",
+                "spillway.expected.first_token_ms=41.25",
+                "spillway.expected.prefill_ms=0",
+                "spillway.expected.prompt_tokens=1024",
+                "spillway.expected.wait_ms=1.0625",
+                "spillway.reason=soonest",
+            ]
+        );
+        let forwarded = Outcome { region: Some("far".into()), ..known };
+        let attempt = attributes_of(&told(&forwarded, now)[1]);
+        assert_eq!(attempt, ["error.type=replica_error", "spillway.asked.region=far"]);
+        let begun = Outcome { end: End::CancelledBeforeReply, status: 499, ..ended(now) };
+        assert_eq!(
+            attributes_of(&told(&begun, now)[0]),
+            [
+                "error.type=499",
+                "gen_ai.operation.name=chat",
+                "gen_ai.request.model=tiny",
+                "http.response.status_code=499",
+                "spillway.end=cancelled_before_reply",
+                "spillway.node=n",
+                "spillway.overhead_ms=0",
+                "spillway.region=r",
+            ]
+        );
     }
 
     #[test]
