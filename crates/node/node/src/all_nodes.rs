@@ -7,11 +7,11 @@ use http::{Response, Uri};
 use serde::{Deserialize, Serialize};
 use spillway_admin::{
     AllNodes, AllReplicas, AskedNode, Asking, FilterField, HistoryScope, Overview, RegionReplica,
-    ReplicaOverview, RequestEntry, RequestFilter, RequestHistoryOverview, Requests,
-    RequestsOfNodes,
+    ReplicaOverview, RequestFilter, RequestHistoryOverview, Requests, RequestsOfNodes,
 };
 use spillway_health::{CountedRequests, HistoryBin, sum_bins};
 use spillway_link::{BoxBody, PeerStatus};
+use spillway_types::RequestEntry;
 use tokio::sync::Mutex;
 
 use crate::cluster::questions::{Answered, ask_each, json_reply, question};
@@ -62,7 +62,7 @@ struct RequestsQuestion {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct RequestsReply {
-    requests: Vec<RequestEntry<'static>>,
+    requests: Vec<RequestEntry>,
 }
 
 /// Answers that were given last.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
 use serde::Serialize;
-use spillway_admin::{DiscoveryOverview, RequestEntry, RequestFilter, Requests};
+use spillway_admin::{DiscoveryOverview, RequestFilter, Requests};
 use spillway_config::TracesConfig;
 use spillway_dns::Served;
 use spillway_front::access::KeyTable;
@@ -20,7 +20,7 @@ use spillway_telemetry::{
     Metrics, logs,
 };
 use spillway_traces::Traces;
-use spillway_types::{ReplicaSlot, unix_ms};
+use spillway_types::{ReplicaSlot, RequestEntry, unix_ms};
 use spillway_usage::UsageLine;
 use tokio_util::sync::CancellationToken;
 
@@ -366,7 +366,7 @@ impl Feedback {
 }
 
 impl Requests for Feedback {
-    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry<'static>> {
+    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry> {
         // A client that has just read a reply may ask for its entry.
         self.collect();
         self.requests.recent(filter, limit)

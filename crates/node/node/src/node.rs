@@ -169,7 +169,10 @@ impl Node {
 
         let requests = RequestLog::new(&config.node, &config.gateway.region);
         requests.set_access_log(&config.access_log);
-        let origin = Origin { node: config.node.clone(), region: config.gateway.region.clone() };
+        let origin = Origin {
+            node: config.node.as_str().into(),
+            region: config.gateway.region.as_str().into(),
+        };
         let tasks = NodeTasks::new();
         let resolver = Resolver::start(config.system_files, &tasks.tracker, &tasks.stop);
         // It trusts callers on this machine, and a registered replica may have any address.

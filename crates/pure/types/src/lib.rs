@@ -27,6 +27,7 @@ mod percent;
 mod prediction;
 mod reasons;
 mod record_name;
+mod request_record;
 mod residency;
 mod sign;
 mod signals;
@@ -66,6 +67,10 @@ pub use percent::{NoPercent, Percent};
 pub use prediction::Prediction;
 pub use reasons::{continued, sentence};
 pub use record_name::{RECORD_NAME_BYTES_MAX, is_record_name, to_record_name};
+pub use request_record::{
+    AttributeValue, ComparedRegions, Decimal, EndedRequest, Expected, LeftOutEntry, Millis,
+    Predicted, RecordField, RequestEntry, Text, TryEntry,
+};
 pub use residency::Residency;
 pub use sign::{ReplyForm, Sign, SignFault, SignKind, Worked, WorkedPart};
 pub use signals::{Reading, Signals};
