@@ -27,6 +27,7 @@ mod group;
 mod latency;
 mod mean;
 mod moment;
+mod overflow_reason;
 mod plan;
 mod policy;
 mod predict;
@@ -64,6 +65,7 @@ pub use latency::{
     PredictionError, UnsoundModel,
 };
 pub use moment::{Loads, Moment, Snapshot};
+pub use overflow_reason::OverflowReason;
 pub use plan::{Plan, PlanError, plan};
 pub use policy::{Policy, UnknownPolicyError};
 pub use predict::{Cost, Fit};
