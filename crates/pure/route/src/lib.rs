@@ -67,7 +67,7 @@ pub use latency::{
 pub use moment::{Loads, Moment, Snapshot};
 pub use overflow_reason::OverflowReason;
 pub use plan::{Plan, PlanError, plan};
-pub use policy::{Policy, UnknownPolicyError};
+pub use policy::{Feedback, Policy, UnknownPolicyError};
 pub use predict::{Cost, Fit};
 pub use queue::{CLASSES, Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket};
 pub use refusals::{RefusalScope, Refusals};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use spillway_route::{Feedback, Policy};
 
 use super::{
     account::Account,
@@ -17,9 +18,6 @@ use super::{
 
 /// Largest p99 of a load-aware policy, as a multiple of the healthy p99.
 pub(crate) const RATIO_MAX: f64 = 1.5;
-
-/// Policies that do not look at load, shown for contrast.
-const BLIND: [&str; 4] = ["round_robin", "random", "weighted_round_robin", "consistent_hash"];
 
 const REPLICAS: u16 = 4;
 const VICTIM: u16 = 1;
@@ -55,9 +53,9 @@ pub(crate) struct Slow {
     pub(crate) conditions: Conditions,
 }
 
-/// Returns true if the limit applies to this policy.
+/// Returns true if the limit applies to this policy: blind ones are shown for contrast.
 pub(crate) fn is_load_aware(policy: &str) -> bool {
-    !BLIND.contains(&policy)
+    !policy.parse::<Policy>().is_ok_and(|policy| policy.feedback() == Feedback::Blind)
 }
 
 /// Runs the part once.
