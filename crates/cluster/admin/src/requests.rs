@@ -1,8 +1,9 @@
 //! Interface to the node's memory of the requests that ended last.
 
 use std::fmt::Debug;
+use std::sync::Arc;
 
-use spillway_types::{RequestEntry, Text, reasons};
+use spillway_types::{RequestEntry, reasons};
 
 /// Memory of the requests that ended last on this node. Needs no cluster.
 pub trait Requests: Debug + Send + Sync {
@@ -61,7 +62,7 @@ impl RequestFilter {
 }
 
 fn is(entry: &RequestEntry, field: FilterField, wanted: &str) -> bool {
-    let is = |value: &Option<Text>| value.as_deref() == Some(wanted);
+    let is = |value: &Option<Arc<str>>| value.as_deref() == Some(wanted);
     match field {
         FilterField::Id => is(&entry.id),
         FilterField::Tenant => is(&entry.tenant),

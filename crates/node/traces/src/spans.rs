@@ -9,7 +9,7 @@ use opentelemetry::trace::{
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use spillway_types::{
-    AttributeValue, End, EndedRequest, FailedTry, Outcome, RequestEntry, Text, TraceIds, TriedPlace,
+    AttributeValue, End, EndedRequest, FailedTry, Outcome, RequestEntry, TraceIds, TriedPlace,
 };
 
 /// Node that exports its requests.
@@ -170,8 +170,7 @@ fn entry(outcome: &Outcome, origin: &Origin) -> RequestEntry {
 
 fn pairs(attributes: Vec<(&'static str, AttributeValue)>) -> Vec<KeyValue> {
     let value = |value| match value {
-        AttributeValue::Text(Text::Fixed(text)) => text.into(),
-        AttributeValue::Text(Text::Shared(text)) => text.into(),
+        AttributeValue::Text(text) => text.into(),
         AttributeValue::Integer(number) => number.into(),
         AttributeValue::Number(number) => number.into(),
         AttributeValue::True => true.into(),

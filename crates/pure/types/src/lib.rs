@@ -69,7 +69,7 @@ pub use reasons::{continued, sentence};
 pub use record_name::{RECORD_NAME_BYTES_MAX, is_record_name, to_record_name};
 pub use request_record::{
     AttributeValue, ComparedRegions, Decimal, EndedRequest, Expected, LeftOutEntry, Millis,
-    Predicted, RecordField, RequestEntry, Text, TryEntry,
+    Predicted, RecordField, RequestEntry, TryEntry,
 };
 pub use residency::Residency;
 pub use sign::{ReplyForm, Sign, SignFault, SignKind, Worked, WorkedPart};

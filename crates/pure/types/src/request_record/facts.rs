@@ -1,11 +1,10 @@
 //! Declaration of the facts of a request: one line has a fact's name, type, meaning, value and faces.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize, Serializer};
-
-use super::text::Text;
 
 /// Declares facts, as a struct that makes itself from the source of its values. The doc comment of
 /// a fact is its meaning in the reference page and in the schema of the admin API.
@@ -21,9 +20,8 @@ macro_rules! request_facts {
         }
     ) => {
         $(#[$about])*
-        #[derive(
-            Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
-        )]
+        #[derive(Clone, Debug, Default, PartialEq)]
+        #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         pub struct $facts {
             $(
                 $(#[doc = $doc])+
@@ -93,7 +91,7 @@ pub struct RecordField {
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttributeValue {
     /// A text.
-    Text(Text),
+    Text(Arc<str>),
     /// A whole number.
     Integer(i64),
     /// A number.
@@ -174,9 +172,9 @@ impl<T: FactValue + Default> FactValue for Vec<T> {
     }
 }
 
-impl FactValue for Text {
+impl FactValue for Arc<str> {
     fn attribute(&self) -> Option<AttributeValue> {
-        Some(AttributeValue::Text(self.clone()))
+        Some(AttributeValue::Text(Self::clone(self)))
     }
 }
 

@@ -2,13 +2,11 @@
 //! of the admin API, the page about both and the attributes of spans are made of this table.
 
 mod facts;
-mod text;
 
 use std::sync::Arc;
 
 pub use self::facts::{AttributeValue, Decimal, Millis, Predicted, RecordField};
 use self::facts::{Face, FactValue, RequestFact, attributes, fields_of, request_facts};
-pub use self::text::Text;
 use crate::{Compared, FailedTry, LeftOutRegion, Outcome, Prediction, TriedPlace};
 
 /// A finished request, and the node that it ended on.
@@ -34,30 +32,31 @@ request_facts! {
         /// Time at which the request ended, in milliseconds since 1970.
         ended_ms: u64 = ended.ended_ms;
         /// Id of the request; the client's own if it sent one.
-        id: Option<Text> = shared(ended.outcome.id.clone()) => Span("spillway.request.id");
+        id: Option<Arc<str>> = shared(ended.outcome.id.clone()) => Span("spillway.request.id");
         /// Id of the request's trace, 32 hexadecimal digits.
-        trace_id: Option<Text> = ended.outcome.trace.map(|ids| format!("{:032x}", ids.trace).into());
+        trace_id: Option<Arc<str>> =
+            ended.outcome.trace.map(|ids| format!("{:032x}", ids.trace).into());
         /// Node that writes the line.
-        node: Text = Arc::clone(ended.node).into() => Span("spillway.node");
+        node: Arc<str> = Arc::clone(ended.node) => Span("spillway.node");
         /// Id of the client's key; null if no key was required.
-        key: Option<Text> = shared(ended.outcome.key.clone()) => Span("spillway.key.id");
+        key: Option<Arc<str>> = shared(ended.outcome.key.clone()) => Span("spillway.key.id");
         /// Tenant of the client.
-        tenant: Option<Text> = shared(ended.outcome.tenant.as_ref()) => Span("spillway.tenant");
+        tenant: Option<Arc<str>> = shared(ended.outcome.tenant.as_ref()) => Span("spillway.tenant");
         /// Route that matched.
-        route: Option<Text> = shared(ended.outcome.route.as_ref()) => Span("spillway.route");
+        route: Option<Arc<str>> = shared(ended.outcome.route.as_ref()) => Span("spillway.route");
         /// Model that served, after aliases are resolved.
-        model: Option<Text> = shared(ended.outcome.model.as_ref()) => Span("gen_ai.request.model");
+        model: Option<Arc<str>> = shared(ended.outcome.model.as_ref())
+            => Span("gen_ai.request.model");
         /// Model that could not serve, if a fallback served instead.
-        fallback_for: Option<Text> = shared(ended.outcome.fallback_for.as_ref())
+        fallback_for: Option<Arc<str>> = shared(ended.outcome.fallback_for.as_ref())
             => Span("spillway.fallback_for");
         /// Split and its arm, as `split/arm`.
-        arm: Option<Text> = ended.outcome.arm.as_ref().map(|it| format!("{}/{}", it.split, it.arm).into())
-            => Span("spillway.split.arm");
-        /// Region that served, or was tried last: another region if the request was forwarded; null if
-        /// none was tried.
-        region: Option<Text> = ended.region_tried();
+        arm: Option<Arc<str>> = ended.arm() => Span("spillway.split.arm");
+        /// Region that served, or was tried last: another region if the request was forwarded; null
+        /// if none was tried.
+        region: Option<Arc<str>> = ended.region_tried();
         /// Replica that was tried last; null if none was tried, or if it is in another region.
-        replica: Option<Text> = ended.unless_forwarded(shared(ended.outcome.replica.as_ref()));
+        replica: Option<Arc<str>> = ended.unless_forwarded(shared(ended.outcome.replica.as_ref()));
         /// Earlier attempts that failed, in order: at replicas and at other regions.
         #[serde(default)]
         tries: Vec<TryEntry> =
@@ -65,15 +64,15 @@ request_facts! {
         /// Other regions that were excluded, if the request failed or regions were compared.
         #[serde(default)]
         left_out: Vec<LeftOutEntry> = ended.outcome.left_out.iter().map(Into::into).collect();
-        /// Regions and countries where residency rules allow the request to be served, in words; null
-        /// for everywhere.
+        /// Regions and countries where residency rules allow the request to be served, in words;
+        /// null for everywhere.
         #[serde(default)]
-        residency: Option<Text> = ended.residency();
+        residency: Option<Arc<str>> = ended.residency();
         /// Reason for the choice of the replica, e.g. `soonest`.
-        reason: Option<Text> = ended.unless_forwarded(ended.outcome.reason.map(Into::into))
+        reason: Option<Arc<str>> = ended.unless_forwarded(ended.outcome.reason.map(Into::into))
             => Attempt("spillway.reason"), Values("replica");
         /// Reason for which the request was shed, e.g. `queue_full`.
-        shed: Option<Text> = ended.outcome.shed.map(|shed| shed.reason.into())
+        shed: Option<Arc<str>> = ended.outcome.shed.map(|shed| shed.reason.into())
             => Span("spillway.shed.reason"), Values("shed");
         /// Priority class, if the request was shed.
         priority: Option<u8> = ended.outcome.shed.map(|shed| shed.priority)
@@ -86,28 +85,29 @@ request_facts! {
         grpc_status: Option<u8> = ended.outcome.grpc_status => Span("rpc.grpc.status_code");
         /// Code of the failure, e.g. `replica_connect`; null for successful requests.
         #[serde(default)]
-        code: Option<Text> = ended.outcome.code.map(Into::into);
+        code: Option<Arc<str>> = ended.outcome.code.map(Into::into);
         /// Message of the gateway's own error, or the code or type of the replica's error.
         #[serde(default)]
-        detail: Option<Text> = ended.outcome.detail.clone().map(Into::into);
+        detail: Option<Arc<str>> = ended.outcome.detail.clone().map(Into::into);
         /// How the request ended, e.g. `complete`, `cut`.
-        end: Text = ended.outcome.end.name().into() => Span("spillway.end"), Values("end");
+        end: Arc<str> = ended.outcome.end.name().into() => Span("spillway.end"), Values("end");
         /// Time from the request's head to its end, in milliseconds.
         duration_ms: Millis = ended.outcome.duration.into();
-        /// Time from the request's head to the first token, in milliseconds; null except for successful
-        /// streams.
+        /// Time from the request's head to the first token, in milliseconds; null except for
+        /// successful streams.
         first_token_ms: Option<Millis> = ended.outcome.first_token().map(Into::into)
             => Span("spillway.first_token_ms");
         /// True if the reply was a stream of events.
         is_stream: bool = ended.outcome.is_stream;
-        /// Time that the gateway itself spent before it sent the request to a replica, in milliseconds.
+        /// Time that the gateway itself spent before it sent the request to a replica, in
+        /// milliseconds.
         overhead_ms: Millis = ended.outcome.overhead.into() => Span("spillway.overhead_ms");
         /// Number of retries.
         retries: u32 =
             u32::from(ended.outcome.retries_unsent) + u32::from(ended.outcome.retries_reset)
             => SpanIfAny("spillway.retries");
         /// Result of a second attempt beside the first, e.g. `won`.
-        hedge: Option<Text> = ended.outcome.hedge.map(|hedge| hedge.name().into())
+        hedge: Option<Arc<str>> = ended.outcome.hedge.map(|hedge| hedge.name().into())
             => Span("spillway.hedge"), Values("hedge");
         /// Prompt tokens.
         prompt_tokens: u64 = ended.outcome.tokens.prompt => SpanIfAny("gen_ai.usage.input_tokens");
@@ -132,17 +132,17 @@ request_facts! {
     /// A place that was asked in vain.
     pub struct TryEntry(tried: (&FailedTry, &Arc<str>)) {
         /// Region of the attempt.
-        region: Text = match &tried.0.place {
-            TriedPlace::Replica(_) => Arc::clone(tried.1).into(),
-            TriedPlace::Region(region) => Text::Shared(region.into()),
+        region: Arc<str> = match &tried.0.place {
+            TriedPlace::Replica(_) => Arc::clone(tried.1),
+            TriedPlace::Region(region) => region.into(),
         };
         /// Replica; null if another region chose it.
-        replica: Option<Text> = match &tried.0.place {
+        replica: Option<Arc<str>> = match &tried.0.place {
             TriedPlace::Replica(replica) => shared(Some(replica)),
             TriedPlace::Region(_) => None,
         };
         /// Code of the failure, e.g. `replica_reset`, `region_lost`.
-        code: Text = tried.0.code.into();
+        code: Arc<str> = tried.0.code.into();
         /// Status of the reply; null without one.
         status: Option<u16> = tried.0.status;
         /// Time from the request's head to the failure, in milliseconds.
@@ -154,9 +154,9 @@ request_facts! {
     /// Another region that was not considered.
     pub struct LeftOutEntry(left_out: &LeftOutRegion) {
         /// Name of the region.
-        region: Text = Text::Shared((&left_out.region).into());
+        region: Arc<str> = (&left_out.region).into();
         /// Reason for leaving it out, e.g. `no_model`.
-        reason: Text = left_out.why.name().into() => Values("left_out");
+        reason: Arc<str> = left_out.why.name().into() => Values("left_out");
     }
 }
 
@@ -189,13 +189,14 @@ request_facts! {
         here_ms: Option<Predicted> = compared.here_ms.map(Into::into)
             => Span("spillway.compared.here_ms");
         /// The cheapest other region that could take the request; null if none could.
-        best: Option<Text> = shared(compared.best.as_ref().map(|(region, _)| region))
+        best: Option<Arc<str>> = shared(compared.best.as_ref().map(|(region, _)| region))
             => Span("spillway.compared.best_region");
         /// Cost in that region, in milliseconds.
         best_ms: Option<Predicted> = compared.best.as_ref().map(|(_, cost_ms)| (*cost_ms).into())
             => Span("spillway.compared.best_ms");
         /// Reason for the decision, e.g. `better`, `none_better`.
-        reason: Text = compared.reason.into() => Span("spillway.compared.reason"), Values("region");
+        reason: Arc<str> = compared.reason.into()
+            => Span("spillway.compared.reason"), Values("region");
     }
 }
 
@@ -228,24 +229,29 @@ impl RequestEntry {
 }
 
 impl EndedRequest<'_> {
-    fn region_tried(&self) -> Option<Text> {
-        let own = || self.outcome.replica.is_some().then(|| Arc::clone(self.region).into());
+    fn arm(&self) -> Option<Arc<str>> {
+        let arm = self.outcome.arm.as_ref()?;
+        Some(format!("{}/{}", arm.split, arm.arm).into())
+    }
+
+    fn region_tried(&self) -> Option<Arc<str>> {
+        let own = || self.outcome.replica.is_some().then(|| Arc::clone(self.region));
         shared(self.outcome.region.as_ref()).or_else(own)
     }
 
     /// Drops a fact about the attempt here if the request was forwarded after it.
-    fn unless_forwarded(&self, fact: Option<Text>) -> Option<Text> {
+    fn unless_forwarded(&self, fact: Option<Arc<str>>) -> Option<Arc<str>> {
         fact.filter(|_| self.outcome.region.is_none())
     }
 
-    fn residency(&self) -> Option<Text> {
+    fn residency(&self) -> Option<Arc<str>> {
         let residency = &self.outcome.residency;
         (!residency.is_anywhere()).then(|| residency.to_string().into())
     }
 }
 
-fn shared(text: Option<impl Into<Arc<str>>>) -> Option<Text> {
-    text.map(|text| Text::Shared(text.into()))
+fn shared(text: Option<impl Into<Arc<str>>>) -> Option<Arc<str>> {
+    text.map(Into::into)
 }
 
 #[cfg(test)]
