@@ -11,6 +11,7 @@ mod imports;
 mod lines;
 mod manifests;
 mod procedures;
+mod reasons;
 mod text;
 mod tree;
 
@@ -52,6 +53,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(crates::check(tree));
     findings.extend(manifests::check(tree));
     findings.extend(procedures::check(tree));
+    findings.extend(reasons::check(tree));
     findings.extend(documents::check(tree));
     findings
 }

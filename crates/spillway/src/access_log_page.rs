@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use spillway_node::{ReasonText, RecordField};
+use spillway_node::{ReasonKind, ReasonText};
+use spillway_types::{RecordField, RequestEntry};
 
 /// The page above its table.
 const HEAD: &str = "\
@@ -34,10 +35,10 @@ codes.
 /// Returns docs/reference/access-log.md.
 pub(crate) fn access_log_reference() -> String {
     let mut page = HEAD.to_owned();
-    let fields = spillway_node::record_fields();
+    let fields = RequestEntry::fields();
     // Writes to a string never fail.
     for RecordField { name, meaning, values } in &fields {
-        let more = if values.is_empty() { "" } else { " ([values](#values))" };
+        let more = if values.is_some() { " ([values](#values))" } else { "" };
         let _: std::fmt::Result = writeln!(page, "| `{name}` | {meaning}{more} |");
     }
     page.push_str(CODES);
@@ -47,10 +48,12 @@ pub(crate) fn access_log_reference() -> String {
         let _: std::fmt::Result = writeln!(page, "| <a id=\"{code}\"></a>`{code}` | {meaning} |");
     }
     page.push_str("\n## Values\n");
-    for RecordField { name, values, .. } in fields.iter().filter(|field| !field.values.is_empty()) {
+    for RecordField { name, values, .. } in &fields {
+        let kind = |values| ReasonKind::ALL.into_iter().find(|kind| kind.name() == values);
+        let Some(kind) = values.and_then(kind) else { continue };
         let _: std::fmt::Result =
             write!(page, "\n### Values of `{name}`\n\n| value | meaning |\n|---|---|\n");
-        for ReasonText { name, text, .. } in values {
+        for ReasonText { name, text, .. } in kind.reasons() {
             let _: std::fmt::Result = writeln!(page, "| `{name}` | {text} |");
         }
     }

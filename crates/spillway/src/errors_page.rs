@@ -12,18 +12,19 @@ A shed request gets one of these reasons in `x-spillway-shed-reason`, in the lab
 and in `shed` of the access log ([admission.md](../explanation/admission.md#who-is-turned-away) shows when). A message
 with figures replaces the one in the table where the gateway has them.
 
-| reason | error | message | what it means |
-|---|---|---|---|
+| reason | error | `Retry-After` | message | what it means |
+|---|---|---|---|---|
 ";
 
 /// Returns docs/reference/errors.md.
 pub(crate) fn error_reference() -> String {
     let mut page = spillway_protocol::error_reference();
     page.push_str(SHED);
-    for ReasonText { name, text, message, code, .. } in ReasonKind::Shed.reasons() {
-        let (message, code) = (message.unwrap_or_default(), code.unwrap_or_default());
+    for ReasonText { name, text, message, code, retry_after, .. } in ReasonKind::Shed.reasons() {
+        let [message, code, retry] = [message, code, retry_after].map(Option::unwrap_or_default);
         // A write to a string never fails.
-        let _: std::fmt::Result = writeln!(page, "| `{name}` | `{code}` | {message} | {text} |");
+        let _: std::fmt::Result =
+            writeln!(page, "| `{name}` | `{code}` | {retry} | {message} | {text} |");
     }
     page
 }

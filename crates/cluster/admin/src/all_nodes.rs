@@ -6,9 +6,10 @@ use std::pin::Pin;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use spillway_types::RequestEntry;
 
 use crate::overview::{ReplicaOverview, RequestHistoryOverview};
-use crate::requests::{RequestEntry, RequestFilter};
+use crate::requests::RequestFilter;
 use crate::usage::AskedNode;
 
 /// Questions that this node answers together with the nodes that it is linked to. Each waits for
@@ -66,5 +67,5 @@ pub struct RequestsOfNodes {
     /// Nodes that were asked, the answering one first.
     pub nodes: Vec<AskedNode>,
     /// Requests, newest first.
-    pub requests: Vec<RequestEntry<'static>>,
+    pub requests: Vec<RequestEntry>,
 }

@@ -30,7 +30,6 @@ mod overview;
 mod patterns;
 mod query;
 mod reasons;
-mod record_fields;
 mod records;
 mod reply;
 mod requests;
@@ -60,12 +59,8 @@ pub use overview::{
     Summing, TroubleCause,
 };
 pub use reasons::{ReasonKind, ReasonText};
-pub use record_fields::{RecordField, record_fields};
 pub use reply::{Body, Reply};
-pub use requests::{
-    ComparedRegions, Expected, FilterField, LeftOutEntry, RequestEntry, RequestFilter, Requests,
-    TryEntry,
-};
+pub use requests::{FilterField, RequestFilter, Requests};
 pub use route_check::RouteCheck;
 pub use steering::{Steered, SteeredRegion};
 pub use token_file::{TokenFileError, parse_token_file};

@@ -3,9 +3,11 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
+use spillway_health::ChangeReason;
 use spillway_protocol::{ErrorKind, code_meaning, codes};
 use spillway_route::{
-    Cost, Objection, Obstacle, PlanError, Reason, ShedReason, SpillCost, SpillReason,
+    Cost, Objection, Obstacle, OverflowReason, PlanError, Reason, ShedReason, SpillCost,
+    SpillReason,
 };
 use spillway_types::{AwayReason, End, EstimateReason, Hedge, LeftOutReason, reasons};
 
@@ -39,6 +41,10 @@ reasons! {
         Estimate = "estimate";
         /// Reasons to send no new clients.
         Away = "away";
+        /// Reasons for asking an overflow replica, beside those of `shed` and `refusal`.
+        Overflow = "overflow";
+        /// Reasons for changes of a replica's state.
+        ReplicaChange = "replica_change";
         /// Codes of failures.
         Code = "code";
     }
@@ -57,6 +63,8 @@ pub struct ReasonText {
     pub code: Option<&'static str>,
     /// Status of the client's error.
     pub status: Option<u16>,
+    /// Presence of `Retry-After` in the client's error: `always`, `sometimes` or `never`.
+    pub retry_after: Option<&'static str>,
     /// Page of the docs about that code, below `docs/`, with an anchor. The node has it at `/docs/`,
     /// ending with `.html` instead of `.md`.
     pub docs: Option<String>,
@@ -92,25 +100,38 @@ impl ReasonsAnswer {
     }
 }
 
+/// Lists all reasons of an enum.
+macro_rules! all {
+    ($reason:ident) => {
+        $reason::ALL.map(|it| ReasonText::new(it.name(), it.text())).to_vec()
+    };
+}
+
 impl ReasonKind {
     /// Returns the reasons of this kind. Terms of a cost come in the order of their columns.
     #[must_use]
     pub fn reasons(self) -> Vec<ReasonText> {
-        let plain = |it: (&'static str, &'static str)| ReasonText::new(it.0, it.1);
         match self {
-            Self::Replica => Reason::ALL.map(|it| plain((it.name(), it.text()))).to_vec(),
-            Self::Region => SpillReason::ALL.map(|it| plain((it.name(), it.text()))).to_vec(),
+            Self::Replica => all!(Reason),
+            Self::Region => all!(SpillReason),
             Self::Shed => ShedReason::ALL.map(ReasonText::of_shed).to_vec(),
-            Self::Refusal => PlanError::ALL.map(|it| plain((it.name(), it.text()))).to_vec(),
-            Self::ReplicaObstacle => Obstacle::ALL.map(|it| plain((it.name(), it.text()))).to_vec(),
-            Self::RegionObstacle => Objection::ALL.map(|it| plain((it.name(), it.text()))).to_vec(),
-            Self::LeftOut => LeftOutReason::ALL.map(|it| plain((it.name(), it.text()))).to_vec(),
-            Self::ReplicaCost => Cost::terms().into_iter().map(plain).collect(),
-            Self::RegionCost => SpillCost::terms().into_iter().map(plain).collect(),
-            Self::End => End::ALL.map(|it| plain((it.name(), it.text()))).to_vec(),
-            Self::Hedge => Hedge::ALL.map(|it| plain((it.name(), it.text()))).to_vec(),
-            Self::Estimate => EstimateReason::ALL.map(|it| plain((it.name(), it.text()))).to_vec(),
-            Self::Away => AwayReason::ALL.map(|it| plain((it.name(), it.text()))).to_vec(),
+            Self::Refusal => all!(PlanError),
+            Self::ReplicaObstacle => all!(Obstacle),
+            Self::RegionObstacle => all!(Objection),
+            Self::LeftOut => all!(LeftOutReason),
+            Self::ReplicaCost => {
+                Cost::terms().into_iter().map(|(name, text)| ReasonText::new(name, text)).collect()
+            }
+            Self::RegionCost => SpillCost::terms()
+                .into_iter()
+                .map(|(name, text)| ReasonText::new(name, text))
+                .collect(),
+            Self::End => all!(End),
+            Self::Hedge => all!(Hedge),
+            Self::Estimate => all!(EstimateReason),
+            Self::Away => all!(AwayReason),
+            Self::Overflow => all!(OverflowReason),
+            Self::ReplicaChange => all!(ChangeReason),
             Self::Code => codes().map(ReasonText::of_code).collect(),
         }
     }
@@ -125,7 +146,7 @@ impl ReasonKind {
 
 impl ReasonText {
     fn new(name: &'static str, text: &'static str) -> Self {
-        Self { name, text, message: None, code: None, status: None, docs: None }
+        Self { name, text, message: None, code: None, status: None, retry_after: None, docs: None }
     }
 
     fn of_shed(reason: ShedReason) -> Self {
@@ -141,17 +162,21 @@ impl ReasonText {
         Self::new(code, meaning).answered_with(code)
     }
 
-    /// Adds status and page of the error with that code, if clients get it.
+    /// Adds status, `Retry-After` and page of the error with that code, if clients get it.
     fn answered_with(self, code: &str) -> Self {
-        let status = ErrorKind::of_code(code).map(|kind| kind.status().as_u16());
+        let kind = ErrorKind::of_code(code);
+        let status = kind.map(|kind| kind.status().as_u16());
+        let retry_after = kind.map(|kind| kind.retry_after().name());
         let page = if status.is_some() { "errors" } else { "access-log" };
-        Self { status, docs: Some(format!("reference/{page}.md#{code}")), ..self }
+        Self { status, retry_after, docs: Some(format!("reference/{page}.md#{code}")), ..self }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use spillway_types::RequestEntry;
 
     use super::*;
 
@@ -172,6 +197,14 @@ mod tests {
                 assert!(message.is_none_or(is_message), "{kind:?} {name}: {message:?}");
             }
             assert_eq!(kind.text_of("full_moon"), None);
+        }
+    }
+
+    #[test]
+    fn fields_of_requests_name_known_kinds() {
+        for field in RequestEntry::fields() {
+            let is_known = |name| ReasonKind::ALL.into_iter().any(|kind| kind.name() == name);
+            assert!(field.values.is_none_or(is_known), "{field:?}");
         }
     }
 
@@ -198,6 +231,9 @@ mod tests {
         for reason in ReasonKind::Shed.reasons() {
             let code = reason.code.expect("a code");
             assert!(reason.status.is_some(), "{code}");
+            let is_late = reason.name == "late";
+            let retry_after = if is_late { "sometimes" } else { "always" };
+            assert_eq!(reason.retry_after, Some(retry_after), "{code}");
             assert_eq!(reason.docs, Some(format!("reference/errors.md#{code}")));
         }
         let cause = ReasonKind::Code.reasons().into_iter().find(|it| it.name == "region_full");

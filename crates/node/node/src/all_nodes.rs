@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use http::{Response, Uri};
 use serde::{Deserialize, Serialize};
 use spillway_admin::{
-    AllNodes, AllReplicas, Asking, FilterField, HistoryScope, Overview, RegionReplica,
-    ReplicaOverview, RequestEntry, RequestFilter, RequestHistoryOverview, Requests,
-    RequestsOfNodes,
+    AllNodes, AllReplicas, AskedNode, Asking, FilterField, HistoryScope, Overview, RegionReplica,
+    ReplicaOverview, RequestFilter, RequestHistoryOverview, Requests, RequestsOfNodes,
 };
 use spillway_health::{CountedRequests, HistoryBin, sum_bins};
 use spillway_link::{BoxBody, PeerStatus};
+use spillway_types::RequestEntry;
 use tokio::sync::Mutex;
 
 use crate::health_watch::history_overview;
@@ -61,7 +61,7 @@ struct RequestsQuestion {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct RequestsReply {
-    requests: Vec<RequestEntry<'static>>,
+    requests: Vec<RequestEntry>,
 }
 
 /// Answers that were given last.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use spillway_admin::{RequestEntry, RequestFilter, Requests};
+use spillway_admin::{RequestFilter, Requests};
 use spillway_proxy::Worker;
 use spillway_request::gateway::Switches;
 use spillway_telemetry::Metrics;
 use spillway_traces::{Traces, TracesConfig};
+use spillway_types::RequestEntry;
 use spillway_usage::{UsageLine, UsageQuery, UsageTable};
 use tokio_util::sync::CancellationToken;
 
@@ -95,7 +96,7 @@ impl Outcomes {
 }
 
 impl Requests for Outcomes {
-    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry<'static>> {
+    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry> {
         // A client that has just read a reply may ask for its entry.
         self.collect();
         self.requests.recent(filter, limit)

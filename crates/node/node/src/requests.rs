@@ -6,12 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use spillway_admin::{
-    ComparedRegions, Expected, LeftOutEntry, RequestEntry, RequestFilter, TryEntry,
-};
+use spillway_admin::RequestFilter;
 use spillway_config::{AccessLogConfig, LoggedRequests};
 use spillway_telemetry::{LinePlace, LineWriter};
-use spillway_types::{FailedTry, LeftOutRegion, Outcome, Prediction, TriedPlace, unix_ms};
+use spillway_types::{EndedRequest, Outcome, RequestEntry, unix_ms};
 
 /// Requests that are remembered: some seconds of a busy node, hours of a quiet one. Each takes less
 /// than 1 KiB.
@@ -20,8 +18,8 @@ const KEPT: usize = 4_096;
 /// Requests that ended last, and the log of requests.
 #[derive(Debug)]
 pub(crate) struct RequestLog {
-    node: String,
-    region: String,
+    node: Arc<str>,
+    region: Arc<str>,
     kept: Mutex<Kept>,
     access_log: ArcSwapOption<AccessLog>,
     /// Lines that the access log lost.
@@ -53,8 +51,8 @@ struct AccessLog {
 impl RequestLog {
     pub(crate) fn new(node: &str, region: &str) -> Self {
         Self {
-            node: node.to_owned(),
-            region: region.to_owned(),
+            node: node.into(),
+            region: region.into(),
             kept: Mutex::default(),
             access_log: ArcSwapOption::empty(),
             lines_lost: Arc::default(),
@@ -114,81 +112,20 @@ impl RequestLog {
         kept.requests.push_back(ended);
     }
 
-    fn entry<'a>(&'a self, ended: &'a Ended) -> RequestEntry<'a> {
-        let Ended { number, ended_ms, outcome } = ended;
-        let own = self.region.as_str();
-        let was_here = outcome.replica.is_some();
-        let region = match &outcome.region {
-            Some(region) => Some(region.as_str().into()),
-            None => was_here.then(|| own.into()),
-        };
-        RequestEntry {
-            number: *number,
-            ended_ms: *ended_ms,
-            id: outcome.id.as_deref().map(Into::into),
-            trace_id: outcome.trace.map(|ids| format!("{:032x}", ids.trace).into()),
-            node: self.node.as_str().into(),
-            key: outcome.key.as_deref().map(Into::into),
-            tenant: outcome.tenant.as_ref().map(|name| name.as_str().into()),
-            route: outcome.route.as_ref().map(|name| name.as_str().into()),
-            model: outcome.model.as_ref().map(|name| name.as_str().into()),
-            fallback_for: outcome.fallback_for.as_ref().map(|name| name.as_str().into()),
-            arm: outcome.arm.as_ref().map(|arm| format!("{}/{}", arm.split, arm.arm).into()),
-            region,
-            // An attempt here may have come before the request was forwarded.
-            replica: outcome
-                .replica
-                .as_ref()
-                .filter(|_| outcome.region.is_none())
-                .map(|replica| replica.as_str().into()),
-            tries: outcome.tries.iter().map(|tried| try_entry(tried, own)).collect(),
-            left_out: outcome.left_out.iter().map(left_out_entry).collect(),
-            residency: (!outcome.residency.is_anywhere())
-                .then(|| outcome.residency.to_string().into()),
-            reason: outcome.reason.filter(|_| outcome.region.is_none()).map(Into::into),
-            shed: outcome.shed.map(|shed| shed.reason.into()),
-            priority: outcome.shed.map(|shed| shed.priority),
-            is_guest: outcome.is_guest,
-            status: outcome.status,
-            grpc_status: outcome.grpc_status,
-            code: outcome.code.map(Into::into),
-            detail: outcome.detail.as_deref().map(Into::into),
-            end: outcome.end.name().into(),
-            duration_ms: ms(outcome.duration.as_secs_f64()),
-            first_token_ms: outcome.first_token().map(|time| ms(time.as_secs_f64())),
-            is_stream: outcome.is_stream,
-            overhead_ms: ms(outcome.overhead.as_secs_f64()),
-            retries: u32::from(outcome.retries_unsent) + u32::from(outcome.retries_reset),
-            hedge: outcome.hedge.map(|hedge| hedge.name().into()),
-            prompt_tokens: outcome.tokens.prompt,
-            cached_tokens: outcome.tokens.cached,
-            completion_tokens: outcome.tokens.completion,
-            tokens_estimated: outcome.estimate.is_some(),
-            expected: outcome.predicted.as_ref().map(expected),
-            compared: outcome.compared.as_ref().map(|compared| ComparedRegions {
-                here_ms: compared.here_ms.map(tenths),
-                best: compared.best.as_ref().map(|(region, _)| region.as_str().into()),
-                best_ms: compared.best.as_ref().map(|(_, cost_ms)| tenths(*cost_ms)),
-                reason: compared.reason.into(),
-            }),
-        }
+    fn entry(&self, ended: &Ended) -> RequestEntry {
+        let Ended { number, ended_ms, ref outcome } = *ended;
+        let (node, region) = (&self.node, &self.region);
+        EndedRequest { number, ended_ms, node, region, outcome }.into()
     }
-}
 
-impl RequestLog {
     /// Returns requests that pass a filter, newest first.
-    pub(crate) fn recent(
-        &self,
-        filter: &RequestFilter,
-        limit: usize,
-    ) -> Vec<RequestEntry<'static>> {
+    pub(crate) fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = kept.requests.iter().rev();
         // Numbers only rise, so nothing behind the first that is too old passes.
         let newer = newest.take_while(|it| filter.after.is_none_or(|after| it.number > after));
         let entries = newer.map(|ended| self.entry(ended));
-        let passing = entries.filter(|entry| entry.passes(filter)).take(limit);
-        passing.map(RequestEntry::into_owned).collect()
+        entries.filter(|entry| filter.passes(entry)).take(limit).collect()
     }
 }
 
@@ -212,24 +149,6 @@ impl AccessLog {
     }
 }
 
-fn try_entry<'a>(tried: &'a FailedTry, own: &'a str) -> TryEntry<'a> {
-    let (region, replica) = match &tried.place {
-        TriedPlace::Replica(replica) => (own, Some(replica.as_str().into())),
-        TriedPlace::Region(region) => (region.as_str(), None),
-    };
-    TryEntry {
-        region: region.into(),
-        replica,
-        code: tried.code.into(),
-        status: tried.status,
-        after_ms: ms(tried.after.as_secs_f64()),
-    }
-}
-
-fn left_out_entry(left_out: &LeftOutRegion) -> LeftOutEntry<'_> {
-    LeftOutEntry { region: left_out.region.as_str().into(), reason: left_out.why.name().into() }
-}
-
 /// Returns the moment at which a request ended: outcomes wait up to a tenth of a second to be read.
 fn ended_ms(outcome: &Outcome, (now, wall): (Instant, SystemTime)) -> u64 {
     let ended = outcome.started.map(|started| started + outcome.duration);
@@ -237,24 +156,125 @@ fn ended_ms(outcome: &Outcome, (now, wall): (Instant, SystemTime)) -> u64 {
     unix_ms(wall.checked_sub(ago).unwrap_or(wall))
 }
 
-fn expected(prediction: &Prediction) -> Expected {
-    Expected {
-        first_token_ms: tenths(prediction.first_token_ms),
-        wait_ms: tenths(prediction.wait_ms),
-        prefill_ms: tenths(prediction.prefill_ms),
-        prompt_tokens: prediction.prompt_tokens,
-        cached_tokens: prediction.cached_tokens,
-        running: tenths(prediction.running),
-        queued: tenths(prediction.queued),
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use spillway_types::{
+        Compared, End, EstimateReason, FailedTry, Hedge, LeftOutReason, LeftOutRegion, Prediction,
+        Residency, Shed, SplitArm, TokenCounts, TokenEstimate, TraceIds, TriedPlace,
+    };
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn line(outcome: Outcome) -> String {
+        let log = RequestLog::new("n1", "eu");
+        log.add(outcome, (Instant::now(), UNIX_EPOCH + 100 * SECOND));
+        serde_json::to_string(&log.recent(&RequestFilter::default(), 1)).expect("JSON")
     }
-}
 
-/// Returns milliseconds with three decimals.
-fn ms(seconds: f64) -> f64 {
-    (seconds * 1e6).round() / 1e3
-}
+    /// Returns an outcome of which everything is known.
+    fn known() -> Outcome {
+        let tried = |place, code, status, after| FailedTry { place, code, status, after };
+        Outcome {
+            id: Some("abc".into()),
+            trace: Some(TraceIds { trace: 7, parent: Some(3), span: 9, is_sampled: true }),
+            route: Some("llm".into()),
+            model: Some("tiny".into()),
+            operation: Some("chat"),
+            arm: Some(Arc::new(SplitArm { split: "chat".into(), arm: "canary".into() })),
+            fallback_for: Some("huge".into()),
+            tenant: Some("acme".into()),
+            key: Some("k1".into()),
+            replica: Some("gpu-a".into()),
+            reason: Some("soonest"),
+            tries: vec![
+                tried(TriedPlace::Region("us".into()), "region_lost", None, SECOND),
+                tried(TriedPlace::Replica("gpu-b".into()), "replica_error", Some(503), SECOND / 3),
+            ],
+            left_out: vec![LeftOutRegion { region: "ap".into(), why: LeftOutReason::NoModel }],
+            residency: Residency::new(["eu".into()], []),
+            compared: Some(Box::new(Compared {
+                here_ms: Some(41.26),
+                best: Some(("us".into(), 80.04)),
+                reason: "none_better",
+            })),
+            is_guest: true,
+            status: 200,
+            grpc_status: Some(0),
+            code: Some("replica_error"),
+            detail: Some("out of memory".to_owned()),
+            end: End::Complete,
+            duration: Duration::from_nanos(1_234_567_890),
+            is_stream: true,
+            first_byte: Some(Duration::from_nanos(52_345_678)),
+            overhead: Duration::from_nanos(123_456),
+            retries_unsent: 1,
+            retries_reset: 2,
+            tokens: TokenCounts { prompt: 1024, completion: 128, cached: 512 },
+            estimate: Some(TokenEstimate { tokens: 2, reason: EstimateReason::EarlyEnd }),
+            predicted: Some(Prediction {
+                first_token_ms: 41.26,
+                wait_ms: 1.04,
+                prefill_ms: 40.0,
+                prompt_tokens: 1024,
+                cached_tokens: 500,
+                running: 3.0,
+                queued: 0.5,
+                ..Prediction::default()
+            }),
+            shed: Some(Shed { reason: "queue_full", priority: 2 }),
+            hedge: Some(Hedge::Won),
+            ..Outcome::begun()
+        }
+    }
 
-/// Returns a value with one decimal: predictions are no more exact.
-fn tenths(value: f32) -> f64 {
-    (f64::from(value) * 10.0).round() / 10.0
+    #[test]
+    fn a_line_has_all_facts_in_their_order() {
+        let expected = concat!(
+            r#"[{"number":1,"ended_ms":100000,"id":"abc","trace_id":"00000000000000000000000000000007","#,
+            r#""node":"n1","key":"k1","tenant":"acme","route":"llm","model":"tiny","fallback_for":"huge","#,
+            r#""arm":"chat/canary","region":"eu","replica":"gpu-a","tries":[{"region":"us","replica":null,"#,
+            r#""code":"region_lost","status":null,"after_ms":1000.0},{"region":"eu","replica":"gpu-b","#,
+            r#""code":"replica_error","status":503,"after_ms":333.333}],"left_out":[{"region":"ap","#,
+            r#""reason":"no_model"}],"residency":"only in the regions eu","reason":"soonest","#,
+            r#""shed":"queue_full","priority":2,"is_guest":true,"status":200,"grpc_status":0,"#,
+            r#""code":"replica_error","detail":"out of memory","end":"complete","duration_ms":1234.568,"#,
+            r#""first_token_ms":52.346,"is_stream":true,"overhead_ms":0.123,"retries":3,"hedge":"won","#,
+            r#""prompt_tokens":1024,"cached_tokens":512,"completion_tokens":128,"tokens_estimated":true,"#,
+            r#""expected":{"first_token_ms":41.3,"wait_ms":1.0,"prefill_ms":40.0,"prompt_tokens":1024,"#,
+            r#""cached_tokens":500,"running":3.0,"queued":0.5},"compared":{"here_ms":41.3,"best":"us","#,
+            r#""best_ms":80.0,"reason":"none_better"}}]"#,
+        );
+        assert_eq!(line(known()), expected);
+    }
+
+    #[test]
+    fn a_line_has_null_for_facts_that_are_not_known() {
+        let expected = concat!(
+            r#"[{"number":1,"ended_ms":100000,"id":null,"trace_id":null,"node":"n1","key":null,"#,
+            r#""tenant":null,"route":null,"model":null,"fallback_for":null,"arm":null,"region":null,"#,
+            r#""replica":null,"tries":[],"left_out":[],"residency":null,"reason":null,"shed":null,"#,
+            r#""priority":null,"is_guest":false,"status":499,"grpc_status":null,"code":null,"#,
+            r#""detail":null,"end":"cancelled_before_reply","duration_ms":0.0,"first_token_ms":null,"#,
+            r#""is_stream":false,"overhead_ms":0.0,"retries":0,"hedge":null,"prompt_tokens":0,"#,
+            r#""cached_tokens":0,"completion_tokens":0,"tokens_estimated":false,"expected":null,"#,
+            r#""compared":null}]"#,
+        );
+        assert_eq!(line(Outcome::begun()), expected);
+    }
+
+    #[test]
+    fn a_forwarded_request_names_its_region_and_no_replica() {
+        let entry = |outcome| {
+            let entries: serde_json::Value = serde_json::from_str(&line(outcome)).expect("JSON");
+            entries[0].clone()
+        };
+        let forwarded = entry(Outcome { region: Some("us".into()), ..known() });
+        assert_eq!(forwarded["region"], "us");
+        assert!(forwarded["replica"].is_null() && forwarded["reason"].is_null(), "{forwarded}");
+        assert!(forwarded["expected"].is_object(), "{forwarded}");
+    }
 }

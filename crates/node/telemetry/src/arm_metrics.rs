@@ -6,28 +6,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
 use spillway_types::{ARM_ERRORS, Outcome, SplitArm};
 
-use crate::catalog;
+use crate::catalog::requests;
 use crate::places::{Histograms, seconds};
-use crate::register::{Labels, metric};
+use crate::register::{Labels, metric, registered};
 
 /// Value of the label `status` of a request that another model served.
 const FALLBACK: &str = "fallback";
 /// Values of the label `kind` of tokens.
 const TOKEN_KINDS: [&str; 3] = ["prompt", "completion", "cached"];
 
-/// Metrics of all arms. The config and the cluster's records bound their number.
-#[derive(Debug)]
-pub(crate) struct ArmMetrics {
-    requests: Family<Labels, Counter>,
-    errors: Family<Labels, Counter>,
-    tokens: Family<Labels, Counter>,
-    first_token: Histograms,
-    reply: Histograms,
-    /// Arms that had a request, so that no label is built again for the next one.
-    arms: Mutex<BTreeMap<Arc<SplitArm>, OneArm>>,
+registered! {
+    /// Metrics of all arms. The config and the cluster's records bound their number.
+    #[derive(Debug)]
+    pub(crate) struct ArmMetrics {
+        requests: Family<Labels, Counter> = metric(requests::SPLIT_REQUESTS),
+        errors: Family<Labels, Counter> = metric(requests::SPLIT_ERRORS),
+        tokens: Family<Labels, Counter> = metric(requests::SPLIT_TOKENS),
+        first_token: Histograms = seconds(requests::SPLIT_FIRST_TOKEN),
+        reply: Histograms = seconds(requests::SPLIT_REPLY),
+        /// Arms that had a request, so that no label is built again for the next one.
+        arms: Mutex<BTreeMap<Arc<SplitArm>, OneArm>>,
+    }
 }
 
 /// Metrics of one arm, its counters of requests aside.
@@ -43,17 +44,6 @@ struct OneArm {
 }
 
 impl ArmMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        Self {
-            requests: metric(registry, &catalog::requests::SPLIT_REQUESTS),
-            errors: metric(registry, &catalog::requests::SPLIT_ERRORS),
-            tokens: metric(registry, &catalog::requests::SPLIT_TOKENS),
-            first_token: seconds(registry, &catalog::requests::SPLIT_FIRST_TOKEN),
-            reply: seconds(registry, &catalog::requests::SPLIT_REPLY),
-            arms: Mutex::default(),
-        }
-    }
-
     /// Counts a finished request, if its client asked for a split.
     pub(crate) fn record(&self, outcome: &Outcome) {
         let Some(arm) = &outcome.arm else { return };

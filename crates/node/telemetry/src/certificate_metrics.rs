@@ -2,10 +2,9 @@
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use crate::catalog;
-use crate::register::{Labels, metric};
+use crate::catalog::control;
+use crate::register::{Labels, metric, registered};
 
 /// Expiry times of certificates, in seconds since 1970.
 #[derive(Clone, Debug, Default)]
@@ -16,21 +15,16 @@ pub struct LiveCertificates {
     pub listeners: Vec<(String, i64)>,
 }
 
-/// Metrics of the expiry of certificates.
-#[derive(Debug)]
-pub(crate) struct CertificateMetrics {
-    authorities: Family<Labels, Gauge>,
-    listeners: Family<Labels, Gauge>,
+registered! {
+    /// Metrics of the expiry of certificates.
+    #[derive(Debug)]
+    pub(crate) struct CertificateMetrics {
+        authorities: Family<Labels, Gauge> = metric(control::AUTHORITY_EXPIRES),
+        listeners: Family<Labels, Gauge> = metric(control::LISTENER_EXPIRES),
+    }
 }
 
 impl CertificateMetrics {
-    pub(crate) fn new(r: &mut Registry) -> Self {
-        Self {
-            authorities: metric(r, &catalog::control::AUTHORITY_EXPIRES),
-            listeners: metric(r, &catalog::control::LISTENER_EXPIRES),
-        }
-    }
-
     /// Shows the certificates in `live`; all others vanish.
     pub(crate) fn show(&self, live: &LiveCertificates) {
         for (family, ends, label) in [

@@ -5,10 +5,9 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use crate::catalog;
-use crate::register::{Labels, metric, raise, signed};
+use crate::catalog::control;
+use crate::register::{Labels, metric, raise, registered, signed};
 
 /// This node's part in the control plane.
 #[derive(Clone, Debug)]
@@ -51,41 +50,27 @@ pub struct LiveItems {
     pub count: u64,
 }
 
-/// Metrics of the control plane; empty on a node that takes no part in a cluster.
-#[derive(Debug)]
-pub(crate) struct ControlMetrics {
-    role: Family<Labels, Gauge>,
-    term: Family<Labels, Gauge>,
-    applied: Family<Labels, Gauge>,
-    last: Family<Labels, Gauge>,
-    age: Family<Labels, Gauge<f64, AtomicU64>>,
-    voters: Family<Labels, Gauge>,
-    log_bytes: Family<Labels, Gauge>,
-    troubles: Family<Labels, Gauge>,
-    disk_waiting: Family<Labels, Gauge<f64, AtomicU64>>,
-    disk_writes: Family<Labels, Counter>,
-    disk_write_seconds: Family<Labels, Counter<f64, AtomicU64>>,
-    items: Family<Labels, Gauge>,
+registered! {
+    /// Metrics of the control plane; empty on a node that takes no part in a cluster.
+    #[derive(Debug)]
+    pub(crate) struct ControlMetrics {
+        role: Family<Labels, Gauge> = metric(control::CONTROL_ROLE),
+        term: Family<Labels, Gauge> = metric(control::CONTROL_TERM),
+        applied: Family<Labels, Gauge> = metric(control::CONTROL_APPLIED),
+        last: Family<Labels, Gauge> = metric(control::CONTROL_LAST),
+        age: Family<Labels, Gauge<f64, AtomicU64>> = metric(control::CONTROL_AGE),
+        voters: Family<Labels, Gauge> = metric(control::CONTROL_VOTERS),
+        log_bytes: Family<Labels, Gauge> = metric(control::CONTROL_LOG_BYTES),
+        troubles: Family<Labels, Gauge> = metric(control::CONTROL_TROUBLES),
+        disk_waiting: Family<Labels, Gauge<f64, AtomicU64>> = metric(control::CONTROL_DISK_WAITING),
+        disk_writes: Family<Labels, Counter> = metric(control::CONTROL_DISK_WRITES),
+        disk_write_seconds: Family<Labels, Counter<f64, AtomicU64>> =
+            metric(control::CONTROL_DISK_WRITE_SECONDS),
+        items: Family<Labels, Gauge> = metric(control::CONTROL_ITEMS),
+    }
 }
 
 impl ControlMetrics {
-    pub(crate) fn new(r: &mut Registry) -> Self {
-        Self {
-            role: metric(r, &catalog::control::CONTROL_ROLE),
-            term: metric(r, &catalog::control::CONTROL_TERM),
-            applied: metric(r, &catalog::control::CONTROL_APPLIED),
-            last: metric(r, &catalog::control::CONTROL_LAST),
-            age: metric(r, &catalog::control::CONTROL_AGE),
-            voters: metric(r, &catalog::control::CONTROL_VOTERS),
-            log_bytes: metric(r, &catalog::control::CONTROL_LOG_BYTES),
-            troubles: metric(r, &catalog::control::CONTROL_TROUBLES),
-            disk_waiting: metric(r, &catalog::control::CONTROL_DISK_WAITING),
-            disk_writes: metric(r, &catalog::control::CONTROL_DISK_WRITES),
-            disk_write_seconds: metric(r, &catalog::control::CONTROL_DISK_WRITE_SECONDS),
-            items: metric(r, &catalog::control::CONTROL_ITEMS),
-        }
-    }
-
     /// Shows `live`; earlier values vanish.
     pub(crate) fn show(&self, live: Option<&LiveControl>) {
         // Cleared first, so that an earlier role, age or use vanishes. The others have one value,

@@ -4,10 +4,9 @@ use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use crate::catalog;
-use crate::register::{Labels, metric};
+use crate::catalog::replicas;
+use crate::register::{Labels, metric, registered};
 
 /// A discovery at the moment of a scrape.
 #[derive(Clone, Debug)]
@@ -22,23 +21,17 @@ pub struct LiveDiscovery {
     pub answer_age_s: Option<f64>,
 }
 
-/// Metrics of discoveries.
-#[derive(Debug)]
-pub(crate) struct DiscoveryMetrics {
-    states: Family<Labels, Gauge>,
-    replicas: Family<Labels, Gauge>,
-    answer_age: Family<Labels, Gauge<f64, AtomicU64>>,
+registered! {
+    /// Metrics of discoveries.
+    #[derive(Debug)]
+    pub(crate) struct DiscoveryMetrics {
+        states: Family<Labels, Gauge> = metric(replicas::DISCOVERY_STATE),
+        replicas: Family<Labels, Gauge> = metric(replicas::DISCOVERY_REPLICAS),
+        answer_age: Family<Labels, Gauge<f64, AtomicU64>> = metric(replicas::DISCOVERY_ANSWER_AGE),
+    }
 }
 
 impl DiscoveryMetrics {
-    pub(crate) fn new(r: &mut Registry) -> Self {
-        Self {
-            states: metric(r, &catalog::replicas::DISCOVERY_STATE),
-            replicas: metric(r, &catalog::replicas::DISCOVERY_REPLICAS),
-            answer_age: metric(r, &catalog::replicas::DISCOVERY_ANSWER_AGE),
-        }
-    }
-
     pub(crate) fn show(&self, discoveries: &[LiveDiscovery]) {
         // Cleared first, so that removed discoveries vanish.
         self.states.clear();

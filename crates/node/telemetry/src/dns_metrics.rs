@@ -3,10 +3,9 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use crate::catalog;
-use crate::register::{Labels, metric, raise, signed};
+use crate::catalog::dns;
+use crate::register::{Labels, metric, raise, registered, signed};
 
 /// Region that DNS answers can name.
 #[derive(Clone, Debug)]
@@ -34,29 +33,20 @@ pub struct LiveDns {
     pub connections_refused: u64,
 }
 
-/// Metrics of the name server.
-#[derive(Debug)]
-pub(crate) struct DnsMetrics {
-    queries: Family<Labels, Counter>,
-    answers: Family<Labels, Counter>,
-    region_answers: Family<Labels, Counter>,
-    offered: Family<Labels, Gauge>,
-    connections: Family<Labels, Gauge>,
-    refused: Family<Labels, Counter>,
+registered! {
+    /// Metrics of the name server.
+    #[derive(Debug)]
+    pub(crate) struct DnsMetrics {
+        queries: Family<Labels, Counter> = metric(dns::DNS_QUERIES),
+        answers: Family<Labels, Counter> = metric(dns::DNS_ANSWERS),
+        region_answers: Family<Labels, Counter> = metric(dns::DNS_REGION_ANSWERS),
+        offered: Family<Labels, Gauge> = metric(dns::DNS_REGION_OFFERED),
+        connections: Family<Labels, Gauge> = metric(dns::DNS_CONNECTIONS),
+        refused: Family<Labels, Counter> = metric(dns::DNS_CONNECTIONS_REFUSED),
+    }
 }
 
 impl DnsMetrics {
-    pub(crate) fn new(r: &mut Registry) -> Self {
-        Self {
-            queries: metric(r, &catalog::dns::DNS_QUERIES),
-            answers: metric(r, &catalog::dns::DNS_ANSWERS),
-            region_answers: metric(r, &catalog::dns::DNS_REGION_ANSWERS),
-            offered: metric(r, &catalog::dns::DNS_REGION_OFFERED),
-            connections: metric(r, &catalog::dns::DNS_CONNECTIONS),
-            refused: metric(r, &catalog::dns::DNS_CONNECTIONS_REFUSED),
-        }
-    }
-
     /// Shows `live`; a node that is no name server shows nothing.
     pub(crate) fn show(&self, live: Option<&LiveDns>) {
         let Some(live) = live else { return };

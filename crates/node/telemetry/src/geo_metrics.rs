@@ -3,10 +3,9 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use crate::catalog;
-use crate::register::{Labels, metric, raise};
+use crate::catalog::{dns, requests};
+use crate::register::{Labels, metric, raise, registered};
 
 /// Knowledge of clients' locations at the moment of a scrape.
 #[derive(Clone, Debug, Default)]
@@ -17,23 +16,17 @@ pub struct LiveGeo {
     pub databases: Vec<(&'static str, u64)>,
 }
 
-/// Metrics of clients' countries and of location databases.
-#[derive(Debug)]
-pub(crate) struct GeoMetrics {
-    requests: Family<Labels, Counter>,
-    built: Family<Labels, Gauge>,
-    reloads: Family<Labels, Counter>,
+registered! {
+    /// Metrics of clients' countries and of location databases.
+    #[derive(Debug)]
+    pub(crate) struct GeoMetrics {
+        requests: Family<Labels, Counter> = metric(requests::CLIENT_COUNTRY_REQUESTS),
+        built: Family<Labels, Gauge> = metric(dns::GEO_DATABASE_BUILT),
+        reloads: Family<Labels, Counter> = metric(dns::GEO_RELOADS),
+    }
 }
 
 impl GeoMetrics {
-    pub(crate) fn new(r: &mut Registry) -> Self {
-        Self {
-            requests: metric(r, &catalog::requests::CLIENT_COUNTRY_REQUESTS),
-            built: metric(r, &catalog::dns::GEO_DATABASE_BUILT),
-            reloads: metric(r, &catalog::dns::GEO_RELOADS),
-        }
-    }
-
     /// Counts one reading of location databases that may have changed.
     pub(crate) fn reload(&self, is_applied: bool) {
         let result = if is_applied { "applied" } else { "refused" };

@@ -3,10 +3,9 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use crate::catalog;
-use crate::register::{Labels, metric, raise, signed};
+use crate::catalog::caches;
+use crate::register::{Labels, metric, raise, registered, signed};
 
 /// This node's knowledge of caches and speeds in its region, with counts of lookups and messages.
 #[derive(Clone, Debug, Default)]
@@ -62,64 +61,41 @@ pub struct LiveHot {
     pub changed: u64,
 }
 
-/// Metrics of the prefix index, of learned speeds and of hot prompts.
-#[derive(Debug)]
-pub(crate) struct KnowledgeMetrics {
-    blocks: Gauge,
-    pairs: Gauge,
-    bytes: Gauge,
-    forgotten: Family<Labels, Counter>,
-    flushes: Counter,
-    lookups: Family<Labels, Counter>,
-    learnings_dropped: Counter,
-    models: Gauge,
-    kv_events: Counter,
-    kv_events_missed: Counter,
-    kv_replicas: Family<Labels, Gauge>,
-    kv_blocks: Gauge,
-    shared: Family<Labels, Counter>,
-    shared_bytes: Counter,
-    hot: HotMetrics,
+registered! {
+    /// Metrics of the prefix index, of learned speeds and of hot prompts.
+    #[derive(Debug)]
+    pub(crate) struct KnowledgeMetrics {
+        blocks: Gauge = metric(caches::PREFIX_BLOCKS),
+        pairs: Gauge = metric(caches::PREFIX_PAIRS),
+        bytes: Gauge = metric(caches::PREFIX_BYTES),
+        forgotten: Family<Labels, Counter> = metric(caches::PREFIX_FORGOTTEN),
+        flushes: Counter = metric(caches::PREFIX_FLUSHES),
+        lookups: Family<Labels, Counter> = metric(caches::PREFIX_LOOKUPS),
+        learnings_dropped: Counter = metric(caches::LEARNINGS_DROPPED),
+        models: Gauge = metric(caches::LATENCY_MODELS),
+        kv_events: Counter = metric(caches::KV_EVENTS),
+        kv_events_missed: Counter = metric(caches::KV_EVENTS_MISSED),
+        kv_replicas: Family<Labels, Gauge> = metric(caches::KV_EVENTS_REPLICAS),
+        kv_blocks: Gauge = metric(caches::KV_EVENTS_BLOCKS),
+        shared: Family<Labels, Counter> = metric(caches::PREFIX_SHARED),
+        shared_bytes: Counter = metric(caches::PREFIX_SHARED_BYTES),
+        hot: HotMetrics = HotMetrics::new(),
+    }
 }
 
-#[derive(Debug)]
-struct HotMetrics {
-    blocks: Family<Labels, Gauge>,
-    bytes: Family<Labels, Gauge>,
-    entries: Counter,
-    entry_bytes: Counter,
-    proposals: Family<Labels, Counter>,
-    decisions: Family<Labels, Counter>,
+registered! {
+    #[derive(Debug)]
+    struct HotMetrics {
+        blocks: Family<Labels, Gauge> = metric(caches::HOT_BLOCKS),
+        bytes: Family<Labels, Gauge> = metric(caches::HOT_BYTES),
+        entries: Counter = metric(caches::HOT_ENTRIES),
+        entry_bytes: Counter = metric(caches::HOT_ENTRY_BYTES),
+        proposals: Family<Labels, Counter> = metric(caches::HOT_PROPOSALS),
+        decisions: Family<Labels, Counter> = metric(caches::HOT_DECISIONS),
+    }
 }
 
 impl KnowledgeMetrics {
-    pub(crate) fn new(r: &mut Registry) -> Self {
-        Self {
-            blocks: metric(r, &catalog::caches::PREFIX_BLOCKS),
-            pairs: metric(r, &catalog::caches::PREFIX_PAIRS),
-            bytes: metric(r, &catalog::caches::PREFIX_BYTES),
-            forgotten: metric(r, &catalog::caches::PREFIX_FORGOTTEN),
-            flushes: metric(r, &catalog::caches::PREFIX_FLUSHES),
-            lookups: metric(r, &catalog::caches::PREFIX_LOOKUPS),
-            learnings_dropped: metric(r, &catalog::caches::LEARNINGS_DROPPED),
-            models: metric(r, &catalog::caches::LATENCY_MODELS),
-            kv_events: metric(r, &catalog::caches::KV_EVENTS),
-            kv_events_missed: metric(r, &catalog::caches::KV_EVENTS_MISSED),
-            kv_replicas: metric(r, &catalog::caches::KV_EVENTS_REPLICAS),
-            kv_blocks: metric(r, &catalog::caches::KV_EVENTS_BLOCKS),
-            shared: metric(r, &catalog::caches::PREFIX_SHARED),
-            shared_bytes: metric(r, &catalog::caches::PREFIX_SHARED_BYTES),
-            hot: HotMetrics {
-                blocks: metric(r, &catalog::caches::HOT_BLOCKS),
-                bytes: metric(r, &catalog::caches::HOT_BYTES),
-                entries: metric(r, &catalog::caches::HOT_ENTRIES),
-                entry_bytes: metric(r, &catalog::caches::HOT_ENTRY_BYTES),
-                proposals: metric(r, &catalog::caches::HOT_PROPOSALS),
-                decisions: metric(r, &catalog::caches::HOT_DECISIONS),
-            },
-        }
-    }
-
     pub(crate) fn show(&self, live: &LiveKnowledge, hot: Option<&LiveHot>) {
         self.blocks.set(signed(live.blocks));
         self.pairs.set(signed(live.pairs));

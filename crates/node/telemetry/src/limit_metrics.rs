@@ -2,10 +2,9 @@
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use crate::catalog;
-use crate::register::{Labels, metric, signed};
+use crate::catalog::limits;
+use crate::register::{Labels, metric, registered, signed};
 
 /// State of one kind of one limit on this node.
 #[derive(Clone, Debug)]
@@ -22,23 +21,17 @@ pub struct LiveLimit {
     pub debt: u64,
 }
 
-/// Metrics of limits; empty on a node that takes no part in a cluster.
-#[derive(Debug)]
-pub(crate) struct LimitMetrics {
-    share: Family<Labels, Gauge>,
-    used: Family<Labels, Gauge>,
-    debt: Family<Labels, Gauge>,
+registered! {
+    /// Metrics of limits; empty on a node that takes no part in a cluster.
+    #[derive(Debug)]
+    pub(crate) struct LimitMetrics {
+        share: Family<Labels, Gauge> = metric(limits::LIMIT_SHARE),
+        used: Family<Labels, Gauge> = metric(limits::LIMIT_USED),
+        debt: Family<Labels, Gauge> = metric(limits::LIMIT_DEBT),
+    }
 }
 
 impl LimitMetrics {
-    pub(crate) fn new(r: &mut Registry) -> Self {
-        Self {
-            share: metric(r, &catalog::limits::LIMIT_SHARE),
-            used: metric(r, &catalog::limits::LIMIT_USED),
-            debt: metric(r, &catalog::limits::LIMIT_DEBT),
-        }
-    }
-
     /// Shows the limits in `live`; all others vanish.
     pub(crate) fn show(&self, live: &[LiveLimit]) {
         let families = [&self.share, &self.used, &self.debt];

@@ -5,12 +5,11 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use spillway_types::Outcome;
 use spillway_usage::Money;
 
-use crate::catalog;
-use crate::register::{Labels, metric, raise};
+use crate::catalog::replicas;
+use crate::register::{Labels, metric, raise, registered};
 
 /// State of an overflow replica's caps.
 #[derive(Clone, Debug)]
@@ -23,26 +22,18 @@ pub struct LiveOverflow {
     pub budgets: Vec<(&'static str, f64)>,
 }
 
-#[derive(Debug)]
-pub(crate) struct OverflowMetrics {
-    requests: Family<Labels, Counter>,
-    tokens: Family<Labels, Counter>,
-    cost: Family<Labels, Counter<f64, AtomicU64>>,
-    capped: Family<Labels, Counter>,
-    budgets: Family<Labels, Gauge<f64, AtomicU64>>,
+registered! {
+    #[derive(Debug)]
+    pub(crate) struct OverflowMetrics {
+        requests: Family<Labels, Counter> = metric(replicas::OVERFLOW_REQUESTS),
+        tokens: Family<Labels, Counter> = metric(replicas::OVERFLOW_TOKENS),
+        cost: Family<Labels, Counter<f64, AtomicU64>> = metric(replicas::OVERFLOW_COST),
+        capped: Family<Labels, Counter> = metric(replicas::OVERFLOW_CAPPED),
+        budgets: Family<Labels, Gauge<f64, AtomicU64>> = metric(replicas::OVERFLOW_BUDGET_USED),
+    }
 }
 
 impl OverflowMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        Self {
-            requests: metric(registry, &catalog::replicas::OVERFLOW_REQUESTS),
-            tokens: metric(registry, &catalog::replicas::OVERFLOW_TOKENS),
-            cost: metric(registry, &catalog::replicas::OVERFLOW_COST),
-            capped: metric(registry, &catalog::replicas::OVERFLOW_CAPPED),
-            budgets: metric(registry, &catalog::replicas::OVERFLOW_BUDGET_USED),
-        }
-    }
-
     /// Counts a request for which an overflow replica was asked, with its cost for the operator.
     pub(crate) fn record(&self, outcome: &Outcome, cost: Money) {
         let (Some(replica), Some(reason)) = (&outcome.replica, outcome.overflow) else { return };

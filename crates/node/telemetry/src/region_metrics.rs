@@ -5,11 +5,10 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use crate::catalog;
+use crate::catalog::{control, regions};
 use crate::control_metrics::{ControlMetrics, LiveControl};
-use crate::register::{Labels, metric, raise, signed};
+use crate::register::{Labels, metric, raise, registered, signed};
 
 type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;
 
@@ -98,53 +97,32 @@ pub struct LiveCluster {
     pub control: Option<LiveControl>,
 }
 
-/// Metrics of other regions and nodes.
-#[derive(Debug)]
-pub(crate) struct RegionMetrics {
-    reachable: Family<Labels, Gauge>,
-    takes_clients: Family<Labels, Gauge>,
-    broken: Family<Labels, Gauge>,
-    rtt: Fraction,
-    age: Fraction,
-    ramp: Fraction,
-    in_flight: Family<Labels, Gauge>,
-    forwarded: Family<Labels, Counter>,
-    connected: Family<Labels, Gauge>,
-    link_rtt: Fraction,
-    dials_failed: Family<Labels, Counter>,
-    refusals: Family<Labels, Counter>,
-    datagrams: Family<Labels, Counter>,
-    datagram_bytes: Counter,
-    strangers: Counter,
-    expires: Family<Labels, Gauge>,
-    authorities: Family<Labels, Gauge>,
-    control: ControlMetrics,
+registered! {
+    /// Metrics of other regions and nodes.
+    #[derive(Debug)]
+    pub(crate) struct RegionMetrics {
+        reachable: Family<Labels, Gauge> = metric(regions::REGION_REACHABLE),
+        takes_clients: Family<Labels, Gauge> = metric(regions::REGION_TAKES_CLIENTS),
+        broken: Family<Labels, Gauge> = metric(regions::REGION_BREAKER_OPEN),
+        rtt: Fraction = metric(regions::REGION_RTT),
+        age: Fraction = metric(regions::REGION_AGE),
+        ramp: Fraction = metric(regions::REGION_RAMP),
+        in_flight: Family<Labels, Gauge> = metric(regions::SPILL_IN_FLIGHT),
+        forwarded: Family<Labels, Counter> = metric(regions::SPILL_REQUESTS),
+        connected: Family<Labels, Gauge> = metric(regions::LINK_CONNECTED),
+        link_rtt: Fraction = metric(regions::LINK_RTT),
+        dials_failed: Family<Labels, Counter> = metric(regions::LINK_DIALS_FAILED),
+        refusals: Family<Labels, Counter> = metric(regions::LINK_REFUSALS),
+        datagrams: Family<Labels, Counter> = metric(regions::GOSSIP_DATAGRAMS),
+        datagram_bytes: Counter = metric(regions::GOSSIP_BYTES),
+        strangers: Counter = metric(regions::LINK_STRANGERS),
+        expires: Family<Labels, Gauge> = metric(control::CERTIFICATE_EXPIRES),
+        authorities: Family<Labels, Gauge> = metric(control::CERTIFICATE_AUTHORITIES),
+        control: ControlMetrics = ControlMetrics::new(),
+    }
 }
 
 impl RegionMetrics {
-    pub(crate) fn new(r: &mut Registry) -> Self {
-        Self {
-            reachable: metric(r, &catalog::regions::REGION_REACHABLE),
-            takes_clients: metric(r, &catalog::regions::REGION_TAKES_CLIENTS),
-            broken: metric(r, &catalog::regions::REGION_BREAKER_OPEN),
-            rtt: metric(r, &catalog::regions::REGION_RTT),
-            age: metric(r, &catalog::regions::REGION_AGE),
-            ramp: metric(r, &catalog::regions::REGION_RAMP),
-            in_flight: metric(r, &catalog::regions::SPILL_IN_FLIGHT),
-            forwarded: metric(r, &catalog::regions::SPILL_REQUESTS),
-            connected: metric(r, &catalog::regions::LINK_CONNECTED),
-            link_rtt: metric(r, &catalog::regions::LINK_RTT),
-            dials_failed: metric(r, &catalog::regions::LINK_DIALS_FAILED),
-            refusals: metric(r, &catalog::regions::LINK_REFUSALS),
-            datagrams: metric(r, &catalog::regions::GOSSIP_DATAGRAMS),
-            datagram_bytes: metric(r, &catalog::regions::GOSSIP_BYTES),
-            strangers: metric(r, &catalog::regions::LINK_STRANGERS),
-            expires: metric(r, &catalog::control::CERTIFICATE_EXPIRES),
-            authorities: metric(r, &catalog::control::CERTIFICATE_AUTHORITIES),
-            control: ControlMetrics::new(r),
-        }
-    }
-
     /// Shows the regions and nodes in `live`; earlier values of others vanish.
     pub(crate) fn show(&self, live: &LiveCluster) {
         let gauges = [

@@ -9,6 +9,41 @@ use crate::catalog::MetricSpec;
 /// Label pairs. The config, never a client, bounds the number of distinct values.
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
+/// Declares a group of metrics, which registers them in their order when it is made. A line has the
+/// field, its type, and the constructor with the metric of the catalog. A field without them begins
+/// with its default.
+macro_rules! registered {
+    (
+        $(#[$about:meta])*
+        $visible:vis struct $group:ident {
+            $(
+                $(#[$doc:meta])*
+                $field:ident: $type:ty $(= $($make:ident)::+($($spec:path)?))?,
+            )+
+        }
+    ) => {
+        $(#[$about])*
+        $visible struct $group {
+            $($(#[$doc])* $field: $type,)+
+        }
+
+        impl $group {
+            pub(crate) fn new(registry: &mut prometheus_client::registry::Registry) -> Self {
+                Self {
+                    $($field: $crate::register::registered!(
+                        @value registry $(, $($make)::+ $(, $spec)?)?
+                    ),)+
+                }
+            }
+        }
+    };
+    (@value $registry:ident) => { Default::default() };
+    (@value $registry:ident, $($make:ident)::+) => { $($make)::+($registry) };
+    (@value $registry:ident, $($make:ident)::+, $spec:path) => { $($make)::+($registry, &$spec) };
+}
+
+pub(crate) use registered;
+
 /// Registers a metric and returns it.
 pub(crate) fn metric<M: Metric + Clone + Default>(registry: &mut Registry, spec: &MetricSpec) -> M {
     let metric = M::default();

@@ -7,11 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use spillway_types::{Admission, Outcome, RAMP_FULL, Reading, ReplicaName, SignFault, Signals};
 
-use crate::catalog;
-use crate::register::{Labels, metric, raise};
+use crate::catalog::replicas;
+use crate::register::{Labels, metric, raise, registered};
 
 /// Gauge of a number with a fraction.
 type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;
@@ -52,55 +51,34 @@ pub struct LiveReplica {
     pub models_missing: u64,
 }
 
-/// Metrics with the label replica.
-#[derive(Debug)]
-pub(crate) struct ReplicaMetrics {
-    in_flight: Family<Labels, Gauge>,
-    concurrency_limit: Family<Labels, Gauge>,
-    connections: Family<Labels, Gauge>,
-    unasked: Family<Labels, Counter>,
-    admission: Family<Labels, Gauge>,
-    breakers: Family<Labels, Gauge>,
-    models_missing: Family<Labels, Gauge>,
-    ramp: Fraction,
-    latency: Fraction,
-    p99: Fraction,
-    load: Fraction,
-    trust: Fraction,
-    transitions: Family<Labels, Counter>,
-    faults: Family<Labels, Counter>,
-    checks: Family<Labels, Counter>,
-    requests: Family<Labels, Counter>,
-    /// Counters of `requests` by replica, so that no request has to build labels.
-    asked: Mutex<BTreeMap<ReplicaName, BTreeMap<Asked, Counter>>>,
-    /// Labels of the counters by replica, so that those of a removed replica can be dropped.
-    counted: Mutex<BTreeMap<String, BTreeSet<Labels>>>,
+registered! {
+    /// Metrics with the label replica.
+    #[derive(Debug)]
+    pub(crate) struct ReplicaMetrics {
+        in_flight: Family<Labels, Gauge> = metric(replicas::IN_FLIGHT),
+        concurrency_limit: Family<Labels, Gauge> = metric(replicas::REPLICA_CONCURRENCY_LIMIT),
+        connections: Family<Labels, Gauge> = metric(replicas::REPLICA_CONNECTIONS),
+        unasked: Family<Labels, Counter> = metric(replicas::REPLICA_UNASKED),
+        admission: Family<Labels, Gauge> = metric(replicas::REPLICA_ADMISSION),
+        breakers: Family<Labels, Gauge> = metric(replicas::REPLICA_BREAKERS),
+        models_missing: Family<Labels, Gauge> = metric(replicas::REPLICA_MODELS_MISSING),
+        ramp: Fraction = metric(replicas::REPLICA_RAMP),
+        latency: Fraction = metric(replicas::REPLICA_LATENCY),
+        p99: Fraction = metric(replicas::REPLICA_P99),
+        load: Fraction = metric(replicas::REPLICA_LOAD),
+        trust: Fraction = metric(replicas::REPLICA_TRUST),
+        transitions: Family<Labels, Counter> = metric(replicas::REPLICA_TRANSITIONS),
+        faults: Family<Labels, Counter> = metric(replicas::REPLICA_FAULTS),
+        checks: Family<Labels, Counter> = metric(replicas::REPLICA_CHECKS),
+        requests: Family<Labels, Counter> = metric(replicas::REPLICA_REQUESTS),
+        /// Counters of `requests` by replica, so that no request has to build labels.
+        asked: Mutex<BTreeMap<ReplicaName, BTreeMap<Asked, Counter>>>,
+        /// Labels of the counters by replica, so that those of a removed replica can be dropped.
+        counted: Mutex<BTreeMap<String, BTreeSet<Labels>>>,
+    }
 }
 
 impl ReplicaMetrics {
-    pub(crate) fn new(r: &mut Registry) -> Self {
-        Self {
-            in_flight: metric(r, &catalog::replicas::IN_FLIGHT),
-            concurrency_limit: metric(r, &catalog::replicas::REPLICA_CONCURRENCY_LIMIT),
-            connections: metric(r, &catalog::replicas::REPLICA_CONNECTIONS),
-            unasked: metric(r, &catalog::replicas::REPLICA_UNASKED),
-            admission: metric(r, &catalog::replicas::REPLICA_ADMISSION),
-            breakers: metric(r, &catalog::replicas::REPLICA_BREAKERS),
-            models_missing: metric(r, &catalog::replicas::REPLICA_MODELS_MISSING),
-            ramp: metric(r, &catalog::replicas::REPLICA_RAMP),
-            latency: metric(r, &catalog::replicas::REPLICA_LATENCY),
-            p99: metric(r, &catalog::replicas::REPLICA_P99),
-            load: metric(r, &catalog::replicas::REPLICA_LOAD),
-            trust: metric(r, &catalog::replicas::REPLICA_TRUST),
-            transitions: metric(r, &catalog::replicas::REPLICA_TRANSITIONS),
-            faults: metric(r, &catalog::replicas::REPLICA_FAULTS),
-            checks: metric(r, &catalog::replicas::REPLICA_CHECKS),
-            requests: metric(r, &catalog::replicas::REPLICA_REQUESTS),
-            asked: Mutex::default(),
-            counted: Mutex::default(),
-        }
-    }
-
     pub(crate) fn transition(&self, replica: &str, to: &'static str, why: &str) {
         let labels =
             vec![("replica", replica.to_owned()), ("to", to.to_owned()), ("why", why.to_owned())];

@@ -2,32 +2,26 @@
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 use spillway_types::Outcome;
 
-use crate::catalog;
-use crate::register::{Labels, metric};
+use crate::catalog::requests;
+use crate::register::{Labels, metric, registered};
 
 /// Label value of a route or model that the config does not name.
 const UNKNOWN: &str = "unknown";
 /// Last priority class: higher numbers count as this one.
 const PRIORITY_MAX: u8 = 3;
 
-/// Counters of refusals under load and of hedges.
-#[derive(Debug)]
-pub(crate) struct ShedMetrics {
-    sheds: Family<Labels, Counter>,
-    hedges: Family<Labels, Counter>,
+registered! {
+    /// Counters of refusals under load and of hedges.
+    #[derive(Debug)]
+    pub(crate) struct ShedMetrics {
+        sheds: Family<Labels, Counter> = metric(requests::SHEDS),
+        hedges: Family<Labels, Counter> = metric(requests::HEDGES),
+    }
 }
 
 impl ShedMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        Self {
-            sheds: metric(registry, &catalog::requests::SHEDS),
-            hedges: metric(registry, &catalog::requests::HEDGES),
-        }
-    }
-
     pub(crate) fn record(&self, outcome: &Outcome) {
         let known = |name: Option<String>| name.unwrap_or_else(|| UNKNOWN.to_owned());
         let route = || known(outcome.route.as_ref().map(ToString::to_string));

@@ -6,12 +6,11 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 use spillway_types::Outcome;
 use spillway_usage::{OTHER, UsageLines, Used};
 
-use crate::catalog;
-use crate::register::{Labels, metric, raise};
+use crate::catalog::{limits, requests};
+use crate::register::{Labels, metric, raise, registered};
 
 /// Most tenants that metrics distinguish.
 const TENANTS_MAX: usize = 256;
@@ -27,27 +26,19 @@ pub struct LiveBudget {
     pub used: f64,
 }
 
-/// Metrics with the label tenant.
-#[derive(Debug)]
-pub(crate) struct UsageMetrics {
-    tokens: Family<Labels, Counter<u64, AtomicU64>>,
-    estimates: Family<Labels, Counter>,
-    requests: Family<Labels, Counter<u64, AtomicU64>>,
-    cost: Family<Labels, Counter<f64, AtomicU64>>,
-    budgets: Family<Labels, Gauge<f64, AtomicU64>>,
+registered! {
+    /// Metrics with the label tenant.
+    #[derive(Debug)]
+    pub(crate) struct UsageMetrics {
+        tokens: Family<Labels, Counter<u64, AtomicU64>> = metric(requests::TENANT_TOKENS),
+        estimates: Family<Labels, Counter> = metric(requests::USAGE_ESTIMATES),
+        requests: Family<Labels, Counter<u64, AtomicU64>> = metric(requests::TENANT_REQUESTS),
+        cost: Family<Labels, Counter<f64, AtomicU64>> = metric(requests::TENANT_COST),
+        budgets: Family<Labels, Gauge<f64, AtomicU64>> = metric(limits::TENANT_BUDGET_USED),
+    }
 }
 
 impl UsageMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        Self {
-            tokens: metric(registry, &catalog::requests::TENANT_TOKENS),
-            estimates: metric(registry, &catalog::requests::USAGE_ESTIMATES),
-            requests: metric(registry, &catalog::requests::TENANT_REQUESTS),
-            cost: metric(registry, &catalog::requests::TENANT_COST),
-            budgets: metric(registry, &catalog::limits::TENANT_BUDGET_USED),
-        }
-    }
-
     /// Counts an estimate of a request's tokens, if there is one. A guest is billed at its own node.
     pub(crate) fn record(&self, outcome: &Outcome) {
         if let Some(estimate) = outcome.estimate.filter(|_| !outcome.is_guest) {

@@ -1,5 +1,6 @@
 //! Spans of a request, by OpenTelemetry's conventions for HTTP and generative AI.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use opentelemetry::trace::{
@@ -7,15 +8,17 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
-use spillway_types::{Compared, End, FailedTry, Outcome, Prediction, TraceIds, TriedPlace};
+use spillway_types::{
+    AttributeValue, End, EndedRequest, FailedTry, Outcome, RequestEntry, TraceIds, TriedPlace,
+};
 
 /// Node that exports its requests.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// Name of the node.
-    pub node: String,
+    pub node: Arc<str>,
     /// Region of the node.
-    pub region: String,
+    pub region: Arc<str>,
 }
 
 /// Moments of a request on the clock of the wall.
@@ -53,7 +56,7 @@ pub fn spans(outcome: &Outcome, origin: &Origin, now: (Instant, SystemTime)) -> 
             parent_span_id: SpanId::from(own),
             span_kind: SpanKind::Client,
             name: format!("{verb} {asked}").into(),
-            attributes: attempt_attributes(outcome, asked),
+            attributes: attempt_attributes(outcome, origin, asked),
             events: first_byte_event(times.first_byte),
             status: attempt_status(outcome),
             ..span(ids, ids.span, (times.asked, times.end))
@@ -122,72 +125,57 @@ fn status(outcome: &Outcome) -> Status {
 
 /// Returns the status of the span of an attempt, of which any failure is an error.
 fn attempt_status(outcome: &Outcome) -> Status {
-    match (outcome.has_failed(), error_type(outcome), outcome.detail.as_deref()) {
-        (false, ..) => Status::Unset,
-        (true, code, None) => Status::error(code.unwrap_or_default()),
-        (true, code, Some(detail)) => {
-            Status::error(format!("{}: {detail}", code.unwrap_or_default()))
-        }
+    match (failure(outcome), outcome.detail.as_deref()) {
+        (None, _) => Status::Unset,
+        (Some(code), None) => Status::error(code),
+        (Some(code), Some(detail)) => Status::error(format!("{code}: {detail}")),
     }
 }
 
 /// Returns the code of a failure; the status of one without.
-fn error_type(outcome: &Outcome) -> Option<String> {
+fn failure(outcome: &Outcome) -> Option<String> {
     let status = || outcome.has_failed().then(|| outcome.status.to_string());
     outcome.code.map(str::to_owned).or_else(status)
 }
 
-fn attributes(outcome: &Outcome, origin: &Origin) -> Vec<KeyValue> {
-    let mut told = Attributes::default();
-    told.put("spillway.node", origin.node.clone());
-    told.put("spillway.region", origin.region.clone());
-    told.put_known("spillway.request.id", outcome.id.as_deref().map(str::to_owned));
-    told.put_known("spillway.route", outcome.route.as_ref().map(ToString::to_string));
-    told.put_known("spillway.tenant", outcome.tenant.as_ref().map(ToString::to_string));
-    told.put_known("spillway.key.id", outcome.key.as_deref().map(str::to_owned));
-    told.put_known("spillway.is_guest", outcome.is_guest.then_some(true));
-    let arm = outcome.arm.as_ref().map(|arm| format!("{}/{}", arm.split, arm.arm));
-    told.put_known("spillway.split.arm", arm);
-    let instead = outcome.fallback_for.as_ref().map(ToString::to_string);
-    told.put_known("spillway.fallback_for", instead);
-    told.put("spillway.end", outcome.end.name());
-    told.put("http.response.status_code", i64::from(outcome.status));
-    told.put_known("rpc.grpc.status_code", outcome.grpc_status.map(i64::from));
-    told.put_known("error.type", error_type(outcome));
-    told.put_known("gen_ai.operation.name", outcome.operation);
-    told.put_known("gen_ai.request.model", outcome.model.as_ref().map(ToString::to_string));
-    let tokens = outcome.tokens;
-    for (name, count) in [
-        ("gen_ai.usage.input_tokens", tokens.prompt),
-        ("gen_ai.usage.cache_read.input_tokens", tokens.cached),
-        ("gen_ai.usage.output_tokens", tokens.completion),
-    ] {
-        told.put_known(name, (count > 0).then(|| signed(count)));
-    }
-    told.put_known("spillway.tokens_estimated", outcome.estimate.map(|_| true));
-    told.put("spillway.overhead_ms", ms(outcome.overhead));
-    told.put_known("spillway.first_token_ms", outcome.first_token().map(ms));
-    let retries = i64::from(outcome.retries_unsent) + i64::from(outcome.retries_reset);
-    told.put_known("spillway.retries", (retries > 0).then_some(retries));
-    told.put_known("spillway.hedge", outcome.hedge.map(spillway_types::Hedge::name));
-    told.put_known("spillway.shed.reason", outcome.shed.map(|shed| shed.reason));
-    told.put_known("spillway.shed.priority", outcome.shed.map(|shed| i64::from(shed.priority)));
-    if let Some(compared) = outcome.compared.as_deref() {
-        told.put_compared(compared);
-    }
-    told.0
+fn error_type(outcome: &Outcome) -> Option<KeyValue> {
+    failure(outcome).map(|failure| KeyValue::new("error.type", failure))
 }
 
-fn attempt_attributes(outcome: &Outcome, asked: String) -> Vec<KeyValue> {
-    let mut told = Attributes::default();
-    let is_forwarded = outcome.region.is_some();
-    told.put_known("error.type", error_type(outcome));
-    told.put(if is_forwarded { "spillway.asked.region" } else { "spillway.asked.replica" }, asked);
-    told.put_known("spillway.reason", outcome.reason.filter(|_| !is_forwarded));
-    if let Some(predicted) = outcome.predicted.as_ref().filter(|_| !is_forwarded) {
-        told.put_expected(predicted);
+fn attributes(outcome: &Outcome, origin: &Origin) -> Vec<KeyValue> {
+    let mut attributes = pairs(entry(outcome, origin).span_attributes());
+    attributes.push(KeyValue::new("spillway.region", Arc::clone(&origin.region)));
+    attributes.extend(error_type(outcome));
+    let operation = outcome.operation.map(|name| KeyValue::new("gen_ai.operation.name", name));
+    attributes.extend(operation);
+    attributes
+}
+
+fn attempt_attributes(outcome: &Outcome, origin: &Origin, asked: String) -> Vec<KeyValue> {
+    let mut attributes = Vec::from_iter(error_type(outcome));
+    if outcome.region.is_some() {
+        attributes.push(KeyValue::new("spillway.asked.region", asked));
+    } else {
+        attributes.push(KeyValue::new("spillway.asked.replica", asked));
+        attributes.extend(pairs(entry(outcome, origin).attempt_attributes()));
     }
-    told.0
+    attributes
+}
+
+/// Returns the record of a request, of which spans don't have number and time.
+fn entry(outcome: &Outcome, origin: &Origin) -> RequestEntry {
+    let Origin { node, region } = origin;
+    EndedRequest { number: 0, ended_ms: 0, node, region, outcome }.into()
+}
+
+fn pairs(attributes: Vec<(&'static str, AttributeValue)>) -> Vec<KeyValue> {
+    let value = |value| match value {
+        AttributeValue::Text(text) => text.into(),
+        AttributeValue::Integer(number) => number.into(),
+        AttributeValue::Number(number) => number.into(),
+        AttributeValue::True => true.into(),
+    };
+    attributes.into_iter().map(|(name, it)| KeyValue::new::<_, Value>(name, value(it))).collect()
 }
 
 fn first_byte_event(at: Option<SystemTime>) -> SpanEvents {
@@ -203,62 +191,23 @@ fn failed_tries(outcome: &Outcome, start: SystemTime) -> SpanEvents {
             TriedPlace::Replica(name) => KeyValue::new("spillway.asked.replica", name.to_string()),
             TriedPlace::Region(name) => KeyValue::new("spillway.asked.region", name.to_string()),
         };
-        let mut told = Attributes(vec![place]);
-        told.put("error.type", tried.code);
-        told.put_known("http.response.status_code", tried.status.map(i64::from));
-        Event::new("failed try", start + tried.after, told.0, 0)
+        let mut attributes = vec![place, KeyValue::new("error.type", tried.code)];
+        let status = tried.status.map(i64::from);
+        attributes.extend(status.map(|it| KeyValue::new("http.response.status_code", it)));
+        Event::new("failed try", start + tried.after, attributes, 0)
     };
     let mut events = SpanEvents::default();
     events.events.extend(outcome.tries.iter().map(event));
     events
 }
 
-/// Attributes that are known.
-#[derive(Default)]
-struct Attributes(Vec<KeyValue>);
-
-impl Attributes {
-    fn put(&mut self, name: &'static str, value: impl Into<Value>) {
-        self.0.push(KeyValue::new(name, value));
-    }
-
-    fn put_known(&mut self, name: &'static str, value: Option<impl Into<Value>>) {
-        self.0.extend(value.map(|value| KeyValue::new(name, value)));
-    }
-
-    /// Puts the last comparison of regions: what serving here and in the best other one costs.
-    fn put_compared(&mut self, compared: &Compared) {
-        self.put("spillway.compared.reason", compared.reason);
-        self.put_known("spillway.compared.here_ms", compared.here_ms.map(f64::from));
-        if let Some((region, cost_ms)) = &compared.best {
-            self.put("spillway.compared.best_region", region.to_string());
-            self.put("spillway.compared.best_ms", f64::from(*cost_ms));
-        }
-    }
-
-    /// Puts what was expected of the replica, and the terms of that.
-    fn put_expected(&mut self, predicted: &Prediction) {
-        self.put("spillway.expected.first_token_ms", f64::from(predicted.first_token_ms));
-        self.put("spillway.expected.wait_ms", f64::from(predicted.wait_ms));
-        self.put("spillway.expected.prefill_ms", f64::from(predicted.prefill_ms));
-        self.put("spillway.expected.cached_tokens", i64::from(predicted.cached_tokens));
-        self.put("spillway.expected.prompt_tokens", i64::from(predicted.prompt_tokens));
-    }
-}
-
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
-}
-
-fn signed(count: u64) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use spillway_types::TokenCounts;
+    use spillway_types::{
+        Compared, EstimateReason, Hedge, Prediction, Shed, SplitArm, TokenCounts, TokenEstimate,
+    };
 
     use super::*;
 
@@ -279,13 +228,126 @@ mod tests {
     }
 
     fn told(outcome: &Outcome, now: Instant) -> Vec<SpanData> {
-        let origin = Origin { node: "n".to_owned(), region: "r".to_owned() };
+        let origin = Origin { node: "n".into(), region: "r".into() };
         spans(outcome, &origin, (now, UNIX_EPOCH + 100 * SECOND))
     }
 
     fn value(span: &SpanData, name: &str) -> Option<Value> {
         let mut pairs = span.attributes.iter();
         pairs.find(|pair| pair.key.as_str() == name).map(|pair| pair.value.clone())
+    }
+
+    /// Lists the attributes of a span, sorted by their names.
+    fn attributes_of(span: &SpanData) -> Vec<String> {
+        let mut pairs: Vec<String> =
+            span.attributes.iter().map(|pair| format!("{}={}", pair.key, pair.value)).collect();
+        pairs.sort();
+        pairs
+    }
+
+    #[test]
+    fn a_span_has_all_facts_that_are_known() {
+        let now = Instant::now();
+        let known = Outcome {
+            id: Some("abc".into()),
+            route: Some("llm".into()),
+            arm: Some(Arc::new(SplitArm { split: "chat".into(), arm: "canary".into() })),
+            fallback_for: Some("huge".into()),
+            tenant: Some("acme".into()),
+            key: Some("k1".into()),
+            replica: Some("gpu-a".into()),
+            reason: Some("soonest"),
+            compared: Some(Box::new(Compared {
+                here_ms: Some(41.25),
+                best: Some(("us".into(), 80.0)),
+                reason: "none_better",
+            })),
+            is_guest: true,
+            grpc_status: Some(0),
+            code: Some("replica_error"),
+            is_stream: true,
+            first_byte: Some(Duration::from_nanos(52_345_678)),
+            overhead: Duration::from_nanos(123_456),
+            retries_unsent: 1,
+            retries_reset: 2,
+            tokens: TokenCounts { prompt: 1024, completion: 128, cached: 512 },
+            estimate: Some(TokenEstimate { tokens: 2, reason: EstimateReason::EarlyEnd }),
+            predicted: Some(Prediction {
+                first_token_ms: 41.25,
+                wait_ms: 1.0625,
+                prompt_tokens: 1024,
+                running: 3.0,
+                ..Prediction::default()
+            }),
+            shed: Some(Shed { reason: "queue_full", priority: 0 }),
+            hedge: Some(Hedge::Won),
+            ..ended(now)
+        };
+        let spans = told(&known, now);
+        assert_eq!(
+            attributes_of(&spans[0]),
+            [
+                "error.type=replica_error",
+                "gen_ai.operation.name=chat",
+                "gen_ai.request.model=tiny",
+                "gen_ai.usage.cache_read.input_tokens=512",
+                "gen_ai.usage.input_tokens=1024",
+                "gen_ai.usage.output_tokens=128",
+                "http.response.status_code=200",
+                "rpc.grpc.status_code=0",
+                "spillway.compared.best_ms=80",
+                "spillway.compared.best_region=us",
+                "spillway.compared.here_ms=41.25",
+                "spillway.compared.reason=none_better",
+                "spillway.end=complete",
+                "spillway.fallback_for=huge",
+                "spillway.first_token_ms=52.345678",
+                "spillway.hedge=won",
+                "spillway.is_guest=true",
+                "spillway.key.id=k1",
+                "spillway.node=n",
+                "spillway.overhead_ms=0.123456",
+                "spillway.region=r",
+                "spillway.request.id=abc",
+                "spillway.retries=3",
+                "spillway.route=llm",
+                "spillway.shed.priority=0",
+                "spillway.shed.reason=queue_full",
+                "spillway.split.arm=chat/canary",
+                "spillway.tenant=acme",
+                "spillway.tokens_estimated=true",
+            ]
+        );
+        assert_eq!(
+            attributes_of(&spans[1]),
+            [
+                "error.type=replica_error",
+                "spillway.asked.replica=gpu-a",
+                "spillway.expected.cached_tokens=0",
+                "spillway.expected.first_token_ms=41.25",
+                "spillway.expected.prefill_ms=0",
+                "spillway.expected.prompt_tokens=1024",
+                "spillway.expected.wait_ms=1.0625",
+                "spillway.reason=soonest",
+            ]
+        );
+        let forwarded = Outcome { region: Some("far".into()), ..known };
+        let attempt = attributes_of(&told(&forwarded, now)[1]);
+        assert_eq!(attempt, ["error.type=replica_error", "spillway.asked.region=far"]);
+        let begun = Outcome { end: End::CancelledBeforeReply, status: 499, ..ended(now) };
+        assert_eq!(
+            attributes_of(&told(&begun, now)[0]),
+            [
+                "error.type=499",
+                "gen_ai.operation.name=chat",
+                "gen_ai.request.model=tiny",
+                "http.response.status_code=499",
+                "spillway.end=cancelled_before_reply",
+                "spillway.node=n",
+                "spillway.overhead_ms=0",
+                "spillway.region=r",
+            ]
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ use spillway_types::DownCause;
 
 use crate::HealthConfig;
 use crate::back_off::{BackOff, BackOffLimits};
+use crate::change_reason::ChangeReason;
 use crate::time::{jittered, later};
 use crate::verdict::{PeerReports, Verdict, Vote, Votes, verdict};
 
@@ -57,15 +58,15 @@ pub(crate) struct Evidence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shift {
     /// The replica is left out.
-    Out(&'static str),
+    Out(ChangeReason),
     /// The replica is tried again with a small share.
-    ToTrial(&'static str),
+    ToTrial(ChangeReason),
     /// The replica is well again and has kept its cache.
-    Recovered(&'static str),
+    Recovered(ChangeReason),
     /// The replica was silent, answers again, and has kept its cache.
-    Resumed(&'static str),
+    Resumed(ChangeReason),
     /// The replica was down and is up again; its cache is taken for lost.
-    Reborn(&'static str),
+    Reborn(ChangeReason),
 }
 
 impl Condition {
@@ -99,8 +100,8 @@ impl Condition {
     ) -> Option<Shift> {
         let is_down = self.verdict(now, evidence) == Verdict::Down;
         let why = match self.is_against(now, evidence.votes) {
-            true => "signals_agree",
-            false => "region_agrees",
+            true => ChangeReason::SignalsAgree,
+            false => ChangeReason::RegionAgrees,
         };
         let fails_deep = evidence.votes.deep.is_bad();
         match self.state {
@@ -126,20 +127,20 @@ impl Condition {
             // No backoff is needed: the next good deep check ends this ejection.
             ConditionState::Well | ConditionState::Trial { .. } if fails_deep => {
                 self.state = ConditionState::Ejected { until: now, by: Cause::Check };
-                Some(Shift::Out("deep_check_failed"))
+                Some(Shift::Out(ChangeReason::DeepCheckFailed))
             }
             // A stalled replica or one that fails deep checks stays ejected after its time is over.
             ConditionState::Ejected { until, by } => {
                 let is_over = now >= until && !fails_deep && !evidence.is_stalled;
                 is_over.then(|| {
                     self.begin_trial(by);
-                    Shift::ToTrial("ejection_over")
+                    Shift::ToTrial(ChangeReason::EjectionOver)
                 })
             }
             ConditionState::Trial { goods, .. } if goods >= config.trial_goods => {
                 self.state = ConditionState::Well;
                 self.back_off.succeed(now);
-                Some(Shift::Recovered("trial_passed"))
+                Some(Shift::Recovered(ChangeReason::TrialPassed))
             }
             ConditionState::Well | ConditionState::Trial { .. } => None,
         }
@@ -215,15 +216,15 @@ impl Condition {
                 self.state = ConditionState::Well;
                 self.back_off.succeed(now);
                 Some(match cause {
-                    DownCause::Silence => Shift::Resumed("answers_again"),
-                    DownCause::Failure => Shift::Reborn("active_checks_rose"),
+                    DownCause::Silence => Shift::Resumed(ChangeReason::AnswersAgain),
+                    DownCause::Failure => Shift::Reborn(ChangeReason::ActiveChecksRose),
                 })
             }
             Vote::Silent if now >= until => {
                 self.begin_trial(Cause::Down);
                 Some(match cause {
-                    DownCause::Silence => Shift::ToTrial("back_off_over"),
-                    DownCause::Failure => Shift::Reborn("back_off_over"),
+                    DownCause::Silence => Shift::ToTrial(ChangeReason::BackOffOver),
+                    DownCause::Failure => Shift::Reborn(ChangeReason::BackOffOver),
                 })
             }
             _ => None,

@@ -43,7 +43,7 @@ impl Test {
 const IDLE: [Vote; 4] = [Silent; 4];
 const WELL: [Vote; 4] = [Good, Good, Silent, Silent];
 const DEAD: [Vote; 4] = [Bad, Bad, Silent, Silent];
-const OUT: Shift = Shift::Out("signals_agree");
+const OUT: Shift = Shift::Out(ChangeReason::SignalsAgree);
 
 #[test]
 fn nothing_against_it_changes_nothing() {
@@ -59,12 +59,12 @@ fn an_ejection_ends_by_a_trial_and_a_trial_by_good_answers() {
     let mut test = Test::new();
     test.eject().wait(4_999);
     assert_eq!(test.advance(IDLE), None);
-    assert_eq!(test.wait(501).advance(IDLE), Some(Shift::ToTrial("ejection_over")));
+    assert_eq!(test.wait(501).advance(IDLE), Some(Shift::ToTrial(ChangeReason::EjectionOver)));
     test.condition.on_answer();
     test.condition.on_answer();
     assert_eq!(test.advance(IDLE), None);
     test.condition.on_answer();
-    assert_eq!(test.advance(IDLE), Some(Shift::Recovered("trial_passed")));
+    assert_eq!(test.advance(IDLE), Some(Shift::Recovered(ChangeReason::TrialPassed)));
     assert_eq!(test.state(), ConditionState::Well);
 }
 
@@ -93,10 +93,17 @@ fn one_that_is_still_silent_or_still_answers_wrongly_is_not_tried() {
 fn a_deep_check_ejects_for_as_long_as_it_fails_and_without_back_off() {
     let wrong = [Good, Good, Bad, Silent];
     let mut test = Test::new();
-    assert_eq!(test.advance(wrong), Some(Shift::Out("deep_check_failed")));
+    assert_eq!(test.advance(wrong), Some(Shift::Out(ChangeReason::DeepCheckFailed)));
     assert_eq!(test.wait(3_600_000).advance(wrong), None);
-    assert_eq!(test.advance([Good, Silent, Good, Silent]), Some(Shift::ToTrial("ejection_over")));
-    assert_eq!(test.advance(wrong), Some(Shift::Out("deep_check_failed")), "on trial as well");
+    assert_eq!(
+        test.advance([Good, Silent, Good, Silent]),
+        Some(Shift::ToTrial(ChangeReason::EjectionOver))
+    );
+    assert_eq!(
+        test.advance(wrong),
+        Some(Shift::Out(ChangeReason::DeepCheckFailed)),
+        "on trial as well"
+    );
     assert_eq!(test.condition.repeats(), 0);
     assert!(!test.condition.is_ejected_by_traffic());
 }
@@ -122,7 +129,7 @@ fn only_active_checks_end_it_if_there_are_any() {
     assert_eq!(test.wait(3_600_000).advance([Bad, Silent, Silent, Good]), None);
     assert_eq!(test.advance([BadForLong, Silent, Silent, Good]), None);
     let risen = [Good, Bad, Silent, Silent];
-    assert_eq!(test.advance(risen), Some(Shift::Reborn("active_checks_rose")));
+    assert_eq!(test.advance(risen), Some(Shift::Reborn(ChangeReason::ActiveChecksRose)));
     assert_eq!(test.state(), ConditionState::Well);
 }
 
@@ -132,7 +139,7 @@ fn a_silent_replica_that_answers_again_has_lost_nothing() {
     let silent = [UnresponsiveForLong, Unresponsive, Silent, Unresponsive];
     assert_eq!(test.advance(silent), Some(OUT));
     assert_eq!(test.condition.down_cause(), Some(DownCause::Silence));
-    assert_eq!(test.wait(4_000).advance(WELL), Some(Shift::Resumed("answers_again")));
+    assert_eq!(test.wait(4_000).advance(WELL), Some(Shift::Resumed(ChangeReason::AnswersAgain)));
     assert_eq!((test.state(), test.condition.down_cause()), (ConditionState::Well, None));
 }
 
@@ -143,7 +150,7 @@ fn a_silent_replica_that_then_refuses_connections_has_died() {
     assert_eq!(test.advance([BadForLong, Silent, Silent, Silent]), None);
     assert_eq!(test.condition.down_cause(), Some(DownCause::Failure));
     assert_eq!(test.advance([UnresponsiveForLong, Silent, Silent, Silent]), None);
-    assert_eq!(test.advance(WELL), Some(Shift::Reborn("active_checks_rose")));
+    assert_eq!(test.advance(WELL), Some(Shift::Reborn(ChangeReason::ActiveChecksRose)));
 }
 
 #[test]
@@ -151,7 +158,7 @@ fn without_active_checks_a_silent_replica_is_tried_with_the_cache_it_had() {
     let mut test = Test::new();
     let votes = [Silent, UnresponsiveForLong, Silent, Unresponsive];
     assert_eq!(test.advance(votes), Some(OUT));
-    assert_eq!(test.wait(5_501).advance(votes), Some(Shift::ToTrial("back_off_over")));
+    assert_eq!(test.wait(5_501).advance(votes), Some(Shift::ToTrial(ChangeReason::BackOffOver)));
 }
 
 #[test]
@@ -169,7 +176,7 @@ fn without_active_checks_it_is_tried_after_its_back_off() {
     let votes = [Silent, BadForLong, Silent, Bad];
     assert_eq!(test.advance(votes), Some(OUT));
     assert_eq!(test.wait(4_999).advance(votes), None);
-    assert_eq!(test.wait(501).advance(votes), Some(Shift::Reborn("back_off_over")));
+    assert_eq!(test.wait(501).advance(votes), Some(Shift::Reborn(ChangeReason::BackOffOver)));
     let lone = [Silent, Silent, Silent, BadForLong];
     assert_eq!(test.advance(lone), None, "no traffic could contradict it yet");
     assert_eq!(test.advance([Silent, Bad, Silent, Bad]), Some(OUT));
@@ -243,11 +250,11 @@ fn a_trial_keeps_the_cause_it_came_from() {
 fn most_of_the_region_takes_it_out_here_and_lets_it_back() {
     let mut test = Test::new();
     test.others = PeerReports::of([Votes::told(2), Votes::told(1)]);
-    assert_eq!(test.advance(WELL), Some(Shift::Out("region_agrees")));
+    assert_eq!(test.advance(WELL), Some(Shift::Out(ChangeReason::RegionAgrees)));
     assert!(!test.condition.is_against(test.now, Votes::told(0)));
     assert_eq!(test.wait(60_000).advance(WELL), None, "as long as they say so");
     test.others = PeerReports::of([Votes::told(0), Votes::told(1)]);
-    assert_eq!(test.advance(WELL), Some(Shift::Reborn("active_checks_rose")));
+    assert_eq!(test.advance(WELL), Some(Shift::Reborn(ChangeReason::ActiveChecksRose)));
 }
 
 #[test]
@@ -262,5 +269,5 @@ fn two_nodes_without_checks_do_not_believe_each_other_for_ever() {
     assert_eq!(test.advance(traffic), None, "the other one still says so");
     assert!(!test.condition.is_against(test.now, votes), "this one says it no more");
     test.others = PeerReports::of([Votes::told(0)]);
-    assert_eq!(test.advance(traffic), Some(Shift::Reborn("back_off_over")));
+    assert_eq!(test.advance(traffic), Some(Shift::Reborn(ChangeReason::BackOffOver)));
 }

@@ -8,6 +8,7 @@ use spillway_types::{
     Signals, Standing,
 };
 
+use crate::change_reason::ChangeReason;
 use crate::member::{Effect, FleetShared, Member, Shown};
 use crate::pace::UsualPaces;
 use crate::pool::Ejections;
@@ -54,7 +55,7 @@ pub enum Action {
         /// State after the change.
         to: MemberState,
         /// Reason of the change.
-        why: &'static str,
+        why: ChangeReason,
     },
     /// The circuit breaker of a model opened, became half open, or closed; for logs and metrics.
     ModelChanged {
@@ -307,7 +308,7 @@ impl Fleet {
     }
 
     /// Queues the actions that report changes between two published states.
-    fn tell(&mut self, name: &ReplicaName, before: &Shown, after: &Shown, why: &'static str) {
+    fn tell(&mut self, name: &ReplicaName, before: &Shown, after: &Shown, why: ChangeReason) {
         if before.state != after.state {
             let (from, to) = (before.state, after.state);
             self.act(Action::Changed { replica: name.clone(), from, to, why });

@@ -5,6 +5,7 @@ use std::time::Duration;
 use spillway_route::BucketConfig;
 use spillway_types::{ModelName, PoolName, ReplicaName, TlsFault};
 
+use crate::change_reason::ChangeReason;
 use crate::{HealthConfig, StandbyConfig};
 
 /// Description of one replica from the config or from discovery.
@@ -146,10 +147,10 @@ pub enum DrainReason {
 
 impl DrainReason {
     /// Returns the reason in the form that [`crate::Action::Changed`] carries.
-    pub(crate) fn why(self) -> &'static str {
+    pub(crate) fn why(self) -> ChangeReason {
         match self {
-            Self::Operator => "drain_ordered",
-            Self::Preemption => "preemption_notice",
+            Self::Operator => ChangeReason::DrainOrdered,
+            Self::Preemption => ChangeReason::PreemptionNotice,
         }
     }
 }

@@ -14,6 +14,7 @@ mod announcement;
 mod back_off;
 mod bucket;
 mod cache_share;
+mod change_reason;
 mod checks;
 mod circuit_breaker;
 mod circuit_breakers;
@@ -48,6 +49,7 @@ mod time;
 mod verdict;
 
 pub use announcement::{Announcement, AnnouncementConfig};
+pub use change_reason::ChangeReason;
 pub use config::{CircuitBreakerConfig, FleetConfig, HealthConfig, StandbyConfig};
 pub use ejection_log::{EjectionLog, RecentEjections};
 pub use fleet::{Action, Fleet, UnknownReplicaError};

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::MemberSpec;
+use crate::change_reason::ChangeReason;
 use crate::input::DrainReason;
 use crate::time::{later, later_ms};
 
@@ -32,7 +33,7 @@ pub(crate) enum LifeStep {
     /// The replica is ready and is to be warmed up.
     WarmUp,
     /// The replica begins to serve with a cold cache. The text is the reason.
-    Serve(&'static str),
+    Serve(ChangeReason),
     /// The replica begins to serve although its warm-up failed.
     ServeOnTrial,
     /// The drained replica has no requests left.
@@ -48,7 +49,7 @@ impl Life {
         spec: &MemberSpec,
     ) -> Option<LifeStep> {
         match *self {
-            Self::Starting if is_ready => Some(self.begin(now, spec, "ready")),
+            Self::Starting if is_ready => Some(self.begin(now, spec, ChangeReason::Ready)),
             // A warm-up without an end counts as failed.
             Self::WarmingUp { until } if now >= until => {
                 *self = Self::Serving;
@@ -63,7 +64,7 @@ impl Life {
     }
 
     /// Begins to serve or to warm up at `now`, when the replica is ready.
-    pub(crate) fn begin(&mut self, now: Instant, spec: &MemberSpec, why: &'static str) -> LifeStep {
+    pub(crate) fn begin(&mut self, now: Instant, spec: &MemberSpec, why: ChangeReason) -> LifeStep {
         if spec.needs_warm_up {
             *self = Self::WarmingUp { until: later_ms(now, spec.health.warm_up_max_ms) };
             LifeStep::WarmUp
@@ -79,7 +80,7 @@ impl Life {
             return None;
         }
         *self = Self::Serving;
-        Some(if is_good { LifeStep::Serve("warmed_up") } else { LifeStep::ServeOnTrial })
+        Some(if is_good { LifeStep::Serve(ChangeReason::WarmedUp) } else { LifeStep::ServeOnTrial })
     }
 
     pub(crate) fn drain(&mut self, now: Instant, limit: Duration, why: DrainReason) {
@@ -141,7 +142,7 @@ mod tests {
     fn it_waits_for_its_checks_and_then_serves() {
         let (mut life, spec) = (Life::Starting, spec("a"));
         assert_eq!(life.advance(start(), false, &spec), None);
-        assert_eq!(life.advance(start(), true, &spec), Some(LifeStep::Serve("ready")));
+        assert_eq!(life.advance(start(), true, &spec), Some(LifeStep::Serve(ChangeReason::Ready)));
         assert_eq!(life.advance(start(), true, &spec), None);
         assert!(life.is_serving());
     }
@@ -151,7 +152,7 @@ mod tests {
         let mut life = Life::Starting;
         assert_eq!(life.advance(start(), true, &warm()), Some(LifeStep::WarmUp));
         assert_eq!(life.advance(start() + ms(59_999), true, &warm()), None);
-        assert_eq!(life.on_warmed_up(true), Some(LifeStep::Serve("warmed_up")));
+        assert_eq!(life.on_warmed_up(true), Some(LifeStep::Serve(ChangeReason::WarmedUp)));
         assert_eq!(life.on_warmed_up(false), None, "told once");
         assert!(life.is_serving());
     }

@@ -9,6 +9,7 @@ use spillway_types::{
 
 use crate::bucket::Bucket;
 use crate::cache_share::CacheShare;
+use crate::change_reason::ChangeReason;
 use crate::checks::Checks;
 use crate::circuit_breaker::Counts;
 use crate::circuit_breakers::CircuitBreakers;
@@ -76,7 +77,7 @@ pub(crate) struct Member {
     /// True if any answer has come from the replica, to a request or to a check.
     has_answered: bool,
     /// Reason of the present state.
-    why: &'static str,
+    why: ChangeReason,
     effects: Vec<Effect>,
     /// State that was last published.
     shown: Shown,
@@ -147,7 +148,7 @@ impl Member {
             idle_since: None,
             is_spared: false,
             has_answered: false,
-            why: if presumed_ready { "presumed_ready" } else { "joined" },
+            why: if presumed_ready { ChangeReason::PresumedReady } else { ChangeReason::Joined },
             effects: Vec::new(),
             shown: Shown { standing: Standing::FULL, down: None, state: MemberState::Serving },
             spec,
@@ -210,7 +211,7 @@ impl Member {
         // The replica itself says that it is up and not ready, so older evidence is out of date.
         if self.checks.active.standing_fault() == Some(CheckError::NotReady) && self.life.restart()
         {
-            self.start_over("loading");
+            self.start_over(ChangeReason::Loading);
         }
     }
 
@@ -234,7 +235,7 @@ impl Member {
             }
             Order::Resume => {
                 if self.life.resume() {
-                    self.start_over("resumed");
+                    self.start_over(ChangeReason::Resumed);
                 }
             }
         }
@@ -254,20 +255,20 @@ impl Member {
         self.outliers.on_silence(live.silent_for, self.stall(now), is_wedged);
         self.breakers.advance(now, &self.spec.health.breaker);
         if self.pressure.advance(now) {
-            self.why = "wait_over";
+            self.why = ChangeReason::WaitOver;
         }
         self.count_idleness(now);
         self.bucket.advance(now, live.started, self.queue_length(now), &self.spec.bucket);
         let slope =
             Slope { slow_start: self.spec.slow_start, cached: self.cache.known(), peers_cached };
         if self.ramp.advance(now, slope) {
-            self.why = "ramp_ended";
+            self.why = ChangeReason::RampEnded;
         }
         if let Some(step) = self.life.advance_drain(now, live.in_flight) {
             self.take(now, step);
         }
         if self.reserve.as_mut().is_some_and(|reserve| reserve.advance(now, live.in_flight)) {
-            self.why = "demoted";
+            self.why = ChangeReason::Demoted;
         }
     }
 
@@ -320,14 +321,14 @@ impl Member {
             self.start_ramp(now);
         }
         self.reserve = Some(Reserve::Promoted { at: now });
-        self.why = "promoted";
+        self.why = ChangeReason::Promoted;
     }
 
     /// Demotes the replica into the reserve, once it has finished its requests.
     pub(crate) fn demote(&mut self, now: Instant) {
         if let (Some(reserve), Some(config)) = (&mut self.reserve, &self.spec.standby) {
             reserve.retire(now, config);
-            self.why = "demoted";
+            self.why = ChangeReason::Demoted;
         }
     }
 
@@ -409,7 +410,7 @@ impl Member {
     ) {
         self.outliers.on_busy();
         if self.pressure.on_busy(now, retry_after, &self.spec.health, shared.rng) {
-            self.why = "asked_to_wait";
+            self.why = ChangeReason::AskedToWait;
         }
     }
 
@@ -423,7 +424,7 @@ impl Member {
         if self.life.is_serving() && matches!(self.condition.state(), ConditionState::Trial { .. })
         {
             self.condition.eject(now, &self.spec.health, shared.rng);
-            self.leave_out(now, "trial_failed");
+            self.leave_out(now, ChangeReason::TrialFailed);
         }
     }
 

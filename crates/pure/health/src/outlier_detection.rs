@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use spillway_types::SignFault;
 
 use crate::HealthConfig;
+use crate::change_reason::ChangeReason;
 use crate::verdict::Vote;
 
 /// Number of faults kept for reports.
@@ -129,20 +130,20 @@ impl OutlierDetection {
     }
 
     /// Returns the reason to eject the replica; `None` if there is none.
-    pub(crate) fn complaint(&self, config: &HealthConfig) -> Option<&'static str> {
+    pub(crate) fn complaint(&self, config: &HealthConfig) -> Option<ChangeReason> {
         if self.is_cut_off || reaches(self.connect_run, config.connect_eject_after) {
-            Some("connect_faults")
+            Some(ChangeReason::ConnectFaults)
         } else if self.is_engine_gone {
             // Its health check may stay good until it ends: the next request would fail, too.
-            Some("engine_gone")
+            Some(ChangeReason::EngineGone)
         } else if self.is_wedged {
-            Some("wedged")
+            Some(ChangeReason::Wedged)
         } else if self.is_stalled() {
-            Some("silent_stall")
+            Some(ChangeReason::SilentStall)
         } else if reaches(self.failed_run.max(self.broken_run), config.eject_after) {
-            Some("faults_in_a_row")
+            Some(ChangeReason::FaultsInARow)
         } else if self.is_slow {
-            Some("slow_outlier")
+            Some(ChangeReason::SlowOutlier)
         } else {
             None
         }
@@ -210,11 +211,11 @@ mod tests {
         let mut outliers = after(&[SignFault::EngineGone]);
         assert_eq!(
             (vote(&outliers), outliers.complaint(&config())),
-            (Vote::Bad, Some("engine_gone"))
+            (Vote::Bad, Some(ChangeReason::EngineGone))
         );
         outliers.on_fault(start(), SignFault::Cut, false);
         outliers.on_busy();
-        assert_eq!(outliers.complaint(&config()), Some("engine_gone"));
+        assert_eq!(outliers.complaint(&config()), Some(ChangeReason::EngineGone));
         outliers.on_answer(start());
         assert_eq!(outliers.complaint(&config()), None);
         let mut forgiven = after(&[SignFault::EngineGone]);
@@ -230,7 +231,10 @@ mod tests {
         assert_eq!(vote(&after(&[SignFault::BadReply; 10])), Vote::BadForLong);
         assert_eq!(vote(&after(&[SignFault::Silent; 5])), Vote::Unresponsive);
         assert_eq!(vote(&after(&[SignFault::Stalled; 10])), Vote::UnresponsiveForLong);
-        assert_eq!(after(&[SignFault::Silent; 5]).complaint(&config()), Some("faults_in_a_row"));
+        assert_eq!(
+            after(&[SignFault::Silent; 5]).complaint(&config()),
+            Some(ChangeReason::FaultsInARow)
+        );
     }
 
     #[test]
@@ -266,7 +270,7 @@ mod tests {
     fn three_failed_connections_in_a_row_are_enough() {
         use SignFault::{Connect, Reset};
         assert_eq!(vote(&after(&[Connect; 2])), Vote::Silent);
-        assert_eq!(after(&[Connect; 3]).complaint(&config()), Some("connect_faults"));
+        assert_eq!(after(&[Connect; 3]).complaint(&config()), Some(ChangeReason::ConnectFaults));
         assert_eq!(vote(&after(&[Connect, Connect, Reset, Connect])), Vote::Silent);
     }
 
@@ -323,7 +327,7 @@ mod tests {
     fn a_wedge_is_a_complaint_of_its_own() {
         let mut outliers = OutlierDetection::default();
         outliers.on_silence(Some(ms(15_000)), ms(30_000), true);
-        assert_eq!(outliers.complaint(&config()), Some("wedged"));
+        assert_eq!(outliers.complaint(&config()), Some(ChangeReason::Wedged));
         assert!(outliers.is_stalled(), "no trial before it answers");
         outliers.on_silence(Some(ms(15_000)), ms(30_000), false);
         assert_eq!(outliers.complaint(&config()), None);
@@ -351,7 +355,7 @@ mod tests {
         let mut outliers = after(&[SignFault::ServerError; 7]);
         outliers.on_silence(Some(ms(30_000)), ms(30_000), false);
         outliers.forgive();
-        assert_eq!(outliers.complaint(&config()), Some("silent_stall"));
+        assert_eq!(outliers.complaint(&config()), Some(ChangeReason::SilentStall));
         outliers.on_silence(None, ms(30_000), false);
         assert_eq!(vote(&outliers), Vote::Silent);
         assert_eq!(outliers.faults().count(), FAULTS_KEPT);

@@ -2,6 +2,7 @@
 
 use spillway_types::SignFault;
 
+use crate::change_reason::ChangeReason;
 use crate::report::MemberState;
 use crate::verdict::{Vote, Votes};
 use crate::{CheckError, Verdict};
@@ -13,7 +14,7 @@ const SLOW: &str = "several times slower than its peers";
 pub(crate) struct ReasonFacts {
     pub(crate) state: MemberState,
     /// Reason of the present state, as in logs.
-    pub(crate) why: &'static str,
+    pub(crate) why: ChangeReason,
     pub(crate) verdict: Verdict,
     pub(crate) votes: Votes,
     /// Newest fault of the active check, of the deep check and of scrapes, while each fails.
@@ -76,11 +77,13 @@ impl ReasonFacts {
 
     fn of_ejection(&self) -> String {
         match self.why {
-            "slow_outlier" => SLOW.to_owned(),
-            "engine_gone" => "its engine reported that it ends".to_owned(),
-            "wedged" => format!("no token for {} while its queue grows", self.silence()),
-            "silent_stall" => format!("no byte for {} to any request", self.silence()),
-            "trial_failed" => {
+            ChangeReason::SlowOutlier => SLOW.to_owned(),
+            ChangeReason::EngineGone => "its engine reported that it ends".to_owned(),
+            ChangeReason::Wedged => {
+                format!("no token for {} while its queue grows", self.silence())
+            }
+            ChangeReason::SilentStall => format!("no byte for {} to any request", self.silence()),
+            ChangeReason::TrialFailed => {
                 let fault = if self.is_slow {
                     Some(SLOW)
                 } else {
@@ -94,8 +97,8 @@ impl ReasonFacts {
 
     fn of_drain(&self) -> String {
         match self.why {
-            "preemption_notice" => "its machine is about to be taken away".to_owned(),
-            "demoted" => "goes back into the reserve".to_owned(),
+            ChangeReason::PreemptionNotice => "its machine is about to be taken away".to_owned(),
+            ChangeReason::Demoted => "goes back into the reserve".to_owned(),
             _ => "by order".to_owned(),
         }
     }
@@ -134,7 +137,7 @@ mod tests {
     use super::*;
     use spillway_types::TlsFault;
 
-    fn facts(state: MemberState, why: &'static str) -> ReasonFacts {
+    fn facts(state: MemberState, why: ChangeReason) -> ReasonFacts {
         ReasonFacts {
             state,
             why,
@@ -153,8 +156,11 @@ mod tests {
     fn down(fault: CheckError) -> String {
         let votes = Votes { active: Vote::BadForLong, ..Votes::default() };
         let check_faults = [Some(fault), None, None];
-        let facts =
-            ReasonFacts { votes, check_faults, ..facts(MemberState::Down, "signals_agree") };
+        let facts = ReasonFacts {
+            votes,
+            check_faults,
+            ..facts(MemberState::Down, ChangeReason::SignalsAgree)
+        };
         facts.reason().expect("a reason")
     }
 
@@ -170,7 +176,10 @@ mod tests {
 
     #[test]
     fn a_replica_that_never_answered_says_so_with_the_fault() {
-        let new = ReasonFacts { has_answered: false, ..facts(MemberState::Starting, "joined") };
+        let new = ReasonFacts {
+            has_answered: false,
+            ..facts(MemberState::Starting, ChangeReason::Joined)
+        };
         assert_eq!(new.reason().as_deref(), Some("never answered yet"));
         let refused = ReasonFacts { check_faults: [Some(CheckError::Refused), None, None], ..new };
         assert_eq!(refused.reason().as_deref(), Some("never answered: connection refused"));
@@ -185,18 +194,19 @@ mod tests {
             votes,
             request_fault: Some(SignFault::ServerError),
             faults_in_a_row: 5,
-            ..facts(MemberState::Ejected, "faults_in_a_row")
+            ..facts(MemberState::Ejected, ChangeReason::FaultsInARow)
         };
         let reason = failed.reason().expect("a reason");
         assert_eq!(reason, "5 requests in a row failed: server error (5xx)");
-        let silent = ReasonFacts { silent_for_ms: Some(31_400), why: "silent_stall", ..failed };
+        let silent =
+            ReasonFacts { silent_for_ms: Some(31_400), why: ChangeReason::SilentStall, ..failed };
         assert_eq!(silent.reason().as_deref(), Some("no byte for 31 s to any request"));
     }
 
     #[test]
     fn a_replica_that_serves_as_usual_needs_no_reason() {
         for state in [MemberState::Serving, MemberState::Ramping, MemberState::Standby] {
-            assert_eq!(facts(state, "ready").reason(), None);
+            assert_eq!(facts(state, ChangeReason::Ready).reason(), None);
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use spillway_types::{ModelName, ModelStanding, PoolName, ReplicaName};
 
+use crate::change_reason::ChangeReason;
 use crate::verdict::{Verdict, Vote, Votes};
 
 /// State of a replica in one word. If several hold, the one that operators must know first.
@@ -47,7 +48,7 @@ pub struct MemberReport {
     /// Present state.
     pub state: MemberState,
     /// Reason of the present state, as in logs and metrics.
-    pub why: &'static str,
+    pub why: ChangeReason,
     /// Reason of the present state in words; `None` for a replica that serves as usual.
     pub reason: Option<String>,
     /// Present admission of requests, as [`spillway_types::Admission::as_str`].

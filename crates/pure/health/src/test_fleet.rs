@@ -185,7 +185,7 @@ impl TestFleet {
         let mut changes = Vec::new();
         self.actions.retain(|action| match action {
             Action::Changed { replica, to, why, .. } if replica.as_str() == of => {
-                changes.push((*to, *why));
+                changes.push((*to, why.name()));
                 false
             }
             _ => true,

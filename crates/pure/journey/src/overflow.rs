@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_route::{Attempt, Group, Moment, Plan, PlanError, Reason, plan};
+use spillway_route::{Attempt, Group, Moment, OverflowReason, Plan, PlanError, Reason, plan};
 use spillway_types::ReplicaSlot;
 
 use crate::ending::Ending;
@@ -100,7 +100,7 @@ impl Overflow {
     /// be sent elsewhere.
     #[must_use]
     pub fn instead_of_refusal(journey: &Journey) -> Option<Self> {
-        journey.can_go_elsewhere().then(|| Self::because("refused"))
+        journey.can_go_elsewhere().then(|| Self::because(OverflowReason::Refused.name()))
     }
 
     /// Begins the use of hosted APIs for a request that has waited for a place since so long; `None`
@@ -108,7 +108,8 @@ impl Overflow {
     #[must_use]
     pub fn instead_of_waiting(journey: &Journey, after: Duration, now: Instant) -> Option<Self> {
         let is_due = journey.waits_since().is_some_and(|since| now >= since + after);
-        (is_due && journey.can_go_elsewhere()).then(|| Self::because("waiting"))
+        (is_due && journey.can_go_elsewhere())
+            .then(|| Self::because(OverflowReason::Waiting.name()))
     }
 
     fn because(reason: &'static str) -> Self {
@@ -197,8 +198,8 @@ impl Ending {
             | Self::TooLate { reason, .. } => Some(reason.name()),
             Self::Refused(refused) if refused.refusal == PlanError::DeadlinePassed => None,
             Self::Refused(refused) => Some(refused.refusal.name()),
-            Self::HeldReply => Some("refused"),
-            Self::LastFailure => Some("failed"),
+            Self::HeldReply => Some(OverflowReason::Refused.name()),
+            Self::LastFailure => Some(OverflowReason::Failed.name()),
             Self::Reply
             | Self::ClientFault
             | Self::EnginesDied

@@ -14,7 +14,7 @@ mod cause;
 mod kind;
 
 pub use cause::{FailureCause, code_meaning, codes, known_code};
-pub use kind::{ErrorKind, error_reference};
+pub use kind::{ErrorKind, RetryAfterUse, error_reference};
 
 use crate::Protocol;
 use crate::echo::bounded;
@@ -149,9 +149,6 @@ impl GatewayError {
     /// month for budgets.
     #[must_use]
     pub fn retry_delay(&self) -> Option<Duration> {
-        let status = self.kind.status();
-        let is_shed =
-            [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status);
         // The time until a rate limit has room is known; the time until a replica has room is
         // predicted.
         let longest = match self.kind {
@@ -161,7 +158,7 @@ impl GatewayError {
         };
         // A known delay wins; otherwise only errors of load, limits and missing replicas have one.
         let known = self.retry_after.map(|delay| delay.clamp(RETRY_DELAY, longest));
-        known.or_else(|| is_shed.then_some(RETRY_DELAY))
+        known.or_else(|| (self.kind.retry_after() == RetryAfterUse::Always).then_some(RETRY_DELAY))
     }
 
     /// Returns the JSON body for an answer that has not begun; empty in gRPC, which uses trailers.

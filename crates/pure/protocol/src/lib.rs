@@ -43,7 +43,7 @@ pub use engine_fields::EngineFields;
 pub use engine_paths::MissingRoute;
 pub use error::{
     CODE_HEADER, ErrorKind, EventFlavour, FailureCause, GatewayError, RETRY_DELAY, RETRY_DELAY_MAX,
-    SHED_REASON, code_meaning, codes, error_reference, known_code,
+    RetryAfterUse, SHED_REASON, code_meaning, codes, error_reference, known_code,
 };
 pub use form::{Form, read_form};
 pub use hash_by::{HashBy, KeySources, RequestKey, UnknownHashByError, cookie};

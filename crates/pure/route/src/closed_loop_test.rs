@@ -1,33 +1,11 @@
 //! Policies in a closed loop with a replica that becomes slow, and with late reports.
 
 use crate::test_servers::{Results, Scenario, run};
-use crate::{LeastLoadedWeights, Policy, Tuning};
+use crate::{Feedback, LeastLoadedWeights, Policy, Tuning};
 
-/// Policies that see how slow a replica is, and so can avoid it.
-const BY_LATENCY: [Policy; 5] = [
-    Policy::LeastResponseTime,
-    Policy::P99Weighted,
-    Policy::LeastLoaded,
-    Policy::PredictedLatency,
-    Policy::Prequal,
-];
-
-/// Policies that see only the number of requests at a replica. They balance this number, so that a
-/// replica that is ten times slower gets about 5 % of all requests: as many as it can serve, but
-/// more than a p99 ignores.
-const BY_COUNT: [Policy; 7] = [
-    Policy::PowerOfTwo,
-    Policy::LeastConnections,
-    Policy::WeightedLeastConnections,
-    Policy::WeightedLeastPending,
-    Policy::TokenBucket,
-    Policy::BoundedConsistentHash,
-    Policy::PrefixAware,
-];
-
-/// Policies without any feedback.
-const BLIND: [Policy; 4] =
-    [Policy::Random, Policy::RoundRobin, Policy::WeightedRoundRobin, Policy::ConsistentHash];
+fn with(feedback: Feedback) -> impl Iterator<Item = Policy> {
+    Policy::ALL.iter().copied().filter(move |policy| policy.feedback() == feedback)
+}
 
 /// Returns a scenario of four replicas at half of their capacity, with 100 ms per request. Measured
 /// are the 30 s after the first 5 s.
@@ -53,15 +31,8 @@ fn serve(policy: Policy, gateways: usize, slower: u64) -> Results {
 }
 
 #[test]
-fn every_policy_is_in_one_of_the_lists() {
-    let mut listed = [&BY_LATENCY[..], &BY_COUNT, &BLIND].concat();
-    listed.sort_unstable();
-    assert_eq!(listed, Policy::ALL);
-}
-
-#[test]
 fn a_slow_replica_does_not_show_in_the_p99_of_policies_that_see_latency() {
-    for policy in BY_LATENCY {
+    for policy in with(Feedback::Latency) {
         let (healthy, slow) = (serve(policy, 2, 1), serve(policy, 2, 10));
         let (before, after) = (healthy.quantile_ms(0.99), slow.quantile_ms(0.99));
         assert!(after <= 1.5 * before, "{policy}: p99 {before} ms, then {after} ms");
@@ -71,7 +42,7 @@ fn a_slow_replica_does_not_show_in_the_p99_of_policies_that_see_latency() {
 
 #[test]
 fn a_slow_replica_gets_what_it_can_serve_from_policies_that_see_queues() {
-    for policy in BY_COUNT {
+    for policy in with(Feedback::Load) {
         let (healthy, slow) = (serve(policy, 2, 1), serve(policy, 2, 10));
         let (before, after) = (healthy.quantile_ms(0.94), slow.quantile_ms(0.94));
         assert!(after <= 1.5 * before, "{policy}: p94 {before} ms, then {after} ms");
@@ -88,7 +59,7 @@ fn a_slow_replica_gets_what_it_can_serve_from_policies_that_see_queues() {
 
 #[test]
 fn a_slow_replica_keeps_its_share_and_queues_without_end_where_nothing_is_seen() {
-    for policy in BLIND {
+    for policy in with(Feedback::Blind) {
         let (healthy, slow) = (serve(policy, 2, 1), serve(policy, 2, 10));
         assert!(healthy.quantile_ms(0.99) < 150.0, "{policy}");
         assert!((0.23..0.27).contains(&slow.share(0)), "{policy}");
@@ -129,7 +100,7 @@ fn a_term_that_is_only_known_from_reports_makes_no_herds_on_its_own() {
 
 #[test]
 fn a_replica_that_recovers_gets_its_share_again() {
-    for policy in BY_LATENCY {
+    for policy in with(Feedback::Latency) {
         // This one tries the replica again when what it learned of it is too old to be trusted.
         let is_patient = policy == Policy::PredictedLatency;
         let seconds = if is_patient { [30, 240, 300] } else { [30, 60, 120] };

@@ -27,6 +27,7 @@ mod group;
 mod latency;
 mod mean;
 mod moment;
+mod overflow_reason;
 mod plan;
 mod policy;
 mod predict;
@@ -65,8 +66,9 @@ pub use latency::{
     UnsoundModel,
 };
 pub use moment::{Loads, Moment, Snapshot};
+pub use overflow_reason::OverflowReason;
 pub use plan::{Plan, PlanError, plan};
-pub use policy::{Policy, UnknownPolicyError};
+pub use policy::{Feedback, Policy, UnknownPolicyError};
 pub use predict::{Cost, Fit};
 pub use queue::{
     Asker, CLASSES, Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket,

@@ -28,10 +28,10 @@ mod token_bucket;
 mod weighted_least_pending;
 mod weighted_round_robin;
 
-/// Declares the policies. A line has the variant, the name in the config, `by affinity` if the
-/// policy uses the request's key, and the type that prepares it.
+/// Declares the policies. A line has the variant, the name in the config, the [`Feedback`] that the
+/// policy uses, `by affinity` if it uses the request's key, and the type that prepares it.
 macro_rules! policies {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal $(by $key:ident)? => $prepared:ty,)+) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $feedback:ident $(by $key:ident)? => $prepared:ty,)+) => {
         /// Rule by which a group chooses among its candidates.
         ///
         /// Weights are shares of traffic or of capacity, as each policy says. No policy chooses a
@@ -54,6 +54,14 @@ macro_rules! policies {
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
+                }
+            }
+
+            /// Returns the feedback from replicas that the policy uses.
+            #[must_use]
+            pub fn feedback(self) -> Feedback {
+                match self {
+                    $(Self::$variant => Feedback::$feedback,)+
                 }
             }
 
@@ -80,65 +88,76 @@ macro_rules! policies {
     };
 }
 
+/// Feedback from replicas that a policy uses to choose among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feedback {
+    /// None: a replica gets its share however slow it is.
+    Blind,
+    /// Requests or work at the replica: a slow replica gets as many requests as it can serve.
+    Load,
+    /// Times of replies as well: a slow replica gets almost no requests.
+    Latency,
+}
+
 policies! {
     /// Draws a candidate with a probability in proportion to its weight.
-    Random = "random" => random::Random,
+    Random = "random", Blind => random::Random,
     /// Takes turns in the order of the group; weights don't count. A candidate in slow start leaves
     /// a part of its turns to the others.
-    RoundRobin = "round_robin" => round_robin::RoundRobin,
+    RoundRobin = "round_robin", Blind => round_robin::RoundRobin,
     /// Takes turns in proportion to the weights, each candidate's turns spread as evenly as
     /// possible: after any number of turns each has had its exact share to within one turn.
     ///
     /// Weights whose sum, divided by their common divisor, passes 4,096 are rounded to that many
     /// turns, at least one each: a share then is off by less than `(1 + n) / 4,096`, `n` being
     /// the number of candidates whose exact share is less than one turn.
-    WeightedRoundRobin = "weighted_round_robin" => weighted_round_robin::WeightedRoundRobin,
+    WeightedRoundRobin = "weighted_round_robin", Blind => weighted_round_robin::WeightedRoundRobin,
     /// Draws two candidates, each pair with the same probability, and takes the one that would
     /// carry less for its weight: the smaller `(in flight + 1) / weight`.
-    PowerOfTwo = "power_of_two" => power_of_two::PowerOfTwo,
+    PowerOfTwo = "power_of_two", Load => power_of_two::PowerOfTwo,
     /// Takes the candidate with the fewest requests in flight; equal ones take turns. Weights don't
     /// count.
-    LeastConnections = "least_connections" => least_connections::LeastConnections,
+    LeastConnections = "least_connections", Load => least_connections::LeastConnections,
     /// Takes the candidate that would carry the least for its weight: the smallest
     /// `(in flight + 1) / weight`; equal ones take turns.
-    WeightedLeastConnections = "weighted_least_connections" =>
+    WeightedLeastConnections = "weighted_least_connections", Load =>
         least_connections::LeastConnections,
     /// Takes the candidate that would take the least time: the smallest
     /// `latency * (in flight + 1) / weight`, the latency being an average that follows peaks at
     /// once ([`Signals::latency_ms`]); equal ones take turns.
     ///
     /// [`Signals::latency_ms`]: spillway_types::Signals::latency_ms
-    LeastResponseTime = "least_response_time" => least_response_time::LeastResponseTime,
+    LeastResponseTime = "least_response_time", Latency => least_response_time::LeastResponseTime,
     /// Draws two candidates with chances in proportion to `weight / p99^3` and takes the one that
     /// would carry less for its weight. One of 250 requests is drawn by weight alone, so that a
     /// slow candidate gets the chance to prove itself again.
-    P99Weighted = "p99_weighted" => p99_weighted::P99Weighted,
+    P99Weighted = "p99_weighted", Latency => p99_weighted::P99Weighted,
     /// Takes the candidate with the smallest sum of queue, latency, GPU use and KV-cache use, each
     /// with a weight of its own ([`LeastLoadedWeights`]); equal ones take turns.
     ///
     /// [`LeastLoadedWeights`]: crate::LeastLoadedWeights
-    LeastLoaded = "least_loaded" => least_loaded::LeastLoaded,
+    LeastLoaded = "least_loaded", Latency => least_loaded::LeastLoaded,
     /// Takes the candidate that reports the least work for its weight: the smallest `(pending +
     /// sent since the report + 1) / weight`; equal ones take turns. Without a report of pending
     /// work, the requests that wait and run there count.
-    WeightedLeastPending = "weighted_least_pending" => weighted_least_pending::WeightedLeastPending,
+    WeightedLeastPending = "weighted_least_pending", Load => weighted_least_pending::WeightedLeastPending,
     /// Draws among the candidates that have a token left, in proportion to `tokens * weight`; with
     /// no token left anywhere, it does as [`Policy::WeightedLeastConnections`].
     ///
     /// [`refill`](crate::refill) computes how the buckets fill.
-    TokenBucket = "token_bucket" => token_bucket::TokenBucket,
+    TokenBucket = "token_bucket", Load => token_bucket::TokenBucket,
     /// Takes the candidate that the request's key prefers: always the same one while it is usable,
     /// else the key's next preference. Each candidate is preferred by a share of the keys in
     /// proportion to its weight, and when one comes or goes only its own keys move.
     ///
     /// A request without a key goes where [`Policy::PowerOfTwo`] sends it.
-    ConsistentHash = "consistent_hash" by affinity => consistent_hash::ConsistentHash,
+    ConsistentHash = "consistent_hash", Blind by affinity => consistent_hash::ConsistentHash,
     /// Like [`Policy::ConsistentHash`], but a candidate that carries 1.25 times its fair share of
     /// what is in flight is passed over for the key's next preference.
     ///
     /// The fair share is in proportion to weight among the usable candidates, this request
     /// included, and its 1.25-fold is rounded up. So one candidate always has room.
-    BoundedConsistentHash = "bounded_consistent_hash" by affinity =>
+    BoundedConsistentHash = "bounded_consistent_hash", Load by affinity =>
         bounded_consistent_hash::BoundedConsistentHash,
     /// Takes the candidate where the first token (or the whole reply) is predicted to come soonest,
     /// including the cost to the requests already there: wait, prompt not yet cached, crowding.
@@ -148,15 +167,15 @@ policies! {
     /// A request that fits at no candidate is refused as if all were busy, so that it can wait
     /// where it may still go elsewhere ([`Push`](crate::Push)). A session's replica is preferred by
     /// some milliseconds only.
-    PredictedLatency = "predicted_latency" => predicted_latency::PredictedLatency,
+    PredictedLatency = "predicted_latency", Latency => predicted_latency::PredictedLatency,
     /// Takes the candidate with the longest part of the prompt in its cache, and of equal ones the
     /// one that carries less. If no cache has enough of it, or if loads differ too much, takes the
     /// one that carries the least for its weight ([`PrefixAwareTuning`](crate::PrefixAwareTuning)).
-    PrefixAware = "prefix_aware" => prefix_aware::PrefixAware,
+    PrefixAware = "prefix_aware", Load => prefix_aware::PrefixAware,
     /// Draws some candidates. Those with more requests than most of them are hot. Takes the cold
     /// one with the lowest latency, or if all are hot the one with the fewest requests (Wydrowski
     /// et al., "Load is not what you should balance: introducing Prequal", 2024).
-    Prequal = "prequal" => prequal::Prequal,
+    Prequal = "prequal", Latency => prequal::Prequal,
 }
 
 impl Policy {
@@ -180,20 +199,9 @@ impl Policy {
     /// Returns true if the policy compares the loads of candidates for this request. Otherwise a
     /// candidate's weight alone sets its share.
     pub(crate) fn compares_loads(self, inquiry: &Inquiry) -> bool {
-        match self {
-            Self::Random | Self::RoundRobin | Self::WeightedRoundRobin => false,
-            Self::ConsistentHash | Self::BoundedConsistentHash => inquiry.affinity.is_none(),
-            Self::PowerOfTwo
-            | Self::LeastConnections
-            | Self::WeightedLeastConnections
-            | Self::LeastResponseTime
-            | Self::P99Weighted
-            | Self::LeastLoaded
-            | Self::WeightedLeastPending
-            | Self::TokenBucket
-            | Self::PredictedLatency
-            | Self::PrefixAware
-            | Self::Prequal => true,
+        match self.hashes() {
+            true => inquiry.affinity.is_none(),
+            false => self.feedback() != Feedback::Blind,
         }
     }
 }
@@ -244,14 +252,18 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_the_known_ones() {
-        let error = "power_of_three".parse::<Policy>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "unknown policy `power_of_three`, expected one of random, round_robin, \
-             weighted_round_robin, power_of_two, least_connections, \
-             weighted_least_connections, least_response_time, p99_weighted, least_loaded, \
-             weighted_least_pending, token_bucket, consistent_hash, bounded_consistent_hash, \
-             predicted_latency, prefix_aware, prequal"
-        );
+        let error = "power_of_three".parse::<Policy>().unwrap_err().to_string();
+        let (start, names) = error.split_once(", expected one of ").unwrap();
+        assert_eq!(start, "unknown policy `power_of_three`");
+        assert!(names.starts_with("random, round_robin, weighted_round_robin, "), "{names}");
+        assert!(names.split(", ").eq(Policy::ALL.iter().map(|policy| policy.name())), "{names}");
+    }
+
+    #[test]
+    fn the_page_of_policies_has_a_row_for_each() {
+        let page = include_str!("../../../../docs/explanation/policies.md");
+        let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let named: Vec<&str> = rows.map(|(name, _)| name).take(Policy::ALL.len()).collect();
+        assert!(named.iter().copied().eq(Policy::ALL.iter().map(|it| it.name())), "{named:?}");
     }
 }

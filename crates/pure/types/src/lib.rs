@@ -27,6 +27,7 @@ mod percent;
 mod prediction;
 mod reasons;
 mod record_name;
+mod request_record;
 mod residency;
 mod settings;
 mod sign;
@@ -67,6 +68,10 @@ pub use percent::{NoPercent, Percent};
 pub use prediction::Prediction;
 pub use reasons::{continued, sentence};
 pub use record_name::{RECORD_NAME_BYTES_MAX, is_record_name, to_record_name};
+pub use request_record::{
+    AttributeValue, ComparedRegions, Decimal, EndedRequest, Expected, LeftOutEntry, Millis,
+    Predicted, RecordField, RequestEntry, TryEntry,
+};
 pub use residency::Residency;
 pub use settings::Millis;
 pub use sign::{ReplyForm, Sign, SignFault, SignKind, Worked, WorkedPart};

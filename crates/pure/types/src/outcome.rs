@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A finished request, successful or not. Metrics and latency models read it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// Id of the request, the client's own if it sent one; `None` before it was read.
     pub id: Option<Arc<str>>,
@@ -100,46 +100,7 @@ impl Outcome {
     /// a reply.
     #[must_use]
     pub fn begun() -> Self {
-        Self {
-            id: None,
-            trace: None,
-            started: None,
-            route: None,
-            model: None,
-            operation: None,
-            arm: None,
-            fallback_for: None,
-            tenant: None,
-            key: None,
-            replica: None,
-            reason: None,
-            overflow: None,
-            region: None,
-            tries: Vec::new(),
-            left_out: Vec::new(),
-            residency: Residency::default(),
-            compared: None,
-            is_guest: false,
-            status: CLIENT_CLOSED_REQUEST,
-            grpc_status: None,
-            code: None,
-            detail: None,
-            end: End::CancelledBeforeReply,
-            duration: Duration::ZERO,
-            is_stream: false,
-            first_byte: None,
-            overhead: Duration::ZERO,
-            retries_unsent: 0,
-            retries_reset: 0,
-            tokens: TokenCounts::default(),
-            estimate: None,
-            gaps: None,
-            prefix: BlockHashes::default(),
-            reply_time: None,
-            predicted: None,
-            shed: None,
-            hedge: None,
-        }
+        Self { status: CLIENT_CLOSED_REQUEST, ..Self::default() }
     }
 
     /// Returns the time from the request's head to the first token of a stream that went well.
@@ -317,6 +278,12 @@ reasons! {
         Stalled = "stalled";
         /// The deadline or the total time-out passed during the reply.
         DeadlinePassed = "deadline_passed";
+    }
+}
+
+impl Default for End {
+    fn default() -> Self {
+        Self::CancelledBeforeReply
     }
 }
 

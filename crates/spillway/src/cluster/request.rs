@@ -219,50 +219,76 @@ fn facts(entry: &Value) -> String {
     format!("ended {} UTC, {}", clock(ended_ms), facts.join(", "))
 }
 
-/// Columns of [`row`].
-pub(super) const HEADING: [&str; 10] =
-    ["UTC", "status", "code", "first", "total", "tokens", "model", "who", "where", "why"];
+/// Column of a table of requests.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column {
+    pub(super) name: &'static str,
+    /// Characters that the column begins with where rows come one by one.
+    pub(super) width: usize,
+    cell: fn(&Value) -> String,
+}
+
+/// Columns of tables of requests.
+pub(super) const COLUMNS: [Column; 10] = [
+    Column {
+        name: "UTC",
+        width: 8,
+        cell: |it| clock(it["ended_ms"].as_u64().unwrap_or_default())[..SECONDS].to_owned(),
+    },
+    Column { name: "status", width: 6, cell: |it| it["status"].to_string() },
+    Column { name: "code", width: 18, cell: |it| plain(&it["code"]).to_owned() },
+    Column { name: "first", width: 6, cell: |it| duration(&it["first_token_ms"]) },
+    Column { name: "total", width: 6, cell: |it| duration(&it["duration_ms"]) },
+    Column { name: "tokens", width: 14, cell: tokens },
+    Column { name: "model", width: 12, cell: |it| plain(&it["model"]).to_owned() },
+    Column {
+        name: "who",
+        width: 8,
+        cell: |it| text(it, "key").unwrap_or_else(|| plain(&it["tenant"])).to_owned(),
+    },
+    Column { name: "where", width: 16, cell: place_asked },
+    Column { name: "why", width: 12, cell: |it| why(it).unwrap_or("-").to_owned() },
+];
 
 /// Columns in the order in which a narrow terminal is spared them.
 pub(super) const DROPPED: [&str; 4] = ["model", "who", "total", "tokens"];
 
 /// Returns a request as a row of a table.
 pub(super) fn row(entry: &Value) -> Vec<String> {
-    let text = |name: &str| entry[name].as_str().filter(|text| !text.is_empty());
+    COLUMNS.iter().map(|column| (column.cell)(entry)).collect()
+}
+
+fn tokens(entry: &Value) -> String {
     let number = |name: &str| entry[name].as_u64().unwrap_or_default();
-    let place = match (text("region"), text("replica")) {
-        (Some(region), Some(replica)) => format!("{region}/{replica}"),
-        (Some(region), None) => format!("{region} (forwarded)"),
-        // Of a request that no place served, the place that was asked last.
-        _ => tries(entry).last().map_or_else(|| "-".to_owned(), tried_place),
-    };
     let cached = match number("cached_tokens") {
         0 => String::new(),
         cached => format!("({cached})"),
     };
     let about = if is_estimated(entry) { "~" } else { "" };
-    let end = text("end").filter(|end| !matches!(*end, "complete" | "answered"));
-    let compared = entry["compared"]["reason"].as_str().filter(|_| text("replica").is_none());
+    match (number("prompt_tokens"), number("completion_tokens")) {
+        (0, 0) => "-".to_owned(),
+        // No prompt has no tokens: they were not reported.
+        (0, generated) => format!("-+{generated}"),
+        (prompt, generated) => format!("{about}{prompt}{cached}+{generated}"),
+    }
+}
+
+fn place_asked(entry: &Value) -> String {
+    match (text(entry, "region"), text(entry, "replica")) {
+        (Some(region), Some(replica)) => format!("{region}/{replica}"),
+        (Some(region), None) => format!("{region} (forwarded)"),
+        // Of a request that no place served, the place that was asked last.
+        _ => tries(entry).last().map_or_else(|| "-".to_owned(), tried_place),
+    }
+}
+
+fn why(entry: &Value) -> Option<&str> {
+    let end = text(entry, "end").filter(|end| !matches!(*end, "complete" | "answered"));
+    let compared = entry["compared"]["reason"].as_str();
+    let compared = compared.filter(|_| text(entry, "replica").is_none());
     // Why a place was chosen is no cause of a failure.
-    let chosen = text("reason").or(compared).filter(|_| text("code").is_none());
-    let why = end.or_else(|| text("shed")).or(chosen);
-    vec![
-        clock(number("ended_ms"))[..SECONDS].to_owned(),
-        entry["status"].to_string(),
-        text("code").unwrap_or("-").to_owned(),
-        entry["first_token_ms"].as_f64().map_or_else(|| "-".to_owned(), time),
-        entry["duration_ms"].as_f64().map_or_else(|| "-".to_owned(), time),
-        match (number("prompt_tokens"), number("completion_tokens")) {
-            (0, 0) => "-".to_owned(),
-            // No prompt has no tokens: they were not reported.
-            (0, generated) => format!("-+{generated}"),
-            (prompt, generated) => format!("{about}{prompt}{cached}+{generated}"),
-        },
-        text("model").unwrap_or("-").to_owned(),
-        text("key").or_else(|| text("tenant")).unwrap_or("-").to_owned(),
-        place,
-        why.unwrap_or("-").to_owned(),
-    ]
+    let chosen = text(entry, "reason").or(compared).filter(|_| text(entry, "code").is_none());
+    end.or_else(|| text(entry, "shed")).or(chosen)
 }
 
 /// Returns the place of a try as a cell.
@@ -271,6 +297,10 @@ fn tried_place(tried: &Value) -> String {
         Some(replica) => format!("{}/{replica}", plain(&tried["region"])),
         None => plain(&tried["region"]).to_owned(),
     }
+}
+
+fn duration(ms: &Value) -> String {
+    ms.as_f64().map_or_else(|| "-".to_owned(), time)
 }
 
 /// Formats milliseconds with three digits and their unit.
@@ -293,7 +323,11 @@ fn clock(at_ms: u64) -> String {
 }
 
 fn plain(value: &Value) -> &str {
-    value.as_str().unwrap_or("-")
+    value.as_str().filter(|text| !text.is_empty()).unwrap_or("-")
+}
+
+fn text<'a>(entry: &'a Value, name: &str) -> Option<&'a str> {
+    entry[name].as_str().filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
@@ -467,7 +501,7 @@ mod tests {
     #[test]
     fn a_row_has_the_cells_of_the_heading() {
         let cells = row(&served());
-        assert_eq!(cells.len(), HEADING.len());
+        assert_eq!(cells.len(), COLUMNS.len());
         assert_eq!(
             cells,
             [

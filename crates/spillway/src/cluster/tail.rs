@@ -144,9 +144,6 @@ fn parse_code(text: &str) -> Result<String, String> {
     Err(format!("{meant}docs/reference/access-log.md has all codes"))
 }
 
-/// Characters that the columns of [`request::HEADING`] begin with.
-const WIDTHS: [usize; 10] = [8, 6, 18, 6, 6, 14, 12, 8, 16, 12];
-
 /// Table whose rows come one by one: columns grow with their content, as far as the terminal has
 /// room. A narrow terminal shows fewer of them.
 #[derive(Debug)]
@@ -159,12 +156,13 @@ struct Table {
 
 impl Table {
     fn new(width: usize) -> Self {
-        let mut columns: Vec<(usize, usize)> = WIDTHS.into_iter().enumerate().collect();
+        let widths = request::COLUMNS.map(|column| column.width);
+        let mut columns: Vec<(usize, usize)> = widths.into_iter().enumerate().collect();
         for dropped in request::DROPPED {
             if total(&columns) <= width {
                 break;
             }
-            columns.retain(|(place, _)| request::HEADING[*place] != dropped);
+            columns.retain(|(place, _)| request::COLUMNS[*place].name != dropped);
         }
         Self { columns, width, has_heading: false }
     }
@@ -172,7 +170,7 @@ impl Table {
     fn show(&mut self, entry: &Value) -> Result<()> {
         if !self.has_heading {
             self.has_heading = true;
-            output::line(&self.line(&request::HEADING.map(str::to_owned)))?;
+            output::line(&self.line(&request::COLUMNS.map(|column| column.name.to_owned())))?;
         }
         let line = self.line(&request::row(entry));
         Ok(output::line(&line)?)

@@ -242,7 +242,8 @@ impl Look {
             part("CLIENTS", text::records(CLIENT_COLUMNS, &self.clients()).text(width));
         }
         if !self.failed.is_empty() {
-            let table = Table::new(&request::HEADING, self.failed.iter().map(request::row));
+            let heading = request::COLUMNS.map(|column| column.name);
+            let table = Table::new(&heading, self.failed.iter().map(request::row));
             part("FAILED LAST", table.dropping(&request::DROPPED).text(width));
         }
         Picture { lines, titles, verdict }

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Value, json};
 use spillway_cluster_state::{Actor, Command, HotBlock, HotDelta, Outcome};
 use spillway_control_plane::ControlPlane;
-use spillway_types::{AwayReason, Steering};
+use spillway_types::{AwayReason, RequestEntry, Steering};
 use spillway_usage::{Money, UsageQuery, UsageTable, Used};
 
 use super::client::Client;
@@ -15,8 +15,8 @@ use crate::{
     Admin, AdminConfig, AllNodes, AllReplicas, AskedNode, Asking, ClusterUsage, Explain,
     ExplainError, ExplainRequest, Explaining, HistoryPointOverview, HistoryScope, ListenerOverview,
     Listing, Looking, NodeOverview, Overview, RegionOverview, RegionReplica, ReplicaOverview,
-    ReplicaTally, RequestEntry, RequestFilter, RequestHistoryOverview, Requests, RequestsOfNodes,
-    RouteOverview, Steered, SteeredRegion, Summing, parse_token_file,
+    ReplicaTally, RequestFilter, RequestHistoryOverview, Requests, RequestsOfNodes, RouteOverview,
+    Steered, SteeredRegion, Summing, parse_token_file,
 };
 
 /// Test double that repeats the question. Real answers are made by a node's data path.
@@ -123,9 +123,9 @@ impl AllNodes for Teller {
 }
 
 impl Requests for Teller {
-    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry<'static>> {
+    fn recent(&self, filter: &RequestFilter, limit: usize) -> Vec<RequestEntry> {
         let entry = RequestEntry { number: 7, status: 503, ..RequestEntry::default() };
-        [entry].into_iter().filter(|entry| entry.passes(filter)).take(limit).collect()
+        [entry].into_iter().filter(|entry| filter.passes(entry)).take(limit).collect()
     }
 }
 

@@ -3,20 +3,21 @@
 use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use spillway_types::RequestEntry;
 
 use crate::all_nodes::AllNodes;
 use crate::call::AdminCall;
 use crate::error::ApiError;
 use crate::query::Scope;
 use crate::reply::{Reply, json};
-use crate::requests::{RequestEntry, RequestFilter, Requests};
+use crate::requests::{RequestFilter, Requests};
 use crate::usage::AskedNode;
 
 /// Requests that ended last.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RequestsAnswer {
     /// Requests that pass the filter, newest first.
-    pub(crate) requests: Vec<RequestEntry<'static>>,
+    pub(crate) requests: Vec<RequestEntry>,
     /// Nodes that were asked, the answering one first; null if only the answering one was.
     #[serde(default)]
     pub(crate) nodes: Option<Vec<AskedNode>>,

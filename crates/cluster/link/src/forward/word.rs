@@ -30,7 +30,8 @@ pub struct Refused {
     pub wait_ms: Option<u32>,
 }
 
-/// Reason for which a node refuses a request from another node.
+/// Reason for which a node refuses a request from another node. Between nodes it is the position
+/// of its variant, so none may go: `Reserved`, `Shedding` and `NoReplica` are read, but never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RefusedReason {
     /// The node's replicas are busy.
@@ -50,23 +51,6 @@ pub enum RefusedReason {
     /// The request may not be served in this region. Used only for requests with a residency, which
     /// nodes that don't know this reason never send.
     Residency,
-}
-
-impl RefusedReason {
-    /// Returns the reason's name in logs and metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Busy => "busy",
-            Self::Reserved => "reserved",
-            Self::Shedding => "shedding",
-            Self::NoReplica => "no_replica",
-            Self::Draining => "draining",
-            Self::Hops => "hops",
-            Self::Deadline => "deadline",
-            Self::Residency => "residency",
-        }
-    }
 }
 
 /// Status and headers of a reply.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_health::{Action, CheckError, MemberReport, MemberState};
+use spillway_health::{Action, ChangeReason, CheckError, MemberReport, MemberState};
 use spillway_knowledge::KnowledgeEvent;
 use spillway_replicas::ReplicaTarget;
 use spillway_types::{Admission, ModelStanding, ReplicaName};
@@ -12,11 +12,6 @@ use spillway_view::{KnownModels, Replica, ReplicaLoads};
 
 use super::{Keeper, live};
 use crate::world::{SaidOfModels, build_view};
-
-/// Reason of a change to a replica that loads its model, by its own report.
-const LOADING: &str = "loading";
-/// Reason of a change to a replica that was merely silent: it has kept its caches.
-const ANSWERS_AGAIN: &str = "answers_again";
 
 /// Kind of overflow replicas, as operators see it.
 const OVERFLOW: &str = "overflow";
@@ -154,7 +149,7 @@ impl Keeper {
                 self.forget_memory(&replica, from, to, why);
                 self.health.note_state(&replica, to, Instant::now());
                 let is_lost = matches!(to, MemberState::Down | MemberState::Ejected);
-                let (from, to) = (from.as_str(), to.as_str());
+                let (from, to, why) = (from.as_str(), to.as_str(), why.name());
                 match is_lost {
                     true => tracing::warn!(%replica, from, why, "replica is {to}"),
                     false => tracing::info!(%replica, from, to, why, "replica changed"),
@@ -169,21 +164,32 @@ impl Keeper {
                     }
                     to => tracing::info!(%replica, %model, to, "breaker changed"),
                 }
-                self.metrics.record_transition(replica.as_str(), to, "breaker");
+                self.metrics.record_transition(
+                    replica.as_str(),
+                    to,
+                    ChangeReason::Breaker.name(),
+                );
             }
         }
     }
 
     /// Forgets what a replica had in memory, if it has lost that by a change of state.
-    fn forget_memory(&self, replica: &ReplicaName, from: MemberState, to: MemberState, why: &str) {
+    fn forget_memory(
+        &self,
+        replica: &ReplicaName,
+        from: MemberState,
+        to: MemberState,
+        why: ChangeReason,
+    ) {
         let is_gone = |state| {
             matches!(state, MemberState::Down | MemberState::Draining | MemberState::Drained)
         };
-        // A server that loads its model has nothing cached.
-        if why == LOADING {
+        // A server that loads its model has nothing cached. A replica that was merely silent has
+        // kept its caches.
+        if why == ChangeReason::Loading {
             self.knowledge.tell(KnowledgeEvent::Emptied(replica.clone()));
             self.forget_adapters(replica);
-        } else if from == MemberState::Down && !is_gone(to) && why != ANSWERS_AGAIN {
+        } else if from == MemberState::Down && !is_gone(to) && why != ChangeReason::AnswersAgain {
             self.knowledge.tell(KnowledgeEvent::Returned(replica.clone()));
             self.forget_adapters(replica);
         }

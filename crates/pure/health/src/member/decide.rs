@@ -6,6 +6,7 @@ use spillway_types::Admission;
 
 use super::{Effect, FleetShared, Member};
 use crate::cache_share::CacheShare;
+use crate::change_reason::ChangeReason;
 use crate::condition::{Cause, ConditionState, Evidence, Shift};
 use crate::life::{Life, LifeStep};
 use crate::quantile::Samples;
@@ -43,7 +44,7 @@ impl Member {
 
     /// Ejects the replica because of its traffic.
     pub(crate) fn eject(&mut self, now: Instant, shared: &mut FleetShared<'_>) {
-        self.why = self.outliers.complaint(&self.spec.health).unwrap_or("faults_in_a_row");
+        self.why = self.outliers.complaint(&self.spec.health).unwrap_or(ChangeReason::FaultsInARow);
         self.condition.eject(now, &self.spec.health, shared.rng);
     }
 
@@ -56,7 +57,7 @@ impl Member {
     pub(super) fn take(&mut self, now: Instant, step: LifeStep) {
         match step {
             LifeStep::WarmUp => {
-                self.why = "ready";
+                self.why = ChangeReason::Ready;
                 self.effects.push(Effect::WarmUp);
             }
             LifeStep::Serve(why) => {
@@ -66,17 +67,17 @@ impl Member {
             LifeStep::ServeOnTrial => {
                 self.start_ramp(now);
                 self.condition.begin_trial(Cause::Check);
-                self.why = "warm_up_failed";
+                self.why = ChangeReason::WarmUpFailed;
             }
             LifeStep::Drained => {
                 self.effects.push(Effect::Drained);
-                self.why = "drained";
+                self.why = ChangeReason::Drained;
             }
         }
     }
 
     /// Forgets all evidence about the replica's health, because it starts from the beginning.
-    pub(super) fn start_over(&mut self, why: &'static str) {
+    pub(super) fn start_over(&mut self, why: ChangeReason) {
         self.condition.reset();
         self.outliers.forgive();
         self.paces.forget();
@@ -166,7 +167,7 @@ impl Member {
     }
 
     /// Keeps the reason of an ejection: while nothing is sent there, its evidence fades.
-    pub(super) fn leave_out(&mut self, now: Instant, why: &'static str) {
+    pub(super) fn leave_out(&mut self, now: Instant, why: ChangeReason) {
         self.why = why;
         self.ejected_for = None;
         self.ejected_for = self.reason(now, &self.evidence(now));

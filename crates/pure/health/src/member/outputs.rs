@@ -5,6 +5,7 @@ use std::time::Instant;
 use spillway_types::{Admission, RAMP_FULL, Reading, Signals, Standing};
 
 use super::{Effect, Member, Shown};
+use crate::change_reason::ChangeReason;
 use crate::condition::{ConditionState, Evidence};
 use crate::life::Life;
 use crate::quantile::Samples;
@@ -32,7 +33,7 @@ impl Member {
         &self.shown
     }
 
-    pub(crate) fn why(&self) -> &'static str {
+    pub(crate) fn why(&self) -> ChangeReason {
         self.why
     }
 

@@ -1,64 +1,47 @@
 //! Causes of failures that the gateway records and no client is sent: one table of code and meaning,
 //! beside that of errors.
 
+use spillway_types::{reasons, sentence};
+
 use super::ErrorKind;
 
-/// Declares all causes, so that none can lack a code or a meaning.
-macro_rules! failure_causes {
-    ($($(#[doc = $doc:literal])+ $cause:ident = $code:literal;)+) => {
-        /// Cause for which a request, or one try of it, failed without an error of the gateway's own.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum FailureCause {
-            $($(#[doc = $doc])+ $cause,)+
-        }
-
-        impl FailureCause {
-            /// All causes.
-            pub const ALL: &[Self] = &[$(Self::$cause),+];
-
-            /// Returns the code in records.
-            #[must_use]
-            pub fn code(self) -> &'static str {
-                match self {
-                    $(Self::$cause => $code,)+
-                }
-            }
-
-            /// Returns what the cause means.
-            fn meaning(self) -> &'static str {
-                match self {
-                    $(Self::$cause => concat!($($doc),+),)+
-                }
-            }
-        }
-    };
+reasons! {
+    /// Cause for which a request, or one try of it, failed without an error of the gateway's own.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum FailureCause {
+        /// A replica, here or in another region, replied with its own error, which was forwarded.
+        ReplicaError = "replica_error";
+        /// The node closed the client's connection, or its HTTP/2 stream, because the client read
+        /// nothing of its reply for too long, or sent more resets or control frames than a legitimate
+        /// client.
+        ConnectionClosed = "connection_closed";
+        /// The node stopped before the request had ended.
+        NodeStopped = "node_stopped";
+        /// The replica or its region was drained, and the stream moved to another one.
+        Drained = "drained";
+        /// There was no connection to the region.
+        RegionUnreachable = "region_unreachable";
+        /// The region's circuit breaker was open.
+        RegionCircuitOpen = "region_circuit_open";
+        /// The region's node was about to stop.
+        RegionLeaving = "region_leaving";
+        /// The region had no capacity for the request.
+        RegionFull = "region_full";
+        /// The region accepted the request, but none of its replicas could serve it.
+        RegionFailed = "region_failed";
+        /// The region fell silent while its reply was waited for.
+        RegionLost = "region_lost";
+        /// The connection to the region broke before its reply, or the reply was not in time.
+        RegionBroken = "region_broken";
+    }
 }
 
-failure_causes! {
-    /// A replica, here or in another region, replied with its own error, which was forwarded.
-    ReplicaError = "replica_error";
-    /// The node closed the client's connection, or its HTTP/2 stream, because the client read
-    /// nothing of its reply for too long, or sent more resets or control frames than a legitimate
-    /// client.
-    ConnectionClosed = "connection_closed";
-    /// The node stopped before the request had ended.
-    NodeStopped = "node_stopped";
-    /// The replica or its region was drained, and the stream moved to another one.
-    Drained = "drained";
-    /// There was no connection to the region.
-    RegionUnreachable = "region_unreachable";
-    /// The region's circuit breaker was open.
-    RegionCircuitOpen = "region_circuit_open";
-    /// The region's node was about to stop.
-    RegionLeaving = "region_leaving";
-    /// The region had no capacity for the request.
-    RegionFull = "region_full";
-    /// The region accepted the request, but none of its replicas could serve it.
-    RegionFailed = "region_failed";
-    /// The region fell silent while its reply was waited for.
-    RegionLost = "region_lost";
-    /// The connection to the region broke before its reply, or the reply was not in time.
-    RegionBroken = "region_broken";
+impl FailureCause {
+    /// Returns the code in records.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        self.name()
+    }
 }
 
 /// Returns the code of a failure that another process named, as this release knows it; `None` for a
@@ -71,8 +54,7 @@ pub fn known_code(code: &str) -> Option<&'static str> {
 /// Returns what the code of a failure means, without a full stop; `None` for a code that is not known.
 #[must_use]
 pub fn code_meaning(code: &str) -> Option<&'static str> {
-    let (_, meaning) = meanings().find(|(known, _)| *known == code)?;
-    Some(meaning.trim().trim_end_matches('.'))
+    meanings().find(|(known, _)| *known == code).map(|(_, meaning)| meaning)
 }
 
 /// Returns all codes that a record can have.
@@ -81,8 +63,8 @@ pub fn codes() -> impl Iterator<Item = &'static str> {
 }
 
 fn meanings() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let errors = ErrorKind::ALL.iter().map(|kind| (kind.code(), kind.meaning()));
-    errors.chain(FailureCause::ALL.iter().map(|cause| (cause.code(), cause.meaning())))
+    let errors = ErrorKind::ALL.iter().map(|kind| (kind.code(), sentence(kind.meaning())));
+    errors.chain(FailureCause::ALL.map(|cause| (cause.name(), cause.text())))
 }
 
 #[cfg(test)]

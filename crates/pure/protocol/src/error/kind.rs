@@ -2,6 +2,7 @@
 //! made.
 
 use http::StatusCode;
+use spillway_types::reasons;
 
 /// Declares all kinds of errors, so that none can lack a status, a code or a remedy.
 macro_rules! error_kinds {
@@ -163,6 +164,35 @@ error_kinds! {
     /// The deadline of the request passed.
     DeadlineExceeded = 504 "deadline_exceeded",
         "allow more time, or a smaller `max_tokens`";
+}
+
+reasons! {
+    /// Presence of `Retry-After` in errors.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum RetryAfterUse {
+        /// Every error of the kind has `Retry-After`.
+        Always = "always";
+        /// Errors of the kind have `Retry-After` if a later attempt may succeed.
+        Sometimes = "sometimes";
+        /// No error of the kind has `Retry-After`.
+        Never = "never";
+    }
+}
+
+impl ErrorKind {
+    /// Returns whether errors of this kind have `Retry-After`.
+    #[must_use]
+    pub fn retry_after(self) -> RetryAfterUse {
+        match self.status() {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                RetryAfterUse::Always
+            }
+            _ if self.is_lost_replica() || self == Self::DeadlineExceeded => {
+                RetryAfterUse::Sometimes
+            }
+            _ => RetryAfterUse::Never,
+        }
+    }
 }
 
 /// Page of errors above its table.

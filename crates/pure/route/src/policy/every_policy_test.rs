@@ -4,11 +4,7 @@ use proptest::prelude::*;
 use spillway_types::{RAMP_FULL, Reading, ReplicaSlot, Signals};
 
 use crate::test_world::{World, assert_proportional};
-use crate::{Attempt, Policy, Reason};
-
-/// Policies whose shares are fixed by weight and ramp, whatever the load.
-const OF_FIXED_SHARES: [Policy; 4] =
-    [Policy::Random, Policy::RoundRobin, Policy::WeightedRoundRobin, Policy::ConsistentHash];
+use crate::{Attempt, Feedback, Policy, Reason};
 
 /// Policies that fill replicas in exact proportion to weight, with requests that stay.
 const FILLING_BY_WEIGHT: [Policy; 5] = [
@@ -39,6 +35,13 @@ const SIGNALLED: [Policy; 5] = [
     Policy::WeightedLeastPending,
     Policy::TokenBucket,
 ];
+
+/// Chooses among the policies that use this feedback. Blind ones have shares that are fixed by weight
+/// and ramp, whatever the load.
+fn any_with(feedback: Feedback) -> impl Strategy<Value = Policy> {
+    let with = Policy::ALL.iter().copied().filter(|policy| policy.feedback() == feedback);
+    prop::sample::select(with.collect::<Vec<_>>())
+}
 
 /// Returns the signals of a busy replica, all reported just now.
 fn at_work() -> Signals {
@@ -270,7 +273,7 @@ proptest! {
 
     #[test]
     fn fixed_shares_are_in_proportion_to_weight_and_ramp(
-        policy in prop::sample::select(&OF_FIXED_SHARES[..]),
+        policy in any_with(Feedback::Blind),
         weights in prop::collection::vec((1..6_u32, prop_oneof![Just(RAMP_FULL), 50..1_000_u16]), 2..6),
         seed: u64,
     ) {
