@@ -23,6 +23,7 @@ mod health;
 mod help;
 mod keys;
 mod output;
+mod removed;
 mod replicas;
 mod run;
 mod screen;

@@ -68,6 +68,7 @@ pub use requests::{
     ComparedRegions, Expected, FilterField, LeftOutEntry, RequestEntry, RequestFilter, Requests,
     TryEntry,
 };
+pub use resource::{FieldForm, Resource, ResourceColumn, ResourceField};
 pub use route_check::RouteCheck;
 pub use steering::{Steered, SteeredRegion};
 pub use token_file::{TokenFileError, parse_token_file};

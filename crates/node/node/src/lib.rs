@@ -37,6 +37,8 @@ pub use liveness::{Hung, Liveness};
 pub use memory::reclaim_memory;
 pub use node::{Node, StartError, Stopped};
 pub use preflight::preflight;
-pub use spillway_admin::{ReasonKind, ReasonText, RecordField, record_fields};
+pub use spillway_admin::{
+    FieldForm, ReasonKind, ReasonText, RecordField, Resource, ResourceField, record_fields,
+};
 pub use spillway_front::port_holder::{PortTransport, holder_of};
 pub use spillway_request::gateway::Gateway;

@@ -1,4 +1,4 @@
-//! `spillway apply`: all records of files, written as far as the cluster has them otherwise.
+//! `spillway apply`: a record or its fields, or all records of files that differ from the cluster's.
 
 use std::collections::BTreeMap;
 
@@ -6,33 +6,64 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use http::Method;
 use serde_json::{Map, Value, json};
+use spillway_node::Resource;
 
-use super::client::{AdminClient, Refusal, escaped};
+use super::calls::change;
+use super::change_args::ChangeArgs;
+use super::client::{AdminClient, Refusal};
 use super::connect::Connect;
-use super::kind::RecordKind;
+use super::fields::record_of;
+use super::kind::{Kind, path_of};
 use super::record;
-use super::resource_args::ChangeArgs;
+use super::served::note_unserved;
 use super::text;
-use crate::output;
+use crate::output::{self, WrongUsage};
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example: spillway apply tenant acme title=Acme countries=DE,FR\n\
+    Example: spillway apply model small fallbacks=big --dry-run\n\
+    Example: spillway apply setting voters.dead_after_ms 30000\n\
+    Example: spillway apply route chat '{\"models\": [\"big\"], \"policy\": \"power_of_two\"}'\n\
+    Example: spillway apply -f tenants.toml --dry-run\n\n\
+    The value `none` empties a field. `spillway get KIND --fields` explains the fields of a kind.\n\n\
+    A file of -f is TOML or JSON: kinds of records, their names, their fields.\n\n\
+    [tenants.acme]\n\
+    title = \"Acme\"\n\n\
+    [limits.\"tenant:acme\"]\n\
+    tokens_per_min = 600000\n\n\
+    Each of its records is written as a whole. Equal records are left unchanged, and no record is \
+    removed.")]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     connect: Connect,
-    /// Files in TOML or JSON, or - for standard input.
-    #[arg(required_unless_present = "more")]
+    /// Kind of record.
+    #[arg(value_enum, required_unless_present = "files", requires = "name")]
+    kind: Option<Kind>,
+    /// Name of the record.
+    name: Option<String>,
+    /// Fields as FIELD=VALUE; or the record as JSON, a JSON file, or - for standard input.
+    #[arg(value_name = "FIELD=VALUE")]
+    fields: Vec<String>,
+    /// Writes all records of a TOML or JSON file, or - for standard input; can be repeated.
+    #[arg(long = "file", short = 'f', value_name = "FILE", conflicts_with = "kind")]
     files: Vec<String>,
-    /// Another file; can be repeated.
-    #[arg(id = "more", long = "file", short = 'f', value_name = "FILE")]
-    more: Vec<String>,
+    /// Replaces the whole record: fields that are not given get their defaults.
+    #[arg(long, conflicts_with = "files")]
+    replace: bool,
+    /// Accepts a new name that looks like a misspelling of a known one.
+    #[arg(long, conflicts_with = "files")]
+    create: bool,
     /// Shows what would change, without changing anything.
     #[arg(long)]
     dry_run: bool,
+    /// Changes the record only if it has this version.
+    #[arg(long, conflicts_with = "files")]
+    if_version: Option<u64>,
 }
 
 /// Records to write, by kind and name.
 #[derive(Debug, Default)]
-pub(super) struct Records(BTreeMap<(RecordKind, String), Wanted>);
+pub(super) struct Records(BTreeMap<(Resource, String), Wanted>);
 
 /// A record to write.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,14 +84,17 @@ enum Outcome {
     Unchanged,
 }
 
-/// Writes the records of files.
+/// Writes fields of a record, or the records of files.
 ///
 /// # Errors
-/// Returns an error if a file can't be read, the node can't be reached, or it refuses a record. Those
-/// before are written then.
+/// Returns an error if a record or a file can't be read, the node can't be reached, or it refuses a
+/// record. Records before it are written then.
 pub(super) async fn run(args: &ApplyArgs) -> Result<()> {
+    if let (Some(Kind(resource)), Some(name)) = (args.kind, &args.name) {
+        return write_fields(args, resource, name).await;
+    }
     let mut records = Records::default();
-    for file in args.files.iter().chain(&args.more) {
+    for file in &args.files {
         let (text, place) = record::read_text(file)?;
         records.read(&text, place)?;
     }
@@ -68,14 +102,41 @@ pub(super) async fn run(args: &ApplyArgs) -> Result<()> {
     write(&client, &records, args.dry_run).await
 }
 
+async fn write_fields(args: &ApplyArgs, resource: Resource, name: &str) -> Result<()> {
+    check_writable(resource)?;
+    let path = path_of(resource, name)?;
+    let record = record_of(resource, &args.fields)?;
+    let client = AdminClient::new(&args.connect)?;
+    let method = if args.replace { Method::PUT } else { Method::PATCH };
+    let ApplyArgs { dry_run, if_version, create, .. } = *args;
+    let how = ChangeArgs { dry_run, if_version, if_absent: false, create };
+    change(&client, method, &path, Some(&record), &how).await?;
+    if let Some(fields) = record.as_object() {
+        note_unserved(&client, fields).await;
+    }
+    Ok(())
+}
+
+/// Checks that records of a kind can be written.
+///
+/// # Errors
+/// Returns an error if they can only be shown and removed.
+pub(super) fn check_writable(resource: Resource) -> Result<()> {
+    if !resource.is_writable() {
+        let name = resource.name();
+        bail!(WrongUsage(format!("{name} can't be written, only shown and removed")));
+    }
+    Ok(())
+}
+
 impl Records {
     /// Adds a record.
-    pub(super) fn add(&mut self, kind: RecordKind, name: impl Into<String>, record: Value) {
+    pub(super) fn add(&mut self, kind: Resource, name: impl Into<String>, record: Value) {
         self.0.insert((kind, name.into()), Wanted { record, secret: None, only_new: false });
     }
 
     /// Adds a record without fields, for others to refer to, if there is none.
-    pub(super) fn add_missing(&mut self, kind: RecordKind, name: impl Into<String>) {
+    pub(super) fn add_missing(&mut self, kind: Resource, name: impl Into<String>) {
         let wanted = Wanted { record: json!({}), secret: None, only_new: true };
         self.0.entry((kind, name.into())).or_insert(wanted);
     }
@@ -83,12 +144,12 @@ impl Records {
     /// Adds a key with the salt and hash of its secret.
     pub(super) fn add_key(&mut self, id: impl Into<String>, record: Value, secret: Value) {
         let wanted = Wanted { record, secret: Some(secret), only_new: false };
-        self.0.insert((RecordKind::Keys, id.into()), wanted);
+        self.0.insert((Resource::Keys, id.into()), wanted);
     }
 
     /// Returns the record of that kind and name.
     #[cfg(test)]
-    pub(super) fn get(&self, kind: RecordKind, name: &str) -> Option<&Wanted> {
+    pub(super) fn get(&self, kind: Resource, name: &str) -> Option<&Wanted> {
         self.0.get(&(kind, name.to_owned()))
     }
 
@@ -107,8 +168,10 @@ impl Records {
             toml::from_str(text).with_context(|| format!("{place} is no TOML"))?
         };
         for (kind_name, items) in all {
-            let Some(kind) = RecordKind::of(&kind_name) else {
-                let kinds = "settings, regions, tenants, keys, models, splits, routes, limits";
+            let mut writable = Resource::ALL.iter().copied().filter(|kind| kind.is_writable());
+            let Some(kind) = writable.clone().find(|kind| kind.name() == kind_name) else {
+                let kinds: Vec<&str> = writable.by_ref().map(Resource::name).collect();
+                let kinds = kinds.join(", ");
                 bail!("{place}: {kind_name} is no kind of record: the kinds are {kinds}");
             };
             let Value::Object(items) = items else {
@@ -118,7 +181,7 @@ impl Records {
                 let item = match item {
                     // A setting may be its bare value.
                     Value::Object(_) => item,
-                    value if kind == RecordKind::Settings => record::setting(
+                    value if kind == Resource::Settings => record::setting(
                         &value.as_str().map_or_else(|| value.to_string(), str::to_owned),
                     )?,
                     _ => bail!("{place}: {kind_name}.{name} is no record"),
@@ -139,7 +202,7 @@ impl Records {
 /// Returns an error if the node can't be reached, or refuses a record.
 pub(super) async fn write(client: &AdminClient, records: &Records, dry_run: bool) -> Result<()> {
     let mut done = Vec::new();
-    let mut waiting: Vec<(&(RecordKind, String), &Wanted)> = records.0.iter().collect();
+    let mut waiting: Vec<(&(Resource, String), &Wanted)> = records.0.iter().collect();
     // A record may refer to one that comes later, so refused records are tried again as long as
     // others are accepted.
     while !waiting.is_empty() {
@@ -168,7 +231,7 @@ pub(super) async fn write(client: &AdminClient, records: &Records, dry_run: bool
             let (kind, name, _) = &refused[0];
             bail!("{} {name}: {}", kind.name(), refusal.text);
         }
-        let again = |(kind, name, _): &(RecordKind, &String, &Wanted)| {
+        let again = |(kind, name, _): &(Resource, &String, &Wanted)| {
             records.0.get_key_value(&(*kind, (*name).clone()))
         };
         waiting = refused.iter().filter_map(again).collect();
@@ -179,11 +242,11 @@ pub(super) async fn write(client: &AdminClient, records: &Records, dry_run: bool
 /// Writes one record, if the cluster has it otherwise. Returns the changes as a dry run shows them.
 async fn write_one(
     client: &AdminClient,
-    (kind, name): (RecordKind, &str),
+    (kind, name): (Resource, &str),
     wanted: &Wanted,
     dry_run: bool,
 ) -> Result<std::result::Result<(Outcome, Value), Refusal>> {
-    let path = format!("/v1/{}/{}", kind.name(), escaped(name));
+    let path = path_of(kind, name)?;
     let known = client.optional(&path).await?;
     let item = known.map(|answer| answer["item"].clone()).unwrap_or_default();
     let is_new = item.is_null();
@@ -226,7 +289,7 @@ fn preview(wanted: &Wanted) -> Value {
 
 fn tell(
     client: &AdminClient,
-    (kind, name): (RecordKind, &str),
+    (kind, name): (Resource, &str),
     outcome: Outcome,
     changes: &Value,
 ) -> Result<()> {
@@ -243,11 +306,7 @@ fn tell(
     Ok(output::line(&text::diff(&json!({ "changes": changes })))?)
 }
 
-fn sum_up(
-    client: &AdminClient,
-    done: &[(RecordKind, String, Outcome)],
-    dry_run: bool,
-) -> Result<()> {
+fn sum_up(client: &AdminClient, done: &[(Resource, String, Outcome)], dry_run: bool) -> Result<()> {
     let count = |wanted: Outcome| done.iter().filter(|(_, _, outcome)| *outcome == wanted).count();
     let (created, updated) = (count(Outcome::Created), count(Outcome::Updated));
     let unchanged = count(Outcome::Unchanged);
@@ -290,13 +349,13 @@ mod tests {
                     {}}, \"settings\": {\"voters.dead_after_ms\": {\"value\": 30000}}}";
         for text in [toml, json] {
             let records = read(text).unwrap();
-            let limit = records.get(RecordKind::Limits, "tenant:acme").unwrap();
+            let limit = records.get(Resource::Limits, "tenant:acme").unwrap();
             assert_eq!(limit.record, json!({ "tokens_per_min": 6 }));
-            let kinds: Vec<RecordKind> = records.0.keys().map(|(kind, _)| *kind).collect();
-            assert_eq!(kinds, [RecordKind::Settings, RecordKind::Tenants, RecordKind::Limits]);
+            let kinds: Vec<Resource> = records.0.keys().map(|(kind, _)| *kind).collect();
+            assert_eq!(kinds, [Resource::Settings, Resource::Tenants, Resource::Limits]);
         }
         let setting = read(toml).unwrap();
-        let setting = setting.get(RecordKind::Settings, "voters.dead_after_ms").unwrap();
+        let setting = setting.get(Resource::Settings, "voters.dead_after_ms").unwrap();
         assert_eq!(setting.record, json!({ "value": "30000" }));
     }
 

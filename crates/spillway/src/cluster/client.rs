@@ -13,9 +13,9 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+use super::change_args::ChangeArgs;
 use super::connect::{AdminUrl, Connect};
 use super::refusal;
-use super::resource_args::ChangeArgs;
 use crate::admin_stream;
 use crate::output;
 

@@ -8,20 +8,24 @@ use clap::Args;
 use http::Method;
 use serde_json::{Value, json};
 
+use super::apply::check_writable;
 use super::calls::show_change;
-use super::client::{AdminClient, escaped};
+use super::change_args::ChangeArgs;
+use super::client::AdminClient;
 use super::connect::Connect;
-use super::kind::RecordKind;
-use super::resource_args::ChangeArgs;
+use super::kind::{Kind, path_of};
 use crate::output;
 
 #[derive(Debug, Args)]
+#[command(after_help = "Example: spillway edit limit tenant:acme\n\n\
+    The editor is VISUAL or EDITOR, else vi. A record that was changed by another client in the \
+    meantime is not overwritten.")]
 pub(crate) struct EditArgs {
     #[command(flatten)]
     connect: Connect,
-    /// The kind of record.
+    /// Kind of record.
     #[arg(value_enum)]
-    kind: RecordKind,
+    kind: Kind,
     /// Name of the record.
     name: String,
     /// Creates the record if it does not exist.
@@ -38,8 +42,10 @@ pub(crate) struct EditArgs {
 /// Returns an error if the node can't be reached or refuses, or if the editor fails. The edited
 /// text is kept then.
 pub(super) async fn run(args: &EditArgs) -> Result<()> {
+    let resource = args.kind.0;
+    check_writable(resource)?;
+    let path = path_of(resource, &args.name)?;
     let client = AdminClient::new(&args.connect)?;
-    let path = format!("/v1/{}/{}", args.kind.name(), escaped(&args.name));
     let item = match args.create {
         true => client.optional(&path).await?.map(|answer| answer["item"].clone()),
         false => Some(client.read(&path).await?["item"].clone()),
@@ -48,12 +54,12 @@ pub(super) async fn run(args: &EditArgs) -> Result<()> {
     let before = if item.is_null() { json!({}) } else { item["record"].clone() };
     let text = format!("{}\n", serde_json::to_string_pretty(&before)?);
     let folder = tempfile::tempdir()?;
-    let file = folder.path().join(format!("{}.json", args.kind.name()));
+    let file = folder.path().join(format!("{}.json", resource.name()));
     std::fs::write(&file, text)?;
     open(&file)?;
     let written = write(&client, (&path, &item, &before), &file, args.dry_run).await;
     if written.is_err() {
-        let kept = folder.keep().join(format!("{}.json", args.kind.name()));
+        let kept = folder.keep().join(format!("{}.json", resource.name()));
         output::note(&format!("what you wrote is in {}", kept.display()));
     }
     written

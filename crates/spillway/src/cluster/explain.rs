@@ -72,6 +72,7 @@ pub(super) async fn run(args: &ExplainArgs) -> Result<()> {
         bail!(WrongUsage(
             "say what to explain: `spillway explain ID` a request that ended, `spillway explain \
              --model MODEL` or `--body FILE` one that would come now"
+                .to_owned()
         ));
     }
     let client = AdminClient::new(&args.connect)?;

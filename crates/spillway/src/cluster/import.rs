@@ -8,13 +8,13 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 use spillway_cluster_state::Model;
 use spillway_config::{Config, default_policy, said_routes};
+use spillway_node::Resource;
 use spillway_quota::{LimitKind, LimitTerms, RequestWindow};
 use spillway_types::{Allowed, Percent, Residency};
 
 use super::apply::{Records, write};
 use super::client::AdminClient;
 use super::connect::Connect;
-use super::kind::RecordKind;
 use crate::output;
 
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ fn records(config: &Config) -> (Records, Vec<String>) {
     names(config, &mut records);
     routes(config, &mut records);
     for limit in &config.limits {
-        records.add(RecordKind::Limits, limit.scope.label(), limit_record(limit));
+        records.add(Resource::Limits, limit.scope.label(), limit_record(limit));
     }
     let replicas = config.world.replicas.len();
     if replicas > 0 {
@@ -65,7 +65,7 @@ fn tenants_and_keys(config: &Config, records: &mut Records, stays: &mut Vec<Stri
     let named = access.keys.values().filter_map(|key| key.tenant.clone());
     // A key needs its tenant, which a config file does not have to name.
     for name in named {
-        records.add_missing(RecordKind::Tenants, name.to_string());
+        records.add_missing(Resource::Tenants, name.to_string());
     }
     for (name, terms) in &access.tenants {
         let mut record = residency(&terms.residency);
@@ -77,7 +77,7 @@ fn tenants_and_keys(config: &Config, records: &mut Records, stays: &mut Vec<Stri
             .map(|money| money.and_then(|it| it.millionths()).map_or(Value::Null, millionths));
         record.insert("budget_per_day".into(), day);
         record.insert("budget_per_month".into(), month);
-        records.add(RecordKind::Tenants, name.to_string(), record.into());
+        records.add(Resource::Tenants, name.to_string(), record.into());
     }
     for (id, key) in &access.keys {
         if key.is_revoked {
@@ -113,7 +113,7 @@ fn names(config: &Config, records: &mut Records) {
         model.insert("completion_per_million".into(), millionths(price.completion));
     }
     for (name, record) in models {
-        records.add(RecordKind::Models, name, record.into());
+        records.add(Resource::Models, name, record.into());
     }
     for split in &spec.splits {
         let weights: Vec<u32> = split.split.arms().iter().map(|arm| arm.weight).collect();
@@ -132,7 +132,7 @@ fn names(config: &Config, records: &mut Records) {
             "sticky_cookie": sticky.map(|sticky| sticky.name.as_str()),
             "sticky_max_age_s": sticky.map(|sticky| sticky.max_age.as_secs()),
         });
-        records.add(RecordKind::Splits, split.name.to_string(), record);
+        records.add(Resource::Splits, split.name.to_string(), record);
     }
 }
 
@@ -152,7 +152,7 @@ fn routes(config: &Config, records: &mut Records) {
         let others = fields.iter().filter(|(name, _)| !record.contains_key(name.as_str()));
         let others: Vec<_> = others.map(|(name, value)| (name.clone(), value.clone())).collect();
         record.extend(others);
-        records.add(RecordKind::Routes, route.name.to_string(), record.into());
+        records.add(Resource::Routes, route.name.to_string(), record.into());
     }
 }
 
@@ -282,28 +282,28 @@ requests_per_min = 60
         let (records, stays) = records(&config);
         let record =
             |kind, name: &str| records.get(kind, name).map(|it| it.record.clone()).unwrap();
-        assert_eq!(record(RecordKind::Models, "gpt"), json!({ "alias_of": "big" }));
-        let big = record(RecordKind::Models, "big");
+        assert_eq!(record(Resource::Models, "gpt"), json!({ "alias_of": "big" }));
+        let big = record(Resource::Models, "big");
         assert_eq!(
             (&big["fallbacks"], &big["prompt_per_million"]),
             (&json!(["small"]), &json!(2.5))
         );
-        assert_eq!(record(RecordKind::Models, "*")["completion_per_million"], json!(0.2));
-        assert_eq!(record(RecordKind::Tenants, "acme"), json!({}));
-        let corp = record(RecordKind::Tenants, "corp");
+        assert_eq!(record(Resource::Models, "*")["completion_per_million"], json!(0.2));
+        assert_eq!(record(Resource::Tenants, "acme"), json!({}));
+        let corp = record(Resource::Tenants, "corp");
         assert_eq!((&corp["is_suspended"], &corp["isolate_prompts"]), (&json!(true), &json!(true)));
         assert_eq!(
             (&corp["budget_per_day"], &corp["budget_per_month"]),
             (&Value::Null, &json!(99.5))
         );
-        let split = record(RecordKind::Splits, "canary");
+        let split = record(Resource::Splits, "canary");
         assert_eq!(split["arms"][0]["weight_percent"], json!(66.7));
         assert_eq!(split["arms"][1]["weight_percent"], json!(33.3));
         assert_eq!(
             (&split["by"], &split["sticky_cookie"], &split["sticky_max_age_s"]),
             (&json!("header:x-user"), &json!("arm"), &json!(60))
         );
-        let route = record(RecordKind::Routes, "chat");
+        let route = record(Resource::Routes, "chat");
         assert_eq!(
             (&route["policy"], &route["countries"]),
             (&json!("power_of_two"), &json!(["DE"]))
@@ -312,9 +312,9 @@ requests_per_min = 60
             (&route["slo_ms"], &route["session"]["header"]),
             (&json!(800), &json!("x-chat"))
         );
-        let limit = record(RecordKind::Limits, "tenant:acme");
+        let limit = record(Resource::Limits, "tenant:acme");
         assert_eq!(limit["requests_per_min"], 60);
-        let key = records.get(RecordKind::Keys, "k1").unwrap();
+        let key = records.get(Resource::Keys, "k1").unwrap();
         assert_eq!(key.record["models"], json!(["big"]));
         assert_eq!(key.secret.as_ref().unwrap()["salt"], "0a".repeat(16));
         assert_eq!(records.count(), 9, "the route for everything else says nothing");

@@ -6,9 +6,9 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::calls::show;
+use super::change_args::ChangeArgs;
 use super::client::AdminClient;
 use super::connect::Connect;
-use super::resource_args::ChangeArgs;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway leader\n\

@@ -3,34 +3,42 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use http::Method;
 use serde_json::{Value, json};
 use spillway_link::certs::serial_of_pem;
+use spillway_node::Resource;
 
-use super::calls::{change, list, records, show};
-use super::client::{AdminClient, escaped};
-use super::columns::{NODES, REMOVED_NODES, REVOKED_CERTIFICATES};
+use super::calls::{change, list, show};
+use super::change_args::ChangeArgs;
+use super::client::AdminClient;
 use super::connect::Connect;
-use super::field_args::{NodeFields, Permission};
-use super::resource_args::{ChangeArgs, Fields, ResourceCommand, StatusArgs};
+use super::kind::path_of;
 
-/// Shows or changes nodes.
 #[derive(Debug, Args)]
 pub(crate) struct NodesArgs {
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    connect: Connect,
     #[command(subcommand)]
-    pub(crate) command: Option<NodesCommand>,
+    command: NodesCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum NodesCommand {
-    #[command(flatten)]
-    Record(ResourceCommand<NodeFields>),
-    /// Lists removed nodes that have not joined again.
-    Removed,
+enum NodesCommand {
+    /// Allows or forbids a node to send operators' orders.
+    #[command(after_help = "Example: spillway nodes operators n3 allow")]
+    Operators {
+        /// Name of the node.
+        name: String,
+        /// Permission of the node.
+        #[arg(value_enum)]
+        permission: Permission,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
     /// Allows a removed node to join again, as a new member.
+    #[command(after_help = "Example: spillway nodes readmit n3\n\n\
+        `spillway get removed-nodes` lists the removed nodes.")]
     Readmit {
         /// Name of the node.
         name: String,
@@ -53,6 +61,15 @@ pub(crate) enum NodesCommand {
     },
 }
 
+/// Permission that a node has or has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Permission {
+    /// It is.
+    Allow,
+    /// It is not.
+    Deny,
+}
+
 /// Commands about certificates that no node is to accept.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCertsCommand {
@@ -60,7 +77,7 @@ pub(crate) enum ClusterCertsCommand {
     Revoke(RevokeArgs),
     /// Lists the revoked certificates.
     #[command(after_help = "Example: spillway certs revoked")]
-    Revoked(StatusArgs),
+    Revoked(Connect),
     /// Withdraws a revocation.
     #[command(after_help = "Example: spillway certs unrevoke 5c1d0a9b")]
     Unrevoke {
@@ -103,28 +120,16 @@ pub(crate) struct RevokeArgs {
 pub(super) async fn nodes(args: &NodesArgs) -> Result<()> {
     let client = AdminClient::new(&args.connect)?;
     match &args.command {
-        None => {
-            records("nodes", NODES, (&args.connect, None::<&ResourceCommand<NodeFields>>)).await
-        }
-        Some(NodesCommand::Record(ResourceCommand::Set { name, flags, change: how, .. }))
-            if flags.operators.is_some() =>
-        {
-            if !flags.fields().is_empty() {
-                bail!("set --role and --operators one after the other: they are two writes");
-            }
-            let path = format!("/v1/nodes/{}/operators", escaped(name));
-            let body = json!({ "operators": flags.operators == Some(Permission::Allow) });
+        NodesCommand::Operators { name, permission, change: how } => {
+            let path = format!("{}/operators", path_of(Resource::Nodes, name)?);
+            let body = json!({ "operators": *permission == Permission::Allow });
             change(&client, Method::POST, &path, Some(&body), how).await
         }
-        Some(NodesCommand::Record(command)) => {
-            records("nodes", NODES, (&args.connect, Some(command))).await
-        }
-        Some(NodesCommand::TrustDisk { name, yes }) => trust_disk(&client, name, *yes).await,
-        Some(NodesCommand::Removed) => list(&client, "removed-nodes", REMOVED_NODES).await,
-        Some(NodesCommand::Readmit { name, change: how }) => {
-            let path = format!("/v1/removed-nodes/{}", escaped(name));
+        NodesCommand::Readmit { name, change: how } => {
+            let path = path_of(Resource::RemovedNodes, name)?;
             change(&client, Method::DELETE, &path, None, how).await
         }
+        NodesCommand::TrustDisk { name, yes } => trust_disk(&client, name, *yes).await,
     }
 }
 
@@ -135,7 +140,7 @@ async fn trust_disk(client: &AdminClient, name: &str, is_meant: bool) -> Result<
              start the voters that are away, or say --yes if they are gone for good"
         );
     }
-    let path = format!("/v1/nodes/{}/trust-disk", escaped(name));
+    let path = format!("{}/trust-disk", path_of(Resource::Nodes, name)?);
     let answer = client.change(Method::POST, &path, None, &ChangeArgs::default()).await?;
     show(client, &answer, &format!("{name} votes with its disk as it is"))
 }
@@ -144,15 +149,14 @@ pub(super) async fn certs(command: &ClusterCertsCommand) -> Result<()> {
     match command {
         ClusterCertsCommand::Revoke(args) => {
             let body = json!({ "reason": args.reason });
-            let path = path_of(&args.certificate)?;
+            let path = certificate_path(&args.certificate)?;
             put_or_remove(&args.connect, Method::PUT, &path, Some(&body), &args.change).await
         }
-        ClusterCertsCommand::Revoked(args) => {
-            let client = AdminClient::new(&args.connect)?;
-            list(&client, "revoked-certificates", REVOKED_CERTIFICATES).await
+        ClusterCertsCommand::Revoked(connect) => {
+            list(&AdminClient::new(connect)?, Resource::RevokedCertificates).await
         }
         ClusterCertsCommand::Unrevoke { connect, certificate, change: how } => {
-            put_or_remove(connect, Method::DELETE, &path_of(certificate)?, None, how).await
+            put_or_remove(connect, Method::DELETE, &certificate_path(certificate)?, None, how).await
         }
     }
 }
@@ -167,8 +171,8 @@ async fn put_or_remove(
     change(&AdminClient::new(connect)?, method, path, body, how).await
 }
 
-fn path_of(certificate: &str) -> Result<String> {
-    Ok(format!("/v1/revoked-certificates/{}", escaped(&serial(certificate)?)))
+fn certificate_path(certificate: &str) -> Result<String> {
+    path_of(Resource::RevokedCertificates, &serial(certificate)?)
 }
 
 /// Returns a serial number, read from the certificate if the text names a file.

@@ -1,4 +1,4 @@
-//! `spillway regions`: every region as it is now, with the orders about it.
+//! `spillway get regions`: every region as it is now, with the orders about it.
 
 use anyhow::Result;
 use serde_json::{Value, json};

@@ -1,16 +1,20 @@
-//! `spillway splits`: the splits, and how the arms do at the node that is asked.
+//! Splits: `spillway splits set`, and the list with how the arms do at the node that is asked.
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use serde_json::{Value, json};
+use clap::{Args, Subcommand};
+use http::Method;
+use serde_json::{Map, Value, json};
 use spillway_harness::ScrapedPage;
+use spillway_node::Resource;
+use spillway_types::Percent;
 
-use super::calls::{carry_out, show};
+use super::calls::{change, show};
+use super::change_args::ChangeArgs;
 use super::client::AdminClient;
-use super::columns::SPLITS;
-use super::field_args::SplitFields;
-use super::resource_args::ResourceArgs;
+use super::connect::Connect;
+use super::kind::path_of;
 use super::text::{self, Column};
 
 /// Figures of each arm since the node's start.
@@ -26,13 +30,61 @@ const ARMS: &[Column] = &[
     ("tokens", "/completion_tokens"),
 ];
 
-/// Carries out a command about splits.
+#[derive(Debug, Args)]
+pub(crate) struct SplitsArgs {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    command: SplitsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum SplitsCommand {
+    /// Sets the arms of a split, and keeps its other fields.
+    #[command(
+        after_help = "Example: spillway splits set big --arm old=big-1:90 --arm new=big-2:10\n\n\
+        `spillway get splits` shows how the arms do. `spillway apply split NAME FIELD=VALUE` sets \
+        other fields, and `spillway remove split NAME` ends a split."
+    )]
+    Set {
+        /// Name of the split.
+        name: String,
+        /// An arm and its share in percent, e.g. new=big-2:10; can be repeated. The arms replace all
+        /// earlier ones, and their shares add up to 100.
+        #[arg(long = "arm", value_name = "NAME=MODEL:PERCENT", value_parser = arm, required = true)]
+        arms: Vec<Value>,
+        /// Basis for choosing a request's arm: random, user, header:NAME or cookie:NAME.
+        #[arg(long)]
+        by: Option<String>,
+        /// Accepts a new name that looks like a misspelling of a known one.
+        #[arg(long)]
+        create: bool,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+}
+
+fn arm(text: &str) -> Result<Value, String> {
+    let form = "write NAME=MODEL:PERCENT";
+    let (name, rest) = text.split_once('=').ok_or(form)?;
+    // Models' names have colons, too.
+    let (model, share) = rest.rsplit_once(':').ok_or(form)?;
+    let share: Percent = share.parse().map_err(|error| format!("{share:?}: {error}"))?;
+    Ok(json!({ "name": name, "model": model, "weight_percent": share }))
+}
+
+/// Sets the arms of a split.
 ///
 /// # Errors
-/// Returns an error if the node can't be reached or refuses, or the split can't be read.
-pub(super) async fn run(args: &ResourceArgs<SplitFields>) -> Result<()> {
+/// Returns an error if the node can't be reached or refuses.
+pub(super) async fn run(args: &SplitsArgs) -> Result<()> {
+    let SplitsCommand::Set { name, arms, by, create, change: how } = &args.command;
+    let path = path_of(Resource::Splits, name)?;
     let client = AdminClient::new(&args.connect)?;
-    carry_out(&client, "splits", args.command.as_ref(), list(&client)).await
+    let mut fields = Map::from_iter([("arms".to_owned(), Value::from(arms.clone()))]);
+    fields.extend(by.iter().map(|by| ("by".to_owned(), by.as_str().into())));
+    let record = Value::Object(fields);
+    change(&client, Method::PATCH, &path, Some(&record), &how.creating(*create)).await
 }
 
 /// Lists splits, and below them the arms of all splits that had requests, those of the node's config
@@ -40,11 +92,11 @@ pub(super) async fn run(args: &ResourceArgs<SplitFields>) -> Result<()> {
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
-async fn list(client: &AdminClient) -> Result<()> {
-    let mut answer = client.list("splits").await?;
+pub(super) async fn list(client: &AdminClient) -> Result<()> {
+    let mut answer = client.list(Resource::Splits.name()).await?;
     // Figures are an addition: without them the list is still worth showing.
     let arms = client.silent_bytes("/metrics").await.ok().and_then(|page| arms(&page));
-    let mut shown = text::table(SPLITS, &answer["items"]);
+    let mut shown = text::table(Resource::Splits.columns(), &answer["items"]);
     if let Some(arms) = arms.filter(|arms| arms.as_array().is_some_and(|rows| !rows.is_empty())) {
         shown = format!("{shown}\n\n{}", text::table(ARMS, &arms));
         answer["arms"] = arms;
@@ -95,6 +147,13 @@ fn row(page: &ScrapedPage, (split, arm): (&str, &str)) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_arm_is_a_name_a_model_and_a_share() {
+        let expected = json!({ "name": "new", "model": "qwen:7b", "weight_percent": 12.5 });
+        assert_eq!(arm("new=qwen:7b:12.5").unwrap(), expected);
+        assert!(arm("new").is_err() && arm("new=big").is_err() && arm("new=big:many").is_err());
+    }
 
     #[test]
     fn each_arm_has_a_row() {

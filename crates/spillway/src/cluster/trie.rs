@@ -6,9 +6,9 @@ use http::Method;
 use serde_json::Value;
 
 use super::calls::{change, show};
+use super::change_args::ChangeArgs;
 use super::client::AdminClient;
 use super::connect::Connect;
-use super::resource_args::ChangeArgs;
 use super::text::{self, Column};
 
 /// Characters of the longest bar: with a name and a number a line stays within 80.

@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::cli::{ReplicasArgs, ReplicasCommand};
-use crate::cluster::{self, wait_for};
+use crate::cluster::wait_for;
 use crate::{output, screen};
 
 pub(crate) use table::table;
@@ -22,7 +22,6 @@ pub(crate) fn run(args: &ReplicasArgs) -> Result<()> {
 
 async fn answer(args: &ReplicasArgs) -> Result<()> {
     match &args.command {
-        None if args.cluster => cluster::replicas(&args.connect).await,
         None => {
             let members = admin::get(&args.connect, "/replicas").await?;
             show(&members, args.connect.json)

@@ -137,7 +137,7 @@ error_kinds! {
         "retry after `Retry-After`; the reason is in `x-spillway-shed-reason`";
     /// The client has used up its rate limit; other clients are still served.
     RateLimited = 429 "rate_limited",
-        "retry after `Retry-After`, or raise the limit (`spillway limits`)";
+        "retry after `Retry-After`, or raise the limit (`spillway limits set`)";
     /// The tenant has spent its budget; other tenants are still served.
     BudgetSpent = 429 "budget_spent",
         "retry after `Retry-After`, or raise the budget ([usage.md](../guides/usage.md#budgets))";

@@ -1,0 +1,73 @@
+//! `spillway get`: records of the cluster, and their kinds.
+
+use anyhow::Result;
+use clap::Args;
+use serde_json::{Value, json};
+use spillway_node::Resource;
+
+use super::calls::{list, show};
+use super::client::AdminClient;
+use super::connect::Connect;
+use super::kind::{Kind, path_of};
+use super::{limits, regions, splits, text};
+use crate::output;
+use crate::screen::{Table, width};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway get\n\
+    Example: spillway get tenants\n\
+    Example: spillway get limit tenant:acme --json\n\
+    Example: spillway get tenant --fields\n\n\
+    `get limits` also shows the share of each region, `get splits` how the arms do, and `get regions` \
+    load and distance. Of regions, requests FROM other regions are served here; requests TO a region \
+    are served there for this node, and SENT counts them since its start.")]
+pub(crate) struct GetArgs {
+    #[command(flatten)]
+    connect: Connect,
+    /// Kind of record; without it, the kinds are listed.
+    #[arg(value_enum)]
+    kind: Option<Kind>,
+    /// Name of a record; without it, all records are listed.
+    name: Option<String>,
+    /// Lists the fields that records of the kind can have, without contacting a node.
+    #[arg(long, requires = "kind", conflicts_with = "name")]
+    fields: bool,
+}
+
+/// Shows one record, all records of a kind, or the kinds.
+///
+/// # Errors
+/// Returns an error if the node can't be reached or refuses.
+pub(super) async fn run(args: &GetArgs) -> Result<()> {
+    let Some(Kind(resource)) = args.kind else {
+        let rows = Resource::ALL.iter().map(|it| [it.name(), it.about()].map(str::to_owned));
+        return print(["kind", "records"], rows.collect(), args.connect.json);
+    };
+    if args.fields {
+        let rows = resource.fields().into_iter().map(|field| [field.name, field.about]);
+        return print(["field", "meaning"], rows.collect(), args.connect.json);
+    }
+    let client = AdminClient::new(&args.connect)?;
+    if let Some(name) = &args.name {
+        let answer = client.read(&path_of(resource, name)?).await?;
+        return show(&client, &answer, &text::facts(&answer["item"]));
+    }
+    match resource {
+        Resource::Limits => limits::list(&client).await,
+        Resource::Splits => splits::list(&client).await,
+        Resource::Regions => regions::list(&client).await,
+        _ => list(&client, resource).await,
+    }
+}
+
+/// Prints rows of two cells as a table, or as a JSON array of objects.
+fn print(headings: [&str; 2], rows: Vec<[String; 2]>, as_json: bool) -> Result<()> {
+    if as_json {
+        let [first, second] = headings;
+        let rows: Value =
+            rows.into_iter().map(|[one, other]| json!({ first: one, second: other })).collect();
+        return Ok(output::line(&rows.to_string())?);
+    }
+    let table = Table::new(&headings, rows.into_iter().map(Vec::from));
+    Ok(output::line(&table.text(width()))?)
+}
