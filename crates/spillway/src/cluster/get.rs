@@ -11,7 +11,7 @@ use super::connect::Connect;
 use super::kind::{Kind, path_of};
 use super::{limits, regions, splits, text};
 use crate::output;
-use crate::screen::{Table, width};
+use crate::screen::{width, wrapped};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway get\n\
@@ -41,11 +41,11 @@ pub(crate) struct GetArgs {
 pub(super) async fn run(args: &GetArgs) -> Result<()> {
     let Some(Kind(resource)) = args.kind else {
         let rows = Resource::ALL.iter().map(|it| [it.name(), it.about()].map(str::to_owned));
-        return print(["kind", "records"], rows.collect(), args.connect.json);
+        return explain(["kind", "records"], rows.collect(), args.connect.json);
     };
     if args.fields {
         let rows = resource.fields().into_iter().map(|field| [field.name, field.about]);
-        return print(["field", "meaning"], rows.collect(), args.connect.json);
+        return explain(["field", "meaning"], rows.collect(), args.connect.json);
     }
     let client = AdminClient::new(&args.connect)?;
     if let Some(name) = &args.name {
@@ -60,14 +60,42 @@ pub(super) async fn run(args: &GetArgs) -> Result<()> {
     }
 }
 
-/// Prints rows of two cells as a table, or as a JSON array of objects.
-fn print(headings: [&str; 2], rows: Vec<[String; 2]>, as_json: bool) -> Result<()> {
+/// Prints names with their meanings, in lines that fit the terminal, or as a JSON array of objects.
+fn explain(headings: [&str; 2], rows: Vec<[String; 2]>, as_json: bool) -> Result<()> {
     if as_json {
-        let [first, second] = headings;
-        let rows: Value =
-            rows.into_iter().map(|[one, other]| json!({ first: one, second: other })).collect();
+        let [name, meaning] = headings;
+        let rows: Value = rows
+            .into_iter()
+            .map(|[first, second]| json!({ name: first, meaning: second }))
+            .collect();
         return Ok(output::line(&rows.to_string())?);
     }
-    let table = Table::new(&headings, rows.into_iter().map(Vec::from));
-    Ok(output::line(&table.text(width()))?)
+    Ok(output::line(&explained(&rows, width()))?)
+}
+
+/// Formats names with their meanings, in lines of at most `width` characters.
+fn explained(rows: &[[String; 2]], width: usize) -> String {
+    let indent = rows.iter().map(|[name, _]| name.len() + 2).max().unwrap_or_default();
+    let mut text = Vec::new();
+    for [name, meaning] in rows {
+        let lines = wrapped(meaning, width.saturating_sub(indent));
+        let names = std::iter::once(name.as_str()).chain(std::iter::repeat(""));
+        text.extend(lines.iter().zip(names).map(|(line, name)| format!("{name:<indent$}{line}")));
+    }
+    text.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meanings_wrap_behind_their_names() {
+        let rows = [["title", "Title of the tenant."], ["is_suspended", "True if refused."]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        assert_eq!(
+            explained(&rows, 28),
+            "title         Title of the\n              tenant.\nis_suspended  True if\n              refused."
+        );
+    }
 }
