@@ -4,24 +4,24 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::apply::ApplyArgs;
-use super::audit::AuditArgs;
-use super::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
 use super::change_args::ChangeArgs;
 use super::connect::Connect;
 use super::debug::DebugArgs;
-use super::edit::EditArgs;
-use super::get::GetArgs;
-use super::import::ImportArgs;
-use super::leader::LeaderArgs;
-use super::limits::LimitsArgs;
-use super::members::NodesArgs;
-use super::names::NamesArgs;
-use super::remove::RemoveArgs;
-use super::splits::SplitsArgs;
-use super::top::TopArgs;
-use super::usage::UsageArgs;
-use super::watch::WatchArgs;
+use super::files::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
+use super::orders::leader::LeaderArgs;
+use super::orders::members::NodesArgs;
+use super::records::apply::ApplyArgs;
+use super::records::edit::EditArgs;
+use super::records::get::GetArgs;
+use super::records::import::ImportArgs;
+use super::records::limits::LimitsArgs;
+use super::records::names::NamesArgs;
+use super::records::remove::RemoveArgs;
+use super::records::splits::SplitsArgs;
+use super::view::audit::AuditArgs;
+use super::view::top::TopArgs;
+use super::view::usage::UsageArgs;
+use super::view::watch::WatchArgs;
 
 /// Commands about what the nodes of a cluster agree on.
 #[derive(Debug, Subcommand)]

@@ -15,7 +15,7 @@ use crate::screen::width;
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
-pub(super) async fn list(client: &AdminClient, resource: Resource) -> Result<()> {
+pub(crate) async fn list(client: &AdminClient, resource: Resource) -> Result<()> {
     let answer = client.list(resource.name()).await?;
     show(client, &answer, &text::records(resource.columns(), &answer["items"]).text(width()))
 }
@@ -24,7 +24,7 @@ pub(super) async fn list(client: &AdminClient, resource: Resource) -> Result<()>
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
-pub(super) async fn change(
+pub(crate) async fn change(
     client: &AdminClient,
     method: Method,
     path: &str,
@@ -36,7 +36,7 @@ pub(super) async fn change(
 }
 
 /// Prints the effects of a change, past or expected.
-pub(super) fn show_change(client: &AdminClient, answer: &Value, is_dry: bool) -> Result<()> {
+pub(crate) fn show_change(client: &AdminClient, answer: &Value, is_dry: bool) -> Result<()> {
     let text = match answer["version"].as_u64() {
         _ if is_dry => text::diff(answer),
         Some(version) => format!("done: version {version}"),
@@ -46,7 +46,7 @@ pub(super) fn show_change(client: &AdminClient, answer: &Value, is_dry: bool) ->
 }
 
 /// Prints an answer as JSON or as `text`, with a note if it is stale.
-pub(super) fn show(client: &AdminClient, answer: &Value, text: &str) -> Result<()> {
+pub(crate) fn show(client: &AdminClient, answer: &Value, text: &str) -> Result<()> {
     if client.as_json {
         return Ok(output::line(&answer.to_string())?);
     }

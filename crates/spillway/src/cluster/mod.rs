@@ -1,57 +1,35 @@
 //! Commands about the state that the nodes of a cluster agree on: a thin client of the admin API,
 //! and commands that work on files.
 
-mod apply;
 mod args;
-mod audit;
-mod backup;
-mod backup_args;
 mod calls;
 mod change_args;
 mod client;
 mod connect;
 mod debug;
-mod edit;
-mod explain;
-mod explanation;
-mod fields;
-mod get;
-mod import;
-mod kind;
-mod leader;
-mod limits;
-mod members;
-mod names;
-mod offline;
+mod files;
 mod online;
-mod record;
+mod orders;
+mod records;
 mod refusal;
-mod regions;
-mod remove;
-mod request;
-mod seal;
-mod served;
-mod splits;
-mod status;
-mod tail;
-mod target;
+mod requests;
 mod text;
-mod top;
-mod trie;
-mod usage;
-mod watch;
-mod words;
+mod view;
 
 use anyhow::Result;
 
+use files::{backup, offline};
+use orders::members;
+use requests::{explain, tail, trie};
+
 pub(crate) use args::{ClusterCommand, ClusterKeysCommand, CreateKeyArgs};
 pub(crate) use connect::{AdminUrl, BEHIND_OWN, Connect, HEADING, parse_admin};
-pub(crate) use explain::ExplainArgs;
-pub(crate) use members::{ClusterCertsCommand, serial};
-pub(crate) use names::{OWN_REPLICAS, TARGETS};
-pub(crate) use tail::TailArgs;
+pub(crate) use orders::members::{ClusterCertsCommand, serial};
+pub(crate) use records::names::{OWN_REPLICAS, TARGETS};
+pub(crate) use requests::explain::ExplainArgs;
+pub(crate) use requests::tail::TailArgs;
+pub(crate) use requests::trie::TrieArgs;
 pub(crate) use text::aligned;
-pub(crate) use trie::TrieArgs;
 
 /// Carries a command out.
 ///

@@ -15,15 +15,17 @@ use super::args::{
 use super::calls::{change, show};
 use super::change_args::ChangeArgs;
 use super::client::AdminClient;
-use super::kind::path_of;
-use super::served::note_unserved;
-use super::{
-    apply, audit, backup, debug, edit, get, import, leader, limits, members, names, remove, splits,
-    status, target, text, top, usage, watch,
-};
+use super::debug;
+use super::files::backup;
+use super::orders::{leader, members, target};
+use super::records::kind::path_of;
+use super::records::served::note_unserved;
+use super::records::{apply, edit, get, import, limits, names, remove, splits};
+use super::text;
+use super::view::{audit, status, top, usage, watch};
 use crate::output;
 
-pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
+pub(crate) async fn run(command: &ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Status(connect) => status::run(&AdminClient::new(connect)?).await,
         ClusterCommand::Get(args) => get::run(args).await,
@@ -53,7 +55,7 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
     }
 }
 
-pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
+pub(crate) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
     match command {
         ClusterKeysCommand::Create(args) => {
             let client = AdminClient::new(&args.connect)?;

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::connect::AdminUrl;
 
 /// Returns the text of an error of the API, or of another server that answered in its place.
-pub(super) fn text_of(
+pub(crate) fn text_of(
     admin: &AdminUrl,
     has_token: bool,
     status: StatusCode,
