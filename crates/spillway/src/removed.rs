@@ -5,7 +5,8 @@ use spillway_node::Resource;
 
 /// Removed commands, each with its successor. `{kinds}` and `{kind}` stand for the names of a kind of
 /// record. The first row that a command line begins with holds.
-const REMOVED: [(&str, &str); 13] = [
+const REMOVED: [(&str, &str); 14] = [
+    ("certs revoked", "get revoked-certificates"),
     ("apply FILE", "apply -f FILE"),
     ("keys make", "keys create --offline"),
     ("nodes removed", "get removed-nodes"),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use spillway_link::certs::serial_of_pem;
 use spillway_node::Resource;
 
-use crate::cluster::calls::{change, list, show};
+use crate::cluster::calls::{change, show};
 use crate::cluster::change_args::ChangeArgs;
 use crate::cluster::client::AdminClient;
 use crate::cluster::connect::Connect;
@@ -75,11 +75,9 @@ enum Permission {
 pub(crate) enum ClusterCertsCommand {
     /// Makes all nodes refuse a certificate, and closes its connections at once.
     Revoke(RevokeArgs),
-    /// Lists the revoked certificates.
-    #[command(after_help = "Example: spillway certs revoked")]
-    Revoked(Connect),
     /// Withdraws a revocation.
-    #[command(after_help = "Example: spillway certs unrevoke 5c1d0a9b")]
+    #[command(after_help = "Example: spillway certs unrevoke 5c1d0a9b\n\n\
+        `spillway get revoked-certificates` lists the revoked certificates.")]
     Unrevoke {
         #[command(flatten)]
         connect: Connect,
@@ -151,9 +149,6 @@ pub(crate) async fn certs(command: &ClusterCertsCommand) -> Result<()> {
             let body = json!({ "reason": args.reason });
             let path = certificate_path(&args.certificate)?;
             put_or_remove(&args.connect, Method::PUT, &path, Some(&body), &args.change).await
-        }
-        ClusterCertsCommand::Revoked(connect) => {
-            list(&AdminClient::new(connect)?, Resource::RevokedCertificates).await
         }
         ClusterCertsCommand::Unrevoke { connect, certificate, change: how } => {
             put_or_remove(connect, Method::DELETE, &certificate_path(certificate)?, None, how).await

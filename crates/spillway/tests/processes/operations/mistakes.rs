@@ -31,7 +31,7 @@ async fn a_node_whose_key_leaked_is_out_at_once_and_comes_back_with_another() {
         let closed = "its certificate was revoked";
         world.until("a closed link", at, || world.machines.log(at).contains(closed));
     }
-    assert!(World::text(0, &["certs", "revoked"]).contains("stolen"));
+    assert!(World::text(0, &["get", "revoked-certificates"]).contains("stolen"));
     World::text(0, &["apply", "tenant", "after", "{}"]);
     assert!(!World::order(2, &["get", "tenant", "after"]).status.success());
     world.serves(2).await;
