@@ -66,7 +66,7 @@ error_kinds! {
         "send `Authorization: Bearer KEY` ([auth.md](../guides/auth.md))";
     /// The key of the request is not valid.
     KeyInvalid = 401 "invalid_api_key",
-        "send a known key that is neither revoked nor expired; `spillway keys` lists them";
+        "send a known key that is neither revoked nor expired; `spillway get keys` lists them";
     /// The key is valid, but does not allow the model of the request, or the request names none.
     ModelNotAllowed = 403 "model_not_allowed",
         "request a model that the key allows, or change the key";
