@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::cluster::Connect;
+use crate::connect::Connect;
 
 /// Connection that carries requests.
 pub(crate) trait AdminStream: AsyncRead + AsyncWrite + Send + Unpin {}

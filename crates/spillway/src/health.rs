@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::admin_stream;
-use crate::cluster::{AdminUrl, Connect, HEADING, parse_admin};
+use crate::connect::{AdminUrl, Connect, HEADING, parse_admin};
 use crate::output;
 use crate::screen::duration;
 

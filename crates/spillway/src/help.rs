@@ -10,7 +10,7 @@ use spillway_node::Resource;
 
 use crate::access_log_page::access_log_reference;
 use crate::cli::{Cli, CompletionsArgs, ManArgs, ReferencePage};
-use crate::cluster::Connect;
+use crate::connect::Connect;
 use crate::errors_page::error_reference;
 use crate::groups::{GROUPS, page_of};
 use crate::removed::successor;

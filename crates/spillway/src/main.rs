@@ -11,6 +11,7 @@ mod cli;
 mod cluster;
 mod completion;
 mod config_file;
+mod connect;
 mod demo;
 mod diagnostics;
 mod emulate;

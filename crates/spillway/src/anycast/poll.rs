@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin_stream;
-use crate::cluster::Connect;
+use crate::connect::Connect;
 
 /// Largest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 4_096;

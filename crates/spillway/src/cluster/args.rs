@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::change_args::ChangeArgs;
-use super::connect::Connect;
 use super::debug::DebugArgs;
 use super::files::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
 use super::orders::leader::LeaderArgs;
@@ -22,6 +21,7 @@ use super::view::audit::AuditArgs;
 use super::view::top::TopArgs;
 use super::view::usage::UsageArgs;
 use super::view::watch::WatchArgs;
+use crate::connect::Connect;
 
 /// Commands about what the nodes of a cluster agree on.
 #[derive(Debug, Subcommand)]

@@ -14,9 +14,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::change_args::ChangeArgs;
-use super::connect::{AdminUrl, Connect};
 use super::refusal;
 use crate::admin_stream;
+use crate::connect::{AdminUrl, Connect};
 use crate::output;
 
 /// Time for the whole exchange: longer than a node takes to settle a write.

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::client::AdminClient;
-use super::connect::Connect;
+use crate::connect::Connect;
 use crate::output;
 
 /// Answers of the admin listener, and their files.

@@ -5,7 +5,6 @@ mod args;
 mod calls;
 mod change_args;
 mod client;
-mod connect;
 mod debug;
 mod files;
 mod online;
@@ -18,18 +17,17 @@ mod view;
 
 use anyhow::Result;
 
-use files::{backup, offline};
-use orders::members;
-use requests::{explain, tail, trie};
-
-pub(crate) use args::{ClusterCommand, ClusterKeysCommand, CreateKeyArgs};
-pub(crate) use connect::{AdminUrl, BEHIND_OWN, Connect, HEADING, parse_admin};
-pub(crate) use orders::members::{ClusterCertsCommand, serial};
-pub(crate) use records::names::{OWN_REPLICAS, TARGETS};
-pub(crate) use requests::explain::ExplainArgs;
-pub(crate) use requests::tail::TailArgs;
-pub(crate) use requests::trie::TrieArgs;
-pub(crate) use text::aligned;
+pub(crate) use self::args::{ClusterCommand, ClusterKeysCommand, CreateKeyArgs};
+use self::files::{backup, offline};
+use self::orders::members;
+pub(crate) use self::orders::members::{ClusterCertsCommand, serial};
+pub(crate) use self::records::names::{OWN_REPLICAS, TARGETS};
+pub(crate) use self::requests::explain::ExplainArgs;
+pub(crate) use self::requests::tail::TailArgs;
+pub(crate) use self::requests::trie::TrieArgs;
+use self::requests::{explain, tail, trie};
+pub(crate) use self::text::aligned;
+use crate::connect::{Connect, wait_for};
 
 /// Carries a command out.
 ///
@@ -90,13 +88,4 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
 /// Returns an error if the node can't be reached or refuses, or standard output is closed.
 pub(crate) fn tail(args: &TailArgs) -> Result<()> {
     wait_for(tail::run(args))
-}
-
-/// Runs a command that talks to a node to its end.
-///
-/// # Errors
-/// Returns the error of the command, or an error if no runtime can be started.
-pub(crate) fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(work)
 }

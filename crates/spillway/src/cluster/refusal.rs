@@ -3,7 +3,7 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::connect::AdminUrl;
+use crate::connect::AdminUrl;
 
 /// Returns the text of an error of the API, or of another server that answered in its place.
 pub(crate) fn text_of(

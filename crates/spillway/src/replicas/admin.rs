@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::admin_stream;
-use crate::cluster::Connect;
+use crate::connect::Connect;
 
 /// Time for the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,16 +1,17 @@
 //! `spillway replicas`: state of a node's replicas, and orders to them.
 
 mod admin;
+mod args;
 mod table;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::cli::{ReplicasArgs, ReplicasCommand};
-use crate::cluster::wait_for;
+pub(crate) use self::args::ReplicasArgs;
+use self::args::ReplicasCommand;
+pub(crate) use self::table::table;
+use crate::connect::wait_for;
 use crate::{output, screen};
-
-pub(crate) use table::table;
 
 /// Shows the replicas, or carries out an order.
 ///

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::seal::Recipient;
-use crate::cluster::connect::Connect;
+use crate::connect::Connect;
 
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::cluster::calls::show;
 use crate::cluster::change_args::ChangeArgs;
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
+use crate::connect::Connect;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway leader\n\

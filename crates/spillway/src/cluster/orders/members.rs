@@ -12,8 +12,8 @@ use spillway_node::Resource;
 use crate::cluster::calls::{change, show};
 use crate::cluster::change_args::ChangeArgs;
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
 use crate::cluster::records::kind::path_of;
+use crate::connect::Connect;
 
 #[derive(Debug, Args)]
 pub(crate) struct NodesArgs {

@@ -15,8 +15,8 @@ use super::served::note_unserved;
 use crate::cluster::calls::change;
 use crate::cluster::change_args::ChangeArgs;
 use crate::cluster::client::{AdminClient, Refusal};
-use crate::cluster::connect::Connect;
 use crate::cluster::text;
+use crate::connect::Connect;
 use crate::output::{self, WrongUsage};
 
 #[derive(Debug, Args)]

@@ -13,7 +13,7 @@ use super::kind::{Kind, path_of};
 use crate::cluster::calls::show_change;
 use crate::cluster::change_args::ChangeArgs;
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
+use crate::connect::Connect;
 use crate::output;
 
 #[derive(Debug, Args)]

@@ -9,9 +9,9 @@ use super::kind::{Kind, path_of};
 use super::{limits, splits};
 use crate::cluster::calls::{list, show};
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
 use crate::cluster::text;
 use crate::cluster::view::regions;
+use crate::connect::Connect;
 use crate::output;
 use crate::screen::{width, wrapped};
 

@@ -14,7 +14,7 @@ use spillway_types::{Allowed, Percent, Residency};
 
 use super::apply::{Records, write};
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
+use crate::connect::Connect;
 use crate::output;
 
 #[derive(Debug, Args)]

@@ -12,8 +12,8 @@ use super::kind::path_of;
 use crate::cluster::calls::{change, show};
 use crate::cluster::change_args::ChangeArgs;
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
 use crate::cluster::text::{self, Column};
+use crate::connect::Connect;
 use crate::screen::width;
 
 const SHARES: &[Column] = &[

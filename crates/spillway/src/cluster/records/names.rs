@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use super::kind::Kind;
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
+use crate::connect::Connect;
 use crate::output;
 
 /// Longest time for which a shell waits: longer, and pressing a key feels broken.

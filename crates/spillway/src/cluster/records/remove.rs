@@ -8,7 +8,7 @@ use super::kind::{Kind, path_of};
 use crate::cluster::calls::change;
 use crate::cluster::change_args::ChangeArgs;
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
+use crate::connect::Connect;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway remove tenant acme --dry-run\n\

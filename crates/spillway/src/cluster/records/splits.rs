@@ -14,8 +14,8 @@ use super::kind::path_of;
 use crate::cluster::calls::{change, show};
 use crate::cluster::change_args::ChangeArgs;
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
 use crate::cluster::text::{self, Column};
+use crate::connect::Connect;
 
 /// Figures of each arm since the node's start.
 const ARMS: &[Column] = &[

@@ -14,7 +14,7 @@ use super::explanation::picture;
 use super::request;
 use crate::cluster::calls::show;
 use crate::cluster::client::{AdminClient, escaped};
-use crate::cluster::connect::Connect;
+use crate::connect::Connect;
 use crate::output::WrongUsage;
 
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::request;
 use crate::cluster::client::{AdminClient, escaped};
-use crate::cluster::connect::Connect;
+use crate::connect::Connect;
 use crate::output;
 use crate::screen::{cells as cells_of, fitted, width};
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::cluster::calls::{change, show};
 use crate::cluster::change_args::ChangeArgs;
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
 use crate::cluster::text::{self, Column};
+use crate::connect::Connect;
 
 /// Characters of the longest bar: with a name and a number a line stays within 80.
 const BAR_CHARS: u64 = 40;

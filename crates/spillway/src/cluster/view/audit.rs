@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::cluster::calls::show;
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
 use crate::cluster::text::moment;
+use crate::connect::Connect;
 use crate::screen::{Table, width};
 
 #[derive(Debug, Args)]

@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 
 use super::regions;
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
 use crate::cluster::requests::request;
 use crate::cluster::text::{self, Column};
+use crate::connect::Connect;
 use crate::full_screen::FullScreen;
 use crate::screen::Table;
 use crate::{output, replicas, screen};

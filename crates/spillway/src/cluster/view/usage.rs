@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::cluster::calls::show;
 use crate::cluster::client::{AdminClient, escaped};
-use crate::cluster::connect::Connect;
 use crate::cluster::text::{self, Column};
+use crate::connect::Connect;
 use crate::output;
 use crate::screen::{Table, width};
 

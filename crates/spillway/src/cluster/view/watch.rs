@@ -5,8 +5,8 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::cluster::client::AdminClient;
-use crate::cluster::connect::Connect;
 use crate::cluster::text::moment;
+use crate::connect::Connect;
 use crate::output;
 
 #[derive(Debug, Args)]
