@@ -194,7 +194,7 @@ class Node:
 
     def is_whole(self) -> bool:
         """Whether it is well, and has all nodes and regions."""
-        regions = json.loads(self.run("regions", "--json").stdout or "[]")
+        regions = json.loads(self.run("get", "regions", "--json").stdout or "[]")
         rows = regions if isinstance(regions, list) else regions.get("items", [])
         heard = [it for it in rows if (it.get("world") or {}).get("is_heard")]
         return self.sentence().startswith("healthy: ") and len(heard) == len(REGIONS)
@@ -260,7 +260,7 @@ class Site:
         for node in self.nodes.values():
             node.process.wait_until("whole", lambda it=node: answers_200(f"{it.url}/readyz") and it.is_whole())
         for tenant in ("acme", "initech"):
-            self.us.text("tenants", "put", tenant, "{}")
+            self.us.text("apply", "tenant", tenant, "{}")
         self.keys = {it: self.us.text("keys", "create", "--tenant", it, "--name", f"{it}-1").split()[-1] for it in ("acme", "initech")}
 
     def stop(self) -> None:

@@ -142,7 +142,7 @@ def test_nodes_that_stand_still(watched: Watched) -> None:
         watched.wait_for("NodeDown", ap)
         assert ap.run("health").returncode != 0
         watched.wait_for("RegionLost", us, region="ap-northeast-1")
-        assert "silent" in us.text("regions")
+        assert "silent" in us.text("get", "regions")
         watched.wait_for("NoLeader", us)
         eventually(us.sentence, "NO QUORUM: 1 of 3 voters reporting")
 
@@ -190,7 +190,7 @@ def test_a_region_in_which_requests_fail_and_no_room_elsewhere(watched: Watched)
 
 def test_a_client_beyond_its_limit(watched: Watched) -> None:
     us = watched.site.us
-    us.text("limits", "put", "tenant:initech", "--requests-per-min", "60")
+    us.text("limits", "set", "tenant:initech", "--requests-per-min", "60")
     with watched.site.load(us, "initech", callers=4, pause_s=0.05):
         watched.wait_for("TenantOverLimit", us, reason="request_rate")
         eventually(lambda: us.text("tail", "--once", "--status", "429"), "initech-1")
@@ -244,7 +244,7 @@ def test_a_record_that_means_nothing(watched: Watched) -> None:
     us.put("v1/routes/lost", {"pool": "nowhere"})
     watched.wait_for("RecordsUnusable", us, kind="route")
     assert "no replica is in the pool" in us.process.log.read_text()
-    us.text("routes", "remove", "lost")
+    us.text("remove", "route", "lost")
 
 
 def test_an_access_log_that_can_not_be_written(watched: Watched) -> None:

@@ -17,7 +17,7 @@ from world import spillway
 # A recipient of `age` that nobody has the private key of.
 PUBLIC_KEY = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
 # Words of an example that the program would look at: what a reader puts there.
-FILLED_IN = {"ADDRESS": "203.0.113.7", "age1…": PUBLIC_KEY, "…": PUBLIC_KEY}
+FILLED_IN = {"ADDRESS": "203.0.113.7", "KIND": "tenant", "age1…": PUBLIC_KEY, "…": PUBLIC_KEY}
 ALL = [block for page in pages() for block in blocks(page) if block.language in COPIED]
 CONFIGS = [block for block in ALL if block.language == "toml" and not block.is_illustrative]
 

@@ -139,20 +139,20 @@ def test_a_region_that_is_cut_off_is_named(site: Site, console) -> None:
         alert(page, "Region ap-northeast-1 is lost")
         alert(page, "Node ap is silent")
         eventually(site.us.sentence, "2 of 3 voters reporting (ap is silent for ", "regions not reporting (ap-northeast-1)")
-        eventually(lambda: site.us.text("regions"), "silent")
+        eventually(lambda: site.us.text("get", "regions"), "silent")
         # Both others say so, and orders are still taken.
         eventually(site.eu.sentence, "regions not reporting (ap-northeast-1)")
-        site.us.text("tenants", "put", "while-it-is-cut", "{}")
+        site.us.text("apply", "tenant", "while-it-is-cut", "{}")
     finally:
         site.ap.process.signal(signal.SIGCONT)
     is_well(site.us)
     page.get_by_text("This node knows of no problem.").wait_for()
-    eventually(lambda: site.ap.text("tenants"), "while-it-is-cut")
+    eventually(lambda: site.ap.text("get", "tenants"), "while-it-is-cut")
 
 
 def test_a_hot_tenant_is_named_with_what_it_is_refused(site: Site, console) -> None:
     page = console(site.us, "alerts")
-    site.us.text("limits", "put", "tenant:initech", "--requests-per-min", "60")
+    site.us.text("limits", "set", "tenant:initech", "--requests-per-min", "60")
     with site.load(site.us, "acme", callers=1, pause_s=0.5), site.load(site.us, "initech", callers=4, pause_s=0.05):
         found = page.get_by_role("heading", level=3, name="requests per second of key initech-1 are refused")
         found.wait_for()
@@ -188,14 +188,14 @@ def test_a_full_disk_is_told_before_the_log_stops_and_by_all_nodes_then(site: Si
     assert "No space left on device" in alert(page, "The log has stopped").inner_text()
     # Its clients are served, and the others still agree.
     assert node.ask(site.keys["acme"]) == 200
-    site.us.text("tenants", "put", "after", "{}")
+    site.us.text("apply", "tenant", "after", "{}")
     eventually(site.us.sentence, "degraded: 3 of 3 voters reporting (the log of ap has stopped)")
     alert(console(site.us, "alerts"), "The log of node ap has stopped")
     filler.unlink()
     # Without a restart.
     is_well(node)
     page.get_by_text("This node knows of no problem.").wait_for()
-    eventually(lambda: node.text("tenants"), "after")
+    eventually(lambda: node.text("get", "tenants"), "after")
 
 
 def fill(path) -> None:

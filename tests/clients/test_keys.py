@@ -25,7 +25,7 @@ EVERYWHERE_S = 30.0
 def cluster(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(world, tmp_path_factory.mktemp("keys"))
     try:
-        cluster.first.ask("tenants", "put", "acme", '{"title": "Acme"}')
+        cluster.first.ask("apply", "tenant", "acme", '{"title": "Acme"}')
         yield cluster
     finally:
         codes = cluster.stop()
@@ -152,7 +152,7 @@ def test_the_secret_is_nowhere_but_with_who_made_it(cluster: Cluster) -> None:
     _, text = create(cluster.first)
     until(cluster.second, text, None)
     secret = text.rsplit("_", 1)[-1]
-    listed = json.dumps(cluster.second.ask("keys", "list"))
+    listed = json.dumps(cluster.second.ask("get", "keys"))
     assert secret not in listed
     file = cluster.first.folder / "state.backup"
     cluster.first.ask("backup", str(file))

@@ -94,6 +94,6 @@ def test_a_limit_holds_for_all_nodes_together(world: World) -> None:
         # What one minute allows may come at once, and then what the time brings.
         assert served <= 30 + 1 + passed / 2, f"{served} in {passed:.1f} s"
     finally:
-        order(world, "limits", "remove", "model:tiny")
+        order(world, "remove", "limit", "model:tiny")
     while 429 in statuses(world, 10):
         assert time.monotonic() < due + EVERYWHERE_S, "the limit never ends"

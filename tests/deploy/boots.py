@@ -268,7 +268,7 @@ def command_of(region: str) -> list[str]:
 
 
 def make_key() -> tuple[str, str]:
-    made = json.loads(run(spillway(), "keys", "make", "--tenant", "acme", "--json"))
+    made = json.loads(run(spillway(), "keys", "create", "--offline", "--tenant", "acme", "--json"))
     return made["key"], made["toml"]
 
 

@@ -297,7 +297,7 @@ def test_a_region_in_another_zone_joins_as_a_new_node(world: World) -> None:
     region, other = "ap-northeast-1", "us-east-1"
     disks = world.disks(other)
     world.lose_machine(region)
-    world.spillway(other, "nodes", "remove", region)
+    world.spillway(other, "remove", "node", region)
     token = world.spillway(other, "join-token", "create", "--region", region, "--hours", "2")
     world.move(region, token)
     world.look_at_configs(*set(REGIONS) - {region})

@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::cluster::Connect;
+use crate::connect::Connect;
 
 /// Open connection. The connection closes when it is dropped.
 pub(crate) struct AdminConnection {

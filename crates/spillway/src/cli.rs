@@ -8,13 +8,12 @@ use spillway_emulator::Profile;
 
 use crate::anycast::AnycastArgs;
 use crate::certs::CertsCommand;
-use crate::cluster::{
-    BEHIND_OWN, ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, ExplainArgs, TailArgs,
-    TrieArgs,
-};
+use crate::cluster::{ClusterCommand, ClusterKeysCommand, ExplainArgs, TailArgs, TrieArgs};
+use crate::connect::BEHIND_OWN;
 use crate::demo::DemoArgs;
 use crate::emulate::ReplyArgs;
 use crate::health::HealthArgs;
+use crate::replicas::ReplicasArgs;
 
 /// Version and build: a commit, or the name that the packager gave. It distinguishes nodes of one
 /// release and different builds.
@@ -75,10 +74,10 @@ pub(crate) enum CliCommand {
         #[command(subcommand)]
         command: CertsCommand,
     },
-    /// Creates, lists and revokes the keys of clients and operators.
+    /// Creates and revokes the keys of clients and operators.
     Keys {
         #[command(subcommand)]
-        command: KeysCommand,
+        command: ClusterKeysCommand,
     },
     /// Announces an address to routers through BIRD or ExaBGP while a node takes clients.
     Anycast(AnycastArgs),
@@ -163,57 +162,6 @@ pub(crate) enum ConfigCommand {
     Reference,
 }
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum KeysCommand {
-    /// Makes a key for the config files of nodes: the older name of `create --offline`.
-    #[command(hide = true)]
-    Make(KeysMakeArgs),
-    #[command(flatten)]
-    Cluster(ClusterKeysCommand),
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example: spillway keys make --tenant acme --models llama-3.1-8b\n\n\
-    Prints the key, which is shown only once, and the [[key]] block for the config of every node\n\
-    that the client uses. A running node reloads a changed file automatically.")]
-pub(crate) struct KeysMakeArgs {
-    /// Tenant of the key.
-    #[arg(long)]
-    pub(crate) tenant: String,
-    /// Name of the key in configs and logs; random by default.
-    #[arg(long)]
-    pub(crate) id: Option<String>,
-    /// Models, aliases and splits that the key may use; all by default.
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) models: Vec<String>,
-    /// Regions that may serve its requests; all by default.
-    #[arg(long, value_delimiter = ',')]
-    pub(crate) regions: Vec<String>,
-    /// Priority class of its requests, 0 to 3; 0 is served first.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) priority: u8,
-    /// Time at which the key expires, e.g. 2027-01-31T00:00:00Z.
-    #[arg(long)]
-    pub(crate) expires: Option<String>,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-impl From<&CreateKeyArgs> for KeysMakeArgs {
-    fn from(args: &CreateKeyArgs) -> Self {
-        Self {
-            tenant: args.tenant.clone().unwrap_or_default(),
-            id: args.name.clone(),
-            models: args.models.clone(),
-            regions: args.regions.clone(),
-            priority: args.priority,
-            expires: args.expires.clone(),
-            json: args.connect.json,
-        }
-    }
-}
-
 #[derive(Debug, Args)]
 #[command(after_help = "Example: spillway run --config spillway.toml\n\n\
     SIGHUP or a changed file reloads replicas, routes, aliases and certificates.\n\
@@ -225,54 +173,6 @@ pub(crate) struct RunArgs {
     /// Prints the addresses as one JSON object when the node is ready.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Example: spillway replicas --admin http://127.0.0.1:9900\n\
-    Example: spillway replicas --cluster\n\
-    Example: spillway replicas drain gpu-a --limit-s 120\n\
-    Example: spillway replicas load gpu-a '{\"pending\": 12}'")]
-pub(crate) struct ReplicasArgs {
-    #[command(flatten)]
-    pub(crate) connect: Connect,
-    /// Lists the cluster's records instead of the node's view.
-    #[arg(long)]
-    pub(crate) cluster: bool,
-    #[command(subcommand)]
-    pub(crate) command: Option<ReplicasCommand>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ReplicasCommand {
-    /// Stops sending new requests to a replica; running requests may finish.
-    Drain {
-        /// The replica.
-        name: String,
-        /// Time limit in seconds for running requests.
-        #[arg(long, default_value_t = 600)]
-        limit_s: u64,
-        /// The replica's machine is scheduled for removal.
-        #[arg(long)]
-        preemption: bool,
-    },
-    /// Sends requests to a drained replica again.
-    #[command(alias = "resume")]
-    Undrain {
-        /// The replica.
-        name: String,
-    },
-    /// Reports a replica's load on its behalf.
-    Load {
-        /// The replica.
-        name: String,
-        /// The load as JSON: queued, running, kv_use, gpu_use, gpu_memory_use, pending.
-        #[arg(value_parser = parse_json)]
-        report: serde_json::Value,
-    },
-}
-
-fn parse_json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
-    serde_json::from_str(text)
 }
 
 #[derive(Debug, Args)]

@@ -1,27 +1,33 @@
-//! Completions for shells: those of the command line, and names of regions, replicas and keys, for
-//! which a script asks `spillway names`.
+//! Completions for shells: those of the command line, and names of records and replicas, for which a
+//! script asks `spillway names`.
+
+use std::collections::BTreeSet;
 
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
+use spillway_node::Resource;
 
 use crate::cli::Cli;
+use crate::cluster::{OWN_REPLICAS, TARGETS};
 
 /// Commands whose argument is a name, with the kind of names that `spillway names` lists for it.
-const NAMED: [(&[&str], &str, &str); 13] = [
-    (&["drain"], "target", "targets"),
-    (&["undrain"], "target", "targets"),
-    (&["weight"], "target", "targets"),
-    (&["regions", "show"], "name", "regions"),
-    (&["regions", "set"], "name", "regions"),
-    (&["regions", "put"], "name", "regions"),
-    (&["regions", "remove"], "name", "regions"),
-    (&["replicas", "drain"], "name", "replicas"),
-    (&["replicas", "undrain"], "name", "replicas"),
-    (&["replicas", "load"], "name", "replicas"),
-    (&["keys", "set"], "key", "keys"),
+const NAMED: [(&[&str], &str, &str); 12] = [
+    (&["drain"], "target", TARGETS),
+    (&["undrain"], "target", TARGETS),
+    (&["weight"], "target", TARGETS),
+    (&["replicas", "drain"], "name", OWN_REPLICAS),
+    (&["replicas", "undrain"], "name", OWN_REPLICAS),
+    (&["replicas", "load"], "name", OWN_REPLICAS),
     (&["keys", "revoke"], "key", "keys"),
-    (&["keys", "remove"], "key", "keys"),
+    (&["limits", "set"], "name", "limits"),
+    (&["splits", "set"], "name", "splits"),
+    (&["nodes", "operators"], "name", "nodes"),
+    (&["nodes", "readmit"], "name", "removed-nodes"),
+    (&["nodes", "trust-disk"], "name", "nodes"),
 ];
+
+/// Commands that take a kind of record, and the name of one.
+const OF_KINDS: [&str; 4] = ["get", "apply", "edit", "remove"];
 
 /// Function of bash that adds names to the words that the generated function has found. `CASES`
 /// maps a command to the kind of its names.
@@ -63,7 +69,13 @@ fn bash_cases() -> String {
         };
         format!("        {pattern}) kind={kind} ;;\n")
     };
-    NAMED.map(case).concat()
+    // The third word is the kind, and the fourth a name.
+    let of_kind = |command| {
+        format!(
+            "        \"{command} \"*) ((COMP_CWORD == 3)) || return 0; kind=\"${{COMP_WORDS[2]}}\" ;;\n"
+        )
+    };
+    NAMED.map(case).concat() + &OF_KINDS.map(of_kind).concat()
 }
 
 fn fish_lines() -> String {
@@ -77,7 +89,19 @@ fn fish_lines() -> String {
             "complete -c spillway -n \"{condition}\" -f -a \"(spillway names {kind} 2> /dev/null)\"\n"
         )
     };
-    NAMED.map(line).concat()
+    let kinds: Vec<&str> = Resource::ALL.iter().map(|kind| kind.name()).collect();
+    let kinds = kinds.join(" ");
+    let of_kind = |command| {
+        let at = |words: usize| {
+            format!(
+                "complete -c spillway -n \"__fish_spillway_using_subcommand {command}; and test \
+                 (count (commandline -opc)) -eq {words}\" -f -a"
+            )
+        };
+        let names = "(spillway names (commandline -opc)[3] 2> /dev/null)";
+        format!("{} \"{kinds}\"\n{} \"{names}\"\n", at(2), at(3))
+    };
+    NAMED.map(line).concat() + &OF_KINDS.map(of_kind).concat()
 }
 
 /// Returns the script for zsh, whose arguments call functions that list names. The functions come
@@ -86,20 +110,28 @@ fn zsh() -> String {
     let command = NAMED.iter().fold(Cli::command(), |command, (path, argument, kind)| {
         marked(command, path, argument, kind)
     });
+    let command = OF_KINDS
+        .iter()
+        .fold(command, |command, name| marked(command, &[name], "name", OF_GIVEN_KIND));
     let text: Vec<String> = generated(Shell::Zsh, command).lines().map(with_function).collect();
     let text = text.join("\n") + "\n";
-    let mut kinds = NAMED.map(|(_, _, kind)| kind).to_vec();
-    kinds.dedup();
-    let functions: String = kinds.iter().map(|kind| zsh_function(kind)).collect();
+    let kinds: BTreeSet<&str> = NAMED.iter().map(|(_, _, kind)| *kind).collect();
+    let functions = kinds.iter().map(|kind| zsh_function(kind, kind));
+    // The words are the command, the kind and the name.
+    let functions = functions.chain([zsh_function(OF_GIVEN_KIND, "\"$words[2]\"")]);
+    let functions: String = functions.collect();
     match text.rfind("if [ \"$funcstack[1]\"") {
         Some(at) => format!("{}{functions}\n{}", &text[..at], &text[at..]),
         None => text + &functions,
     }
 }
 
-fn zsh_function(kind: &str) -> String {
+/// Name of the function that lists names of the kind that the command line has.
+const OF_GIVEN_KIND: &str = "of_kind";
+
+fn zsh_function(name: &str, kind: &str) -> String {
     format!(
-        "_spillway_{kind}() {{ compadd -- ${{(f)\"$(spillway names {kind} 2> /dev/null)\"}} }}\n"
+        "_spillway_{name}() {{ compadd -- ${{(f)\"$(spillway names {kind} 2> /dev/null)\"}} }}\n"
     )
 }
 
@@ -107,7 +139,7 @@ fn zsh_function(kind: &str) -> String {
 const MARK: char = '\u{e000}';
 
 /// Marks an argument of a command with the kind of its names.
-fn marked(command: Command, path: &[&'static str], argument: &'static str, kind: &str) -> Command {
+fn marked(command: Command, path: &[&'static str], argument: &str, kind: &str) -> Command {
     match path {
         // `mut_arg` would move the argument after the others.
         [] => command.mut_args(|it| {

@@ -79,6 +79,15 @@ pub(crate) fn parse_admin(text: &str) -> Result<AdminUrl, String> {
     }
 }
 
+/// Runs a command that talks to a node to its end.
+///
+/// # Errors
+/// Returns the error of the command, or an error if no runtime can be started.
+pub(crate) fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

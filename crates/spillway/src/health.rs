@@ -13,7 +13,7 @@ use spillway_node::OWN_AGENT;
 use tokio::time::{sleep, timeout};
 
 use crate::admin_stream::{self, AdminConnection};
-use crate::cluster::{AdminUrl, Connect, HEADING, parse_admin};
+use crate::connect::{AdminUrl, Connect, HEADING, parse_admin};
 use crate::output;
 use crate::screen::duration;
 

@@ -3,13 +3,17 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
-use clap::{Arg, Command, CommandFactory, FromArgMatches};
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, CommandFactory, FromArgMatches};
 use spillway_docs::Page;
+use spillway_node::Resource;
 
 use crate::access_log_page::access_log_reference;
 use crate::cli::{Cli, CompletionsArgs, ManArgs, ReferencePage};
+use crate::connect::Connect;
 use crate::errors_page::error_reference;
 use crate::groups::{GROUPS, page_of};
+use crate::removed::successor;
 use crate::{completion, output, screen};
 
 /// Characters before the description of a command.
@@ -28,11 +32,24 @@ const PAGE: &str = "# Commands\n\n\
     | 2 | wrong usage: an unknown command, option or value |\n\
     | 64 | invalid config, or an invalid file that it names; retrying does not help |\n\n\
     With `--json` the result goes to standard output as JSON, even if the exit code is not 0. Notes \
-    and errors go to\nstandard error.\n";
+    and errors go to\nstandard error.\n\n\
+    ## Connection\n\n\
+    Commands with the mark † send requests to a node. They take these options:\n";
 
 /// Reads the command line. Ends the process for wrong usage, help and version.
 pub(crate) fn parse() -> Cli {
-    let matches = command().get_matches();
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os()).unwrap_or_else(|error| {
+        let words: Vec<String> =
+            std::env::args_os().skip(1).filter_map(|word| word.into_string().ok()).collect();
+        match successor(&command, &words).filter(|_| error.use_stderr()) {
+            Some(successor) => {
+                let message = format!("there is no such command: use `spillway {successor}`");
+                command.error(ErrorKind::InvalidSubcommand, message).exit()
+            }
+            None => error.exit(),
+        }
+    });
     // Both come from the same definitions.
     Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
@@ -148,12 +165,13 @@ pub(crate) fn reference(page: ReferencePage) -> Result<()> {
     Ok(output::line(text.trim_end())?)
 }
 
-/// Returns the page of all commands.
+/// Returns the page of all commands. What many commands share is described once.
 fn commands() -> String {
     let mut command = Cli::command();
     // Fills in names and global options.
     command.build();
     let mut text = PAGE.to_owned();
+    table(&mut text, Connect::augment_args(Command::new("")).get_arguments());
     for (group, names) in GROUPS {
         let known = names.iter().filter_map(|(name, _)| command.find_subcommand(name));
         let known: Vec<&Command> = known.filter(|command| command.get_name() != "help").collect();
@@ -161,29 +179,65 @@ fn commands() -> String {
         let _: std::fmt::Result = write!(text, "\n## {group}\n");
         known.into_iter().for_each(|command| section(&mut text, command, "spillway"));
     }
+    kinds(&mut text);
     text
+}
+
+/// Adds the kinds of records, and the fields of those that commands write.
+fn kinds(text: &mut String) {
+    text.push_str("\n## Kinds of records\n\n| `KIND` | records |\n|---|---|\n");
+    for kind in Resource::ALL {
+        let (name, one, about) = (kind.name(), kind.singular(), kind.about());
+        text.push_str(&format!("| `{name}`, `{one}` | {} |\n", about.trim_end_matches('.')));
+    }
+    text.push_str("\n| kind | field | meaning |\n|---|---|---|\n");
+    for kind in Resource::ALL {
+        for field in kind.fields() {
+            let about = field.about.trim_end_matches('.').replace('|', "\\|");
+            text.push_str(&format!("| `{}` | `{}` | {about} |\n", kind.singular(), field.name));
+        }
+    }
 }
 
 fn section(text: &mut String, command: &Command, parent: &str) {
     let name = format!("{parent} {}", command.get_name());
-    let shown = |arg: &&Arg| !arg.is_hide_set() && !is_everywhere(arg);
+    let is_at_node = is_at_node(command);
+    let shown = |arg: &&Arg| {
+        !arg.is_hide_set() && !is_everywhere(arg) && !(is_at_node && is_of_connection(arg))
+    };
     let mut arguments: Vec<&Arg> = command.get_arguments().filter(shown).collect();
     // As in the help: the command's own first.
     arguments.sort_by_key(|argument| argument.get_help_heading().is_some());
     let about = about(Some(command));
-    let _: std::fmt::Result = write!(text, "\n### `{name}`\n\n{about}\n");
+    let mark = if is_at_node { " [†](#connection)" } else { "" };
+    let _: std::fmt::Result = write!(text, "\n### `{name}`\n\n{about}{mark}\n");
     if !arguments.is_empty() {
-        text.push_str("\n| argument | meaning |\n|---|---|\n");
-        for argument in arguments {
-            let _: std::fmt::Result =
-                writeln!(text, "| {} | {} |", spelling(argument), meaning(argument));
-        }
+        table(text, arguments);
     }
     for subcommand in command.get_subcommands() {
         if !subcommand.is_hide_set() && subcommand.get_name() != "help" {
             section(text, subcommand, &name);
         }
     }
+}
+
+/// Adds a table of arguments.
+fn table<'a>(text: &mut String, arguments: impl IntoIterator<Item = &'a Arg>) {
+    text.push_str("\n| argument | meaning |\n|---|---|\n");
+    for argument in arguments {
+        text.push_str(&format!("| {} | {} |\n", spelling(argument), meaning(argument)));
+    }
+}
+
+/// Returns true for commands that take the options of a connection to a node.
+fn is_at_node(command: &Command) -> bool {
+    let has = |id: &str| command.get_arguments().any(|argument| argument.get_id() == id);
+    has("admin") && has("token_file") && has("json")
+}
+
+/// Returns true for the options of a connection to a node.
+fn is_of_connection(argument: &Arg) -> bool {
+    matches!(argument.get_id().as_str(), "admin" | "ca" | "token_file" | "json")
 }
 
 /// Returns true for options that every command has.
@@ -214,7 +268,10 @@ fn meaning(argument: &Arg) -> String {
         text.push_str(&format!("; default `{}`", defaults.join(", ")));
     }
     let values = argument.get_possible_values();
-    if takes_value && !values.is_empty() {
+    let is_kind = argument.get_id() == "kind";
+    if takes_value && is_kind {
+        text.push_str("; one of the [kinds](#kinds-of-records)");
+    } else if takes_value && !values.is_empty() {
         let names: Vec<String> = values.iter().map(|it| format!("`{}`", it.get_name())).collect();
         text.push_str(&format!("; one of {}", names.join(", ")));
     }

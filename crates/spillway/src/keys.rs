@@ -8,8 +8,7 @@ use serde_json::json;
 use spillway_cluster_state::{KeyId, KeyText, SECRET_BYTES};
 use spillway_config::Config;
 
-use crate::cli::{KeysCommand, KeysMakeArgs};
-use crate::cluster::{self, ClusterKeysCommand};
+use crate::cluster::{self, ClusterKeysCommand, CreateKeyArgs};
 use crate::output;
 
 /// Random bytes of a generated id. Ids must differ, and are no secret.
@@ -19,13 +18,10 @@ const ID_BYTES: usize = 5;
 ///
 /// # Errors
 /// Returns the error of the command.
-pub(crate) fn run(command: &KeysCommand) -> Result<()> {
+pub(crate) fn run(command: &ClusterKeysCommand) -> Result<()> {
     match command {
-        KeysCommand::Make(args) => make(args),
-        KeysCommand::Cluster(ClusterKeysCommand::Create(args)) if args.offline => {
-            make(&args.into())
-        }
-        KeysCommand::Cluster(command) => cluster::keys(command),
+        ClusterKeysCommand::Create(args) if args.offline => make(args),
+        command => cluster::keys(command),
     }
 }
 
@@ -33,8 +29,8 @@ pub(crate) fn run(command: &KeysCommand) -> Result<()> {
 ///
 /// # Errors
 /// Returns an error if the config would refuse the key, or the system has no random numbers.
-fn make(args: &KeysMakeArgs) -> Result<()> {
-    let id = match &args.id {
+fn make(args: &CreateKeyArgs) -> Result<()> {
+    let id = match &args.name {
         Some(id) => id.clone(),
         None => hexadecimal(&random::<ID_BYTES>()?),
     };
@@ -43,7 +39,7 @@ fn make(args: &KeysMakeArgs) -> Result<()> {
     let text = KeyText::read(&key).context("a key needs an id")?;
     let hash = hexadecimal(text.hash(&salt).reveal());
     let block = block(args, &id, &hexadecimal(&salt), &hash)?;
-    if args.json {
+    if args.connect.json {
         let report =
             json!({ "ok": true, "key": key, "id": id, "tenant": args.tenant, "toml": block });
         return Ok(output::line(&report.to_string())?);
@@ -55,7 +51,7 @@ fn make(args: &KeysMakeArgs) -> Result<()> {
 }
 
 /// Returns the config block, which the config parser has accepted.
-fn block(args: &KeysMakeArgs, id: &str, salt: &str, hash: &str) -> Result<String> {
+fn block(args: &CreateKeyArgs, id: &str, salt: &str, hash: &str) -> Result<String> {
     let mut block = format!(
         "[[key]]\nid = {}\nsalt = \"{salt}\"\nhash = \"{hash}\"\ntenant = {}\n",
         // A string in JSON is also one in TOML.
@@ -102,10 +98,10 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, CliCommand};
 
-    fn args(words: &[&str]) -> KeysMakeArgs {
-        let words = [&["spillway", "keys", "make", "--tenant", "acme"], words].concat();
-        match Cli::try_parse_from(words).unwrap().command {
-            CliCommand::Keys { command: KeysCommand::Make(args) } => args,
+    fn args(words: &[&str]) -> CreateKeyArgs {
+        let create = ["spillway", "keys", "create", "--offline", "--tenant", "acme"];
+        match Cli::try_parse_from([&create, words].concat()).unwrap().command {
+            CliCommand::Keys { command: ClusterKeysCommand::Create(args) } => args,
             _ => panic!("another command"),
         }
     }
@@ -113,7 +109,7 @@ mod tests {
     fn made(words: &[&str]) -> Result<String> {
         let (salt, hash) = ("0a".repeat(16), "0b".repeat(32));
         let args = args(words);
-        let id = args.id.clone().unwrap_or_else(|| "k".to_owned());
+        let id = args.name.clone().unwrap_or_else(|| "k".to_owned());
         block(&args, &id, &salt, &hash)
     }
 

@@ -24,6 +24,7 @@ mod health;
 mod help;
 mod keys;
 mod output;
+mod removed;
 mod replica_table;
 mod replicas;
 mod run;

@@ -67,7 +67,7 @@ pub(crate) struct Silent;
 /// Error of a command line that breaks a rule beyond its definitions.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct WrongUsage(pub(crate) &'static str);
+pub(crate) struct WrongUsage(pub(crate) String);
 
 /// Returns true if the command ended because its output has no reader any more.
 pub(crate) fn is_unread(error: &anyhow::Error) -> bool {

@@ -187,7 +187,7 @@ ask_to_join() {
     [[ $status == *'"leader":{'* ]] || continue
     admin="http://127.0.0.1:${other#*=}"
     # A wiped disk is another node: the old one has to go first.
-    [[ -e $HOME_FOLDER/data || $status != *"\"name\":\"$REGION\""* ]] || "$BINARY" nodes remove "$REGION" --admin "$admin"
+    [[ -e $HOME_FOLDER/data || $status != *"\"name\":\"$REGION\""* ]] || "$BINARY" remove node "$REGION" --admin "$admin"
     "$BINARY" join-token create --region "$REGION" --create --operators --admin "$admin" > "$HOME_FOLDER/join.token"
     return
   done
@@ -200,7 +200,7 @@ only_members_are_left() {
     [[ " $MEMBERS " != *" $name="* ]] || continue
     is_clean=false
     # Removed already, where this node has not heard of it yet.
-    "$BINARY" nodes remove "$name" --admin "http://127.0.0.1:$admin" > /dev/null 2>&1 || true
+    "$BINARY" remove node "$name" --admin "http://127.0.0.1:$admin" > /dev/null 2>&1 || true
   done
   $is_clean
 }

@@ -74,7 +74,7 @@ const PUT: &[&str] = &["dry_run", "create"];
 
 /// All endpoints.
 pub(crate) static ENDPOINTS: LazyLock<Vec<Endpoint>> = LazyLock::new(|| {
-    let records = Resource::ALL.into_iter().flat_map(of_resource);
+    let records = Resource::ALL.iter().copied().flat_map(of_resource);
     records.chain(actions()).chain(of_node()).collect()
 });
 

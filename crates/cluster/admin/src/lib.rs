@@ -61,6 +61,7 @@ pub use overview::{
 pub use reasons::{ReasonKind, ReasonText};
 pub use reply::{Body, Reply};
 pub use requests::{FilterField, RequestFilter, Requests};
+pub use resource::{FieldForm, Resource, ResourceColumn, ResourceField};
 pub use route_check::RouteCheck;
 pub use steering::{Steered, SteeredRegion};
 pub use token_file::{TokenFileError, parse_token_file};

@@ -15,10 +15,9 @@ use crate::answer::{
 use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
 use crate::error::ErrorAnswer;
 use crate::forms::{
-    Item, JoinTokenRecord, KeyInfo, KeyRecord, LimitRecord, ModelRecord, NewJoinToken, NewKey,
-    NodeInfo, NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, ReplicaInfo,
-    ReplicaRecord, RevokedRecord, RouteRecord, Secret, SettingInfo, SettingRecord, SplitRecord,
-    TenantRecord,
+    Item, JoinTokenRecord, KeyInfo, KeyRecord, ModelRecord, NewJoinToken, NewKey, NodeInfo,
+    NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, ReplicaInfo, ReplicaRecord,
+    RevokedRecord, RouteRecord, Secret, SettingInfo, SettingRecord, SplitRecord, TenantRecord,
 };
 use crate::live::{LiveBegin, LiveEnd, LiveSnapshot};
 use crate::overview::RequestHistoryOverview;
@@ -188,17 +187,7 @@ fn request(operation: Operation, generator: &mut SchemaGenerator) -> Option<Sche
             let whole = request(Operation::Put(resource), generator)?;
             partial(&whole, generator)
         }
-        Operation::Put(Resource::Nodes) => generator.subschema_for::<NodeRecord>(),
-        Operation::Put(Resource::Regions) => generator.subschema_for::<RegionRecord>(),
-        Operation::Put(Resource::Replicas) => generator.subschema_for::<ReplicaRecord>(),
-        Operation::Put(Resource::Models) => generator.subschema_for::<ModelRecord>(),
-        Operation::Put(Resource::Routes) => generator.subschema_for::<RouteRecord>(),
-        Operation::Put(Resource::Splits) => generator.subschema_for::<SplitRecord>(),
-        Operation::Put(Resource::Limits) => generator.subschema_for::<LimitRecord>(),
-        Operation::Put(Resource::Tenants) => generator.subschema_for::<TenantRecord>(),
-        Operation::Put(Resource::Keys) => generator.subschema_for::<KeyRecord>(),
-        Operation::Put(Resource::Settings) => generator.subschema_for::<SettingRecord>(),
-        Operation::Put(Resource::RevokedCertificates) => generator.subschema_for::<RevokedRecord>(),
+        Operation::Put(resource) => return resource.schema(generator),
         Operation::SetNodeOperators => generator.subschema_for::<NodeRightRecord>(),
         Operation::CreateKey => generator.subschema_for::<NewKey>(),
         Operation::CreateJoinToken => generator.subschema_for::<NewJoinToken>(),

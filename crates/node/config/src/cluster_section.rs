@@ -249,7 +249,7 @@ fn check_agreed(source: &Source, regions: &[RegionSection]) -> Result<(), Config
         |region: &&RegionSection| region.weight_percent != Percent::ALL || region.price_ms != 0.0;
     all(regions.iter().filter(is_agreed).map(|region| {
         let message = "with [cluster] data, weights and prices of regions are agreed on by all";
-        let remedy = "leave it out here, and say `spillway weight` or `spillway regions`";
+        let remedy = "leave it out here, and say `spillway weight` or `spillway apply region`";
         Err::<(), _>(source.fault(region.name.span(), message, remedy))
     }))
     .map(drop)

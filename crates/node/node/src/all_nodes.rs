@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::{Response, Uri};
 use serde::{Deserialize, Serialize};
 use spillway_admin::{
-    AllNodes, AllReplicas, AskedNode, Asking, FilterField, HistoryScope, Overview, RegionReplica,
+    AllNodes, AllReplicas, Asking, FilterField, HistoryScope, Overview, RegionReplica,
     ReplicaOverview, RequestFilter, RequestHistoryOverview, Requests, RequestsOfNodes,
 };
 use spillway_health::{CountedRequests, HistoryBin, sum_bins};

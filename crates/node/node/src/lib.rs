@@ -43,6 +43,6 @@ pub use liveness::{Hung, Liveness};
 pub use memory::reclaim_memory;
 pub use node::{Node, StartError, Stopped};
 pub use preflight::preflight;
-pub use spillway_admin::{ReasonKind, ReasonText};
+pub use spillway_admin::{FieldForm, ReasonKind, ReasonText, Resource, ResourceField};
 pub use spillway_front::port_holder::{PortTransport, holder_of};
 pub use spillway_request::gateway::Gateway;

@@ -55,7 +55,7 @@ fn an_edge_node_gives_no_orders_and_the_refusal_names_who_may() {
     let refusal = denied_at(&mut world, "e1", setting("health.transition_ms", "7"));
     assert_eq!(refusal.code, RefusalCode::NotPermitted);
     assert!(refusal.remedy.contains("a1, b1"), "{refusal}");
-    assert!(refusal.remedy.contains("spillway nodes set e1 --operators allow"), "{refusal}");
+    assert!(refusal.remedy.contains("spillway nodes operators e1 allow"), "{refusal}");
     world.done(setting("health.transition_ms", "7"));
     // Commands of nodes themselves go on.
     let renewed = world.apply(&world.by_node("e1", renew("e/r", 1)));

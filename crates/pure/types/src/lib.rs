@@ -69,7 +69,7 @@ pub use prediction::Prediction;
 pub use reasons::{continued, sentence};
 pub use record_name::{RECORD_NAME_BYTES_MAX, is_record_name, to_record_name};
 pub use request_record::{
-    AttributeValue, ComparedRegions, Decimal, EndedRequest, Expected, LeftOutEntry, Millis,
+    AttributeValue, ComparedRegions, Decimal, EndedRequest, Expected, LeftOutEntry, MeasuredMs,
     Predicted, RecordField, RequestEntry, TryEntry,
 };
 pub use residency::Residency;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args};
 use spillway_health::AnnouncementConfig;
 
-use crate::cluster::{AdminUrl, Connect, HEADING, parse_admin};
+use crate::connect::{AdminUrl, Connect, HEADING, parse_admin};
 
 #[derive(Debug, Args)]
 #[command(

@@ -20,7 +20,7 @@ pub(crate) use self::args::AnycastArgs;
 use self::bird::Bird;
 use self::exabgp::ExaBgp;
 use self::poll::ask;
-use crate::cluster::Connect;
+use crate::connect::Connect;
 use crate::output;
 
 /// Time after which an order to BIRD is repeated.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::admin_stream;
-use crate::cluster::Connect;
+use crate::connect::Connect;
 
 /// Largest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 4_096;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use crate::cluster::{ClusterCertsCommand, Connect};
+use crate::cluster::ClusterCertsCommand;
+use crate::connect::Connect;
 
 /// Returns a parser of the number of days that a certificate may be valid.
 fn days() -> impl clap::builder::TypedValueParser<Value = u32> {

@@ -4,24 +4,24 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::apply::ApplyArgs;
-use super::audit::AuditArgs;
-use super::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
-use super::connect::Connect;
+use super::change_args::ChangeArgs;
 use super::debug::DebugArgs;
-use super::edit::EditArgs;
-use super::field_args::{
-    KeyFields, LimitFields, ModelFields, RegionFields, RouteFields, SplitFields, TenantFields,
-};
-use super::import::ImportArgs;
-use super::leader::LeaderArgs;
-use super::members::NodesArgs;
-use super::names::NamesArgs;
-use super::resource_args::{ChangeArgs, ResourceArgs, StatusArgs};
-use super::settings::SettingsArgs;
-use super::top::TopArgs;
-use super::usage::UsageArgs;
-use super::watch::WatchArgs;
+use super::files::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
+use super::orders::leader::LeaderArgs;
+use super::orders::members::NodesArgs;
+use super::records::apply::ApplyArgs;
+use super::records::edit::EditArgs;
+use super::records::get::GetArgs;
+use super::records::import::ImportArgs;
+use super::records::limits::LimitsArgs;
+use super::records::names::NamesArgs;
+use super::records::remove::RemoveArgs;
+use super::records::splits::SplitsArgs;
+use super::view::audit::AuditArgs;
+use super::view::top::TopArgs;
+use super::view::usage::UsageArgs;
+use super::view::watch::WatchArgs;
+use crate::connect::Connect;
 
 /// Commands about what the nodes of a cluster agree on.
 #[derive(Debug, Subcommand)]
@@ -29,7 +29,7 @@ pub(crate) enum ClusterCommand {
     /// Shows the health of a node and its cluster; exits with 0 if healthy, else with 1.
     #[command(after_help = "Example: spillway status --admin http://127.0.0.1:9900\n\n\
         The first line is a summary; exit code 0 means that it begins with `healthy`.")]
-    Status(StatusArgs),
+    Status(Connect),
     /// Shows regions, replicas and failing requests, updated every second.
     Top(TopArgs),
     /// Prints names that exist, for completions of shells.
@@ -43,72 +43,26 @@ pub(crate) enum ClusterCommand {
     Leader(LeaderArgs),
     /// Collects the files that support needs to analyse a problem, in a folder.
     Debug(DebugArgs),
-    /// Shows or changes nodes.
-    #[command(after_help = "Example: spillway nodes set c --role learner --dry-run\n\
-        Example: spillway nodes set c --operators allow\n\
-        Example: spillway nodes remove c --dry-run\n\
-        Example: spillway nodes readmit c\n\
-        Example: spillway nodes trust-disk c --yes\n\n\
-        A removed node can't return with its disk: it has to join again with an empty folder.")]
+    /// Changes which nodes may send orders, join again or vote.
     Nodes(NodesArgs),
-    /// Shows regions with their load, distance and orders; changes them.
-    #[command(after_help = "Example: spillway regions\n\
-        Example: spillway regions set eu --country DE --price-ms 5\n\n\
-        Requests FROM other regions are served here; requests TO a region are served there for this \
-        node, and SENT counts them since its start.")]
-    Regions(ResourceArgs<RegionFields>),
-    /// Shows or changes aliases, fallbacks and prices of models.
-    #[command(after_help = "Example: spillway models set small --fallbacks big\n\
-        Example: spillway models set gpt --alias-of meta/llama-3.1-8b --dry-run")]
-    Models(ResourceArgs<ModelFields>),
-    /// Shows or changes routes.
-    #[command(
-        after_help = "Example: spillway routes set chat --models big --policy power_of_two\n\
-        Example: spillway routes put chat \
-        '{\"models\": [\"big\"], \"policy\": \"power_of_two\"}'"
-    )]
-    Routes(ResourceArgs<RouteFields>),
-    /// Shows or changes splits.
-    #[command(
-        after_help = "Example: spillway splits set big --arm old=big-1:90 --arm new=big-2:10"
-    )]
-    Splits(ResourceArgs<SplitFields>),
-    /// Shows or changes limits: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
-    #[command(after_help = "Example: spillway limits set tenant:acme --requests-per-min 600 \
-        --tokens-per-min 600000\n\
-        Example: spillway limits set tenant:acme --tokens-per-min none\n\
-        Example: spillway limits put key:5c1d0a9be2f34a77 '{\"requests_per_s\": 50}'\n\
-        Example: spillway limits put global global.json")]
-    Limits(ResourceArgs<LimitFields>),
+    /// Sets limits: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
+    Limits(LimitsArgs),
+    /// Sets the arms of splits.
+    Splits(SplitsArgs),
     /// Shows the usage of clients and its cost, over all nodes.
     #[command(after_help = "Example: spillway usage --by tenant\n\
         Example: spillway usage --tenant acme --since 2026-11-01 --by day,model --json\n\n\
         Prices are those of [[price]] in the configs. Nodes that don't answer are listed; the usage of \
         their clients is missing.")]
     Usage(UsageArgs),
-    /// Shows or changes tenants.
-    #[command(after_help = "Example: spillway tenants set acme --title Acme --countries DE,FR\n\
-        Example: spillway tenants set acme --suspended true")]
-    Tenants(ResourceArgs<TenantFields>),
-    /// Shows or changes settings of the whole cluster.
-    #[command(after_help = "Example: spillway settings\n\
-        Example: spillway settings set voters.dead_after_ms 30000")]
-    Settings(SettingsArgs),
-    /// Changes a record of the cluster in an editor.
-    #[command(after_help = "Example: spillway edit limits tenant:acme\n\n\
-        The editor is VISUAL or EDITOR, else vi. A record that was changed by another client in the \
-        meantime is not overwritten.")]
-    Edit(EditArgs),
-    /// Writes all records of the given files that differ from the cluster's.
-    #[command(after_help = "Example: spillway apply tenants.toml --dry-run\n\n\
-        A file is TOML or JSON: kinds of records, their names, their fields.\n\n\
-        [tenants.acme]\n\
-        title = \"Acme\"\n\n\
-        [limits.\"tenant:acme\"]\n\
-        tokens_per_min = 600000\n\n\
-        Each record is written as a whole. Equal records are left unchanged, and no record is \
-        removed.")]
+    /// Shows records of the cluster: one, or all of a kind; without a kind, lists the kinds.
+    Get(GetArgs),
+    /// Writes fields of a record, or all records of files that differ from the cluster's.
     Apply(ApplyArgs),
+    /// Changes a record of the cluster in an editor.
+    Edit(EditArgs),
+    /// Removes a record and everything that belongs to it.
+    Remove(RemoveArgs),
     /// Imports the tenants, keys, limits and names of a config file into the cluster.
     #[command(after_help = "Example: spillway import /etc/spillway/spillway.toml --dry-run\n\n\
         Can be repeated: equal records are left unchanged, and records that were changed since are \
@@ -127,11 +81,7 @@ pub(crate) enum ClusterCommand {
         Example: spillway weight eu-central-1/gpu-1 3\n\
         Example: spillway weight eu-central-1/gpu-1 own")]
     Weight(WeightArgs),
-    /// Creates, shows or removes tokens with which nodes join.
-    #[command(after_help = "Example: spillway join-token create --region eu-central-1 --hours 2 \
-        > join.token\n\
-        Example: spillway join-token remove 5c1d0a9be2f34a77\n\n\
-        The new node's config names the file as `join_token_file` in [cluster].")]
+    /// Creates tokens with which nodes join.
     JoinToken(JoinTokenArgs),
     /// Writes the cluster's replicated state to a file.
     #[command(after_help = "Example: spillway backup state.backup.age --encrypt-to age1...\n\
@@ -161,9 +111,6 @@ pub(crate) enum ClusterCommand {
 /// Commands about the keys that the cluster agrees on.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterKeysCommand {
-    /// Lists the keys of the cluster.
-    #[command(after_help = "Example: spillway keys list")]
-    List(StatusArgs),
     /// Creates a key in the cluster or for config files, and shows its secret once.
     #[command(after_help = "Example: spillway keys create --tenant acme --models big\n\
         Example: spillway keys create --role operate --days 90\n\
@@ -171,38 +118,17 @@ pub(crate) enum ClusterKeysCommand {
         With --offline no node is contacted: put the printed [[key]] block into the config of every \
         node that the client uses. A running node reloads a changed file automatically.")]
     Create(CreateKeyArgs),
-    /// Sets the given permissions of a key of the cluster, and keeps the others.
-    #[command(after_help = "Example: spillway keys set 5c1d0a9be2f34a77 --models big,small")]
-    Set(SetKeyArgs),
     /// Revokes a key of the cluster permanently.
     #[command(after_help = "Example: spillway keys revoke 5c1d0a9be2f34a77")]
-    Revoke(OneKeyArgs),
-    /// Removes a key of the cluster and its limit.
-    #[command(after_help = "Example: spillway keys remove 5c1d0a9be2f34a77 --dry-run")]
-    Remove(OneKeyArgs),
+    Revoke(RevokeKeyArgs),
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct OneKeyArgs {
+pub(crate) struct RevokeKeyArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
     /// The key, by its id.
     pub(crate) key: String,
-    #[command(flatten)]
-    pub(crate) change: ChangeArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SetKeyArgs {
-    #[command(flatten)]
-    pub(crate) connect: Connect,
-    /// The key, by its id.
-    pub(crate) key: String,
-    #[command(flatten)]
-    pub(crate) flags: KeyFields,
-    /// Accepts names that look like misspellings of known ones.
-    #[arg(long)]
-    pub(crate) create: bool,
     #[command(flatten)]
     pub(crate) change: ChangeArgs,
 }
@@ -287,14 +213,16 @@ pub(crate) struct JoinTokenArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
     #[command(subcommand)]
-    pub(crate) command: Option<JoinTokenCommand>,
+    pub(crate) command: JoinTokenCommand,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JoinTokenCommand {
-    /// Lists all records; the default command.
-    List,
     /// Creates a token and shows its secret once.
+    #[command(after_help = "Example: spillway join-token create --region eu-central-1 --hours 2 \
+        > join.token\n\n\
+        The new node's config names the file as `join_token_file` in [cluster]. `spillway get \
+        join-tokens` lists the tokens, and `spillway remove join-token ID` removes one.")]
     Create {
         /// Region of the nodes that may use the token.
         #[arg(long)]
@@ -314,13 +242,6 @@ pub(crate) enum JoinTokenCommand {
         /// Shows what would change, without creating anything.
         #[arg(long)]
         dry_run: bool,
-    },
-    /// Removes a token.
-    Remove {
-        /// The token, by its id.
-        token: String,
-        #[command(flatten)]
-        change: ChangeArgs,
     },
 }
 

@@ -1,87 +1,30 @@
-//! Calls of the admin API that commands about all kinds of records share.
+//! Calls of the admin API that several commands share.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use http::Method;
-use serde_json::{Map, Value};
+use serde_json::Value;
+use spillway_node::Resource;
 
-use super::client::{AdminClient, escaped};
-use super::connect::Connect;
-use super::resource_args::{ChangeArgs, Fields, ResourceCommand, flags_of};
-use super::served::note_unserved;
-use super::text::{self, Column};
+use super::change_args::ChangeArgs;
+use super::client::AdminClient;
+use super::text;
 use crate::output;
 use crate::screen::width;
 
-/// Carries out a command about records of one kind, which a list shows in these `columns`.
-///
-/// # Errors
-/// Returns an error if the node can't be reached or refuses, or a record can't be read.
-pub(super) async fn records<F: Fields>(
-    resource: &str,
-    columns: &[Column],
-    (connect, command): (&Connect, Option<&ResourceCommand<F>>),
-) -> Result<()> {
-    let client = AdminClient::new(connect)?;
-    carry_out(&client, resource, command, list(&client, resource, columns)).await
-}
-
-/// Carries out a command about records of one kind; `listing` shows all of them.
-///
-/// # Errors
-/// Returns the errors of [`records`].
-pub(super) async fn carry_out<F: Fields>(
-    client: &AdminClient,
-    resource: &str,
-    command: Option<&ResourceCommand<F>>,
-    listing: impl Future<Output = Result<()>>,
-) -> Result<()> {
-    let path = |name: &str| format!("/v1/{resource}/{}", escaped(name));
-    match command {
-        None | Some(ResourceCommand::List) => listing.await,
-        Some(ResourceCommand::Show { name }) => {
-            let answer = client.read(&path(name)).await?;
-            show(client, &answer, &text::facts(&answer["item"]))
-        }
-        Some(ResourceCommand::Put { name, record, replace, create, change: how }) => {
-            let record = record.record()?;
-            let method = if *replace { Method::PUT } else { Method::PATCH };
-            change(client, method, &path(name), Some(&record), &how.creating(*create)).await
-        }
-        Some(ResourceCommand::Set { name, flags, create, change: how }) => {
-            let fields = flags.fields();
-            if fields.is_empty() {
-                bail!("say what to set: {}", flags_of::<F>());
-            }
-            let models = fields.clone();
-            set(client, &path(name), fields, &how.creating(*create)).await?;
-            note_unserved(client, &models).await;
-            Ok(())
-        }
-        Some(ResourceCommand::Remove { name, change: how }) => {
-            change(client, Method::DELETE, &path(name), None, how).await
-        }
-    }
-}
-
-/// Changes fields of the record at `path`.
+/// Lists the records of a kind.
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
-pub(super) async fn set(
-    client: &AdminClient,
-    path: &str,
-    fields: Map<String, Value>,
-    how: &ChangeArgs,
-) -> Result<()> {
-    change(client, Method::PATCH, path, Some(&Value::Object(fields)), how).await
+pub(crate) async fn list(client: &AdminClient, resource: Resource) -> Result<()> {
+    let answer = client.list(resource.name()).await?;
+    show(client, &answer, &text::records(resource.columns(), &answer["items"]).text(width()))
 }
 
-pub(super) async fn list(client: &AdminClient, resource: &str, columns: &[Column]) -> Result<()> {
-    let answer = client.list(resource).await?;
-    show(client, &answer, &text::records(columns, &answer["items"]).text(width()))
-}
-
-pub(super) async fn change(
+/// Sends a change to `path`, and prints its effects.
+///
+/// # Errors
+/// Returns an error if the node can't be reached or refuses.
+pub(crate) async fn change(
     client: &AdminClient,
     method: Method,
     path: &str,
@@ -93,7 +36,7 @@ pub(super) async fn change(
 }
 
 /// Prints the effects of a change, past or expected.
-pub(super) fn show_change(client: &AdminClient, answer: &Value, is_dry: bool) -> Result<()> {
+pub(crate) fn show_change(client: &AdminClient, answer: &Value, is_dry: bool) -> Result<()> {
     let text = match answer["version"].as_u64() {
         _ if is_dry => text::diff(answer),
         Some(version) => format!("done: version {version}"),
@@ -103,7 +46,7 @@ pub(super) fn show_change(client: &AdminClient, answer: &Value, is_dry: bool) ->
 }
 
 /// Prints an answer as JSON or as `text`, with a note if it is stale.
-pub(super) fn show(client: &AdminClient, answer: &Value, text: &str) -> Result<()> {
+pub(crate) fn show(client: &AdminClient, answer: &Value, text: &str) -> Result<()> {
     if client.as_json {
         return Ok(output::line(&answer.to_string())?);
     }

@@ -10,10 +10,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use super::connect::{AdminUrl, Connect};
+use super::change_args::ChangeArgs;
 use super::refusal;
-use super::resource_args::ChangeArgs;
 use crate::admin_stream::{self, AdminConnection};
+use crate::connect::{AdminUrl, Connect};
 use crate::output;
 
 /// Time for the whole exchange: longer than a node takes to settle a write.
@@ -34,18 +34,18 @@ const PAGE: usize = 1_000;
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Client of the admin API of one node.
-pub(super) struct AdminClient {
+pub(crate) struct AdminClient {
     connect: Connect,
     token: Option<HeaderValue>,
-    pub(super) as_json: bool,
+    pub(crate) as_json: bool,
 }
 
 /// A refusal by the node.
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     /// Code of the error, e.g. `conflict`.
-    pub(super) code: String,
+    pub(crate) code: String,
     /// Cause and remedy.
-    pub(super) text: String,
+    pub(crate) text: String,
 }
 
 /// A request to the API.
@@ -57,7 +57,7 @@ struct AdminAsk<'a> {
 }
 
 /// Escapes a name as a part of a path.
-pub(super) fn escaped(name: &str) -> String {
+pub(crate) fn escaped(name: &str) -> String {
     utf8_percent_encode(name, PLAIN).to_string()
 }
 
@@ -66,13 +66,13 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if the token can't be read.
-    pub(super) fn new(connect: &Connect) -> Result<Self> {
+    pub(crate) fn new(connect: &Connect) -> Result<Self> {
         let (token, as_json) = (connect.authorization()?, connect.json);
         Ok(Self { connect: connect.clone(), token, as_json })
     }
 
     /// Returns the address of a page of the docs on the node that is asked.
-    pub(super) fn address_of(&self, page: &str) -> String {
+    pub(crate) fn address_of(&self, page: &str) -> String {
         let AdminUrl { authority, is_tls } = &self.connect.admin;
         let scheme = if *is_tls { "https" } else { "http" };
         format!("{scheme}://{authority}{}", spillway_docs::address_of(page))
@@ -83,7 +83,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if the node can't be reached or refuses.
-    pub(super) async fn read(&self, path: &str) -> Result<Value> {
+    pub(crate) async fn read(&self, path: &str) -> Result<Value> {
         let (status, answer) = self.ask(&get(path)).await?;
         let code = answer["error"]["code"].as_str();
         // Without a quorum, the node's own state is better than none.
@@ -100,7 +100,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if the node can't be reached.
-    pub(super) async fn optional(&self, path: &str) -> Result<Option<Value>> {
+    pub(crate) async fn optional(&self, path: &str) -> Result<Option<Value>> {
         let sign = if path.contains('?') { '&' } else { '?' };
         let stale = format!("{path}{sign}consistency=stale");
         for path in [path, &stale] {
@@ -117,7 +117,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if the node can't be reached.
-    pub(super) async fn try_change(
+    pub(crate) async fn try_change(
         &self,
         method: Method,
         path: &str,
@@ -136,7 +136,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if the node can't be reached or refuses.
-    pub(super) async fn list(&self, resource: &str) -> Result<Value> {
+    pub(crate) async fn list(&self, resource: &str) -> Result<Value> {
         let (mut items, mut after) = (Vec::new(), String::new());
         loop {
             let mut page = self.read(&format!("/v1/{resource}?limit={PAGE}{after}")).await?;
@@ -158,7 +158,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if the node can't be reached or refuses.
-    pub(super) async fn change(
+    pub(crate) async fn change(
         &self,
         method: Method,
         path: &str,
@@ -220,7 +220,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if the node can't be reached or refuses.
-    pub(super) async fn ask_about(&self, path: &str, body: String) -> Result<Value> {
+    pub(crate) async fn ask_about(&self, path: &str, body: String) -> Result<Value> {
         let ask = AdminAsk { method: Method::POST, path, body: body.into(), headers: Vec::new() };
         let (status, answer) = self.ask(&ask).await?;
         self.accept(status, answer)
@@ -230,7 +230,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if the node can't be reached or refuses.
-    pub(super) async fn bytes(&self, path: &str) -> Result<Bytes> {
+    pub(crate) async fn bytes(&self, path: &str) -> Result<Bytes> {
         let (status, bytes) = self.exchange(&get(path)).await?;
         if !status.is_success() {
             self.accept(status, serde_json::from_slice(&bytes).unwrap_or_default())?;
@@ -242,7 +242,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if the node can't be reached or refuses.
-    pub(super) async fn silent_bytes(&self, path: &str) -> Result<Bytes> {
+    pub(crate) async fn silent_bytes(&self, path: &str) -> Result<Bytes> {
         let (status, bytes) = self.exchange(&get(path)).await?;
         if !status.is_success() {
             let answer = serde_json::from_slice(&bytes).unwrap_or_default();
@@ -255,7 +255,7 @@ impl AdminClient {
     ///
     /// # Errors
     /// Returns an error if the node can't be reached, refuses or ends the stream, or `each` does.
-    pub(super) async fn events(
+    pub(crate) async fn events(
         &self,
         path: &str,
         mut each: impl FnMut(&str, &str) -> Result<()>,

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::client::AdminClient;
-use super::connect::Connect;
+use crate::connect::Connect;
 use crate::output;
 
 /// Answers of the admin listener, and their files.
@@ -54,7 +54,7 @@ pub(crate) struct DebugArgs {
 ///
 /// # Errors
 /// Returns an error if the folder can't be made, or is there already.
-pub(super) async fn run(args: &DebugArgs) -> Result<()> {
+pub(crate) async fn run(args: &DebugArgs) -> Result<()> {
     let folder = &args.folder;
     fs::create_dir(folder).with_context(|| format!("{} can't be made", folder.display()))?;
     let client = AdminClient::new(&args.connect)?;

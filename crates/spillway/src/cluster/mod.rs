@@ -1,58 +1,33 @@
 //! Commands about the state that the nodes of a cluster agree on: a thin client of the admin API,
 //! and commands that work on files.
 
-mod apply;
 mod args;
-mod audit;
-mod backup;
-mod backup_args;
 mod calls;
+mod change_args;
 mod client;
-mod columns;
 mod debug;
-mod edit;
-mod explain;
-mod explanation;
-mod field_args;
-mod import;
-mod kind;
-mod leader;
-mod limits;
-mod members;
-mod names;
-mod offline;
+mod files;
 mod online;
-mod record;
+mod orders;
+mod records;
 mod refusal;
-mod regions;
-mod request;
-mod resource_args;
-mod seal;
-mod served;
-mod settings;
-mod splits;
-mod status;
-mod tail;
-mod target;
+mod requests;
 mod text;
-mod top;
-mod trie;
-mod usage;
-mod watch;
-mod words;
+mod view;
 
 use anyhow::Result;
 
-use crate::connect;
-pub(crate) use crate::connect::{AdminUrl, BEHIND_OWN, Connect, HEADING, parse_admin};
-
-pub(crate) use args::{ClusterCommand, ClusterKeysCommand, CreateKeyArgs};
-pub(crate) use explain::ExplainArgs;
-pub(crate) use members::{ClusterCertsCommand, serial};
-pub(crate) use online::replicas;
-pub(crate) use tail::TailArgs;
-pub(crate) use text::aligned;
-pub(crate) use trie::TrieArgs;
+pub(crate) use self::args::{ClusterCommand, ClusterKeysCommand, CreateKeyArgs};
+use self::files::{backup, offline};
+use self::orders::members;
+pub(crate) use self::orders::members::{ClusterCertsCommand, serial};
+pub(crate) use self::records::names::{OWN_REPLICAS, TARGETS};
+pub(crate) use self::requests::explain::ExplainArgs;
+pub(crate) use self::requests::tail::TailArgs;
+pub(crate) use self::requests::trie::TrieArgs;
+use self::requests::{explain, tail, trie};
+pub(crate) use self::text::aligned;
+use crate::connect::{Connect, wait_for};
 
 /// Carries a command out.
 ///
@@ -113,13 +88,4 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
 /// Returns an error if the node can't be reached or refuses, or standard output is closed.
 pub(crate) fn tail(args: &TailArgs) -> Result<()> {
     wait_for(tail::run(args))
-}
-
-/// Runs a command that talks to a node to its end.
-///
-/// # Errors
-/// Returns the error of the command, or an error if no runtime can be started.
-pub(crate) fn wait_for<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(work)
 }

@@ -6,27 +6,29 @@ use anyhow::{Context, Result, bail};
 use http::Method;
 use serde_json::{Value, json};
 use spillway_config::moment_ms;
+use spillway_node::Resource;
 use spillway_types::unix_ms;
 
 use super::args::{
-    ClusterCommand, ClusterKeysCommand, CreateKeyArgs, JoinTokenArgs, JoinTokenCommand, OneKeyArgs,
+    ClusterCommand, ClusterKeysCommand, CreateKeyArgs, JoinTokenArgs, JoinTokenCommand,
 };
-use super::calls::{carry_out, change, list, records, set, show};
-use super::client::{AdminClient, escaped};
-use super::columns::{JOIN_TOKENS, KEYS, MODELS, REPLICAS, ROUTES, TENANTS};
-use super::connect::Connect;
-use super::field_args::RegionFields;
-use super::resource_args::{ChangeArgs, Fields, ResourceArgs, ResourceCommand};
-use super::served::note_unserved;
-use super::{
-    apply, audit, backup, debug, edit, import, leader, limits, members, names, regions, settings,
-    splits, status, target, text, top, usage, watch,
-};
+use super::calls::{change, show};
+use super::change_args::ChangeArgs;
+use super::client::AdminClient;
+use super::debug;
+use super::files::backup;
+use super::orders::{leader, members, target};
+use super::records::kind::path_of;
+use super::records::served::note_unserved;
+use super::records::{apply, edit, get, import, limits, names, remove, splits};
+use super::text;
+use super::view::{audit, status, top, usage, watch};
 use crate::output;
 
-pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
+pub(crate) async fn run(command: &ClusterCommand) -> Result<()> {
     match command {
-        ClusterCommand::Status(args) => status::run(&AdminClient::new(&args.connect)?).await,
+        ClusterCommand::Status(connect) => status::run(&AdminClient::new(connect)?).await,
+        ClusterCommand::Get(args) => get::run(args).await,
         ClusterCommand::Top(args) => top::run(args).await,
         ClusterCommand::Names(args) => names::run(args).await,
         ClusterCommand::Audit(args) => audit::run(args).await,
@@ -34,16 +36,12 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
         ClusterCommand::Leader(args) => leader::run(args).await,
         ClusterCommand::Debug(args) => debug::run(args).await,
         ClusterCommand::Nodes(args) => members::nodes(args).await,
-        ClusterCommand::Regions(args) => regions(of(args)).await,
-        ClusterCommand::Models(args) => records("models", MODELS, of(args)).await,
-        ClusterCommand::Routes(args) => records("routes", ROUTES, of(args)).await,
         ClusterCommand::Splits(args) => splits::run(args).await,
         ClusterCommand::Limits(args) => limits::run(args).await,
         ClusterCommand::Usage(args) => usage::run(args).await,
-        ClusterCommand::Tenants(args) => records("tenants", TENANTS, of(args)).await,
-        ClusterCommand::Settings(args) => settings::run(args).await,
         ClusterCommand::Edit(args) => edit::run(args).await,
         ClusterCommand::Apply(args) => apply::run(args).await,
+        ClusterCommand::Remove(args) => remove::run(args).await,
         ClusterCommand::Import(args) => import::run(args).await,
         ClusterCommand::Drain(args) => target::drain(args).await,
         ClusterCommand::Undrain(args) => target::undrain(args).await,
@@ -57,31 +55,8 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
     }
 }
 
-/// Lists the replicas that the cluster knows.
-///
-/// # Errors
-/// Returns an error if the node can't be reached or refuses.
-pub(crate) async fn replicas(connect: &Connect) -> Result<()> {
-    list(&AdminClient::new(connect)?, "replicas", REPLICAS).await
-}
-
-fn of<F: Fields>(args: &ResourceArgs<F>) -> (&Connect, Option<&ResourceCommand<F>>) {
-    (&args.connect, args.command.as_ref())
-}
-
-/// Carries out a command about regions. The list shows them as they are now.
-async fn regions(
-    (connect, command): (&Connect, Option<&ResourceCommand<RegionFields>>),
-) -> Result<()> {
-    let client = AdminClient::new(connect)?;
-    carry_out(&client, "regions", command, regions::list(&client)).await
-}
-
-pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
+pub(crate) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
     match command {
-        ClusterKeysCommand::List(args) => {
-            list(&AdminClient::new(&args.connect)?, "keys", KEYS).await
-        }
         ClusterKeysCommand::Create(args) => {
             let client = AdminClient::new(&args.connect)?;
             let how =
@@ -93,23 +68,12 @@ pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
             }
             Ok(())
         }
-        ClusterKeysCommand::Set(args) => {
-            let fields = args.flags.fields();
-            if fields.is_empty() {
-                bail!("say what to set: --help lists the fields");
-            }
-            let path = format!("/v1/keys/{}", escaped(&args.key));
-            let how = args.change.creating(args.create);
-            set(&AdminClient::new(&args.connect)?, &path, fields, &how).await
+        ClusterKeysCommand::Revoke(args) => {
+            let path = format!("{}/revoke", path_of(Resource::Keys, &args.key)?);
+            let client = AdminClient::new(&args.connect)?;
+            change(&client, Method::POST, &path, None, &args.change).await
         }
-        ClusterKeysCommand::Revoke(args) => change_key(args, Method::POST, "/revoke").await,
-        ClusterKeysCommand::Remove(args) => change_key(args, Method::DELETE, "").await,
     }
-}
-
-async fn change_key(args: &OneKeyArgs, method: Method, action: &str) -> Result<()> {
-    let path = format!("/v1/keys/{}{action}", escaped(&args.key));
-    change(&AdminClient::new(&args.connect)?, method, &path, None, &args.change).await
 }
 
 fn new_key(args: &CreateKeyArgs) -> Result<Value> {
@@ -131,29 +95,14 @@ fn new_key(args: &CreateKeyArgs) -> Result<Value> {
 }
 
 async fn join_token(args: &JoinTokenArgs) -> Result<()> {
-    let client = AdminClient::new(&args.connect)?;
-    match &args.command {
-        None | Some(JoinTokenCommand::List) => list(&client, "join-tokens", JOIN_TOKENS).await,
-        Some(JoinTokenCommand::Create {
-            region,
-            hours,
-            uses,
-            operators,
-            create: is_new,
-            dry_run,
-        }) => {
-            let valid_s = hours.saturating_mul(3_600);
-            let body = json!({
-                "region": region, "valid_s": valid_s, "uses": uses, "operators": operators,
-            });
-            let how = ChangeArgs { dry_run: *dry_run, create: *is_new, ..ChangeArgs::default() };
-            create(&client, "/v1/join-tokens", &body, &how).await
-        }
-        Some(JoinTokenCommand::Remove { token, change: how }) => {
-            let path = format!("/v1/join-tokens/{}", escaped(token));
-            change(&client, Method::DELETE, &path, None, how).await
-        }
-    }
+    let JoinTokenCommand::Create { region, hours, uses, operators, create: is_new, dry_run } =
+        &args.command;
+    let valid_s = hours.saturating_mul(3_600);
+    let body = json!({
+        "region": region, "valid_s": valid_s, "uses": uses, "operators": operators,
+    });
+    let how = ChangeArgs { dry_run: *dry_run, create: *is_new, ..ChangeArgs::default() };
+    create(&AdminClient::new(&args.connect)?, "/v1/join-tokens", &body, &how).await
 }
 
 /// Creates a record with a secret. The secret alone goes to standard output, for scripts; the name

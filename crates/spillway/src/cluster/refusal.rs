@@ -3,10 +3,10 @@
 use http::StatusCode;
 use serde_json::Value;
 
-use super::connect::AdminUrl;
+use crate::connect::AdminUrl;
 
 /// Returns the text of an error of the API, or of another server that answered in its place.
-pub(super) fn text_of(
+pub(crate) fn text_of(
     admin: &AdminUrl,
     has_token: bool,
     status: StatusCode,

@@ -8,16 +8,16 @@ use crate::output;
 use crate::screen::{Table, cells};
 
 /// Column: its heading, and the JSON pointer of its value in an item.
-pub(super) type Column = (&'static str, &'static str);
+pub(crate) type Column = (&'static str, &'static str);
 
 /// Formats one line per item, with aligned columns.
-pub(super) fn table(columns: &[Column], items: &Value) -> String {
+pub(crate) fn table(columns: &[Column], items: &Value) -> String {
     records(columns, items).text(usize::MAX)
 }
 
 /// Makes a table of records, one line per item. In a narrow terminal it is shown without versions and
 /// titles first.
-pub(super) fn records(columns: &[Column], items: &Value) -> Table {
+pub(crate) fn records(columns: &[Column], items: &Value) -> Table {
     let headings: Vec<&str> = columns.iter().map(|(heading, _)| *heading).collect();
     let cells = |item: &Value| {
         let cell = |(_, pointer): &Column| {
@@ -57,14 +57,14 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
 }
 
 /// Formats a moment in milliseconds since 1970: date and time in UTC.
-pub(super) fn moment(at_ms: u64) -> String {
+pub(crate) fn moment(at_ms: u64) -> String {
     let text = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_millis(at_ms));
     // Without the name of the day, which comes first, and the zone, which comes last.
     text.get(5..25).unwrap_or(&text).to_owned()
 }
 
 /// Formats one line for each value in an item.
-pub(super) fn facts(item: &Value) -> String {
+pub(crate) fn facts(item: &Value) -> String {
     let lines = leaves(item).into_iter().map(|(path, value)| {
         // Indented, so that no value looks like the next one.
         format!("{}: {}", output::cell(&path), value.replace('\n', "\n  "))
@@ -73,7 +73,7 @@ pub(super) fn facts(item: &Value) -> String {
 }
 
 /// Returns the greatest age of a stale answer; None if the answer is up to date.
-pub(super) fn staleness(answer: &Value) -> Option<String> {
+pub(crate) fn staleness(answer: &Value) -> Option<String> {
     if answer["consistency"] != "stale" {
         return None;
     }
@@ -87,7 +87,7 @@ pub(super) fn staleness(answer: &Value) -> Option<String> {
 
 /// Formats the changes of a dry run: each record with its values before and after, where they
 /// differ.
-pub(super) fn diff(answer: &Value) -> String {
+pub(crate) fn diff(answer: &Value) -> String {
     let changes = answer["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
     if changes.is_empty() {
         return "nothing would change".to_owned();
@@ -114,7 +114,7 @@ fn change(change: &Value) -> Vec<String> {
 }
 
 /// Returns every value in an item, with its path. A list counts as one value.
-pub(super) fn leaves(item: &Value) -> Vec<(String, String)> {
+pub(crate) fn leaves(item: &Value) -> Vec<(String, String)> {
     let Value::Object(members) = item else { return Vec::new() };
     let mut all = Vec::new();
     for (name, member) in members {
@@ -144,7 +144,7 @@ fn value(value: &Value) -> String {
 }
 
 /// Returns the text for a missing value.
-pub(super) fn absent() -> String {
+pub(crate) fn absent() -> String {
     "-".to_owned()
 }
 

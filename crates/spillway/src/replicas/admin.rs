@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::admin_stream;
-use crate::cluster::Connect;
+use crate::connect::Connect;
 
 /// Time for the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);

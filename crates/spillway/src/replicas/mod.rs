@@ -1,12 +1,14 @@
 //! `spillway replicas`: state of a node's replicas, and orders to them.
 
 mod admin;
+mod args;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::cli::{ReplicasArgs, ReplicasCommand};
-use crate::cluster::{self, wait_for};
+pub(crate) use self::args::ReplicasArgs;
+use self::args::ReplicasCommand;
+use crate::connect::wait_for;
 pub(crate) use crate::replica_table::table;
 use crate::{output, screen};
 
@@ -20,7 +22,6 @@ pub(crate) fn run(args: &ReplicasArgs) -> Result<()> {
 
 async fn answer(args: &ReplicasArgs) -> Result<()> {
     match &args.command {
-        None if args.cluster => cluster::replicas(&args.connect).await,
         None => {
             let members = admin::get(&args.connect, "/replicas").await?;
             show(&members, args.connect.json)

@@ -38,7 +38,7 @@ fn run(words: &[&str], variable: Option<&str>, input: &str) -> Output {
 #[test]
 fn a_backup_with_a_passphrase_is_read_by_who_knows_it() {
     let world = World::new();
-    world.text(&["models", "put", "kept-model", "{}"]);
+    world.text(&["apply", "model", "kept-model", "{}"]);
     let (file, secret) = (world.path("state.age"), world.path("passphrase"));
     fs::write(&secret, format!("{PASSPHRASE}\n")).unwrap();
     let secret = secret.to_str().unwrap();

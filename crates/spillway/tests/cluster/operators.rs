@@ -11,7 +11,7 @@ fn operators_see_and_change_what_the_cluster_agrees_on() {
     assert!(status.starts_with("healthy: serves 1 of 1 replicas; 1 of 1 voters\n"), "{status}");
     assert!(status.contains("a leads in term 1"), "{status}");
     assert_eq!(world.json(&["status"])["log"]["members"][0]["name"], "a");
-    let nodes = world.text(&["nodes"]);
+    let nodes = world.text(&["get", "nodes"]);
     let row: Vec<&str> = nodes.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!((&row[..2], row[3..6].join(" ")), (&["a", "eu"][..], "if needed yes".to_owned()));
 
@@ -19,25 +19,25 @@ fn operators_see_and_change_what_the_cluster_agrees_on() {
     let diff = "~ regions eu\n  - record.state: active\n  + record.state: draining\n";
     assert!(dry.starts_with(diff) && dry.contains("estimate: 0 requests in flight move"), "{dry}");
     assert!(dry.contains("nobody else serves these models"), "{dry}");
-    assert!(!world.text(&["regions"]).contains("draining"));
+    assert!(!world.text(&["get", "regions"]).contains("draining"));
     assert!(world.text(&["drain", "eu"]).starts_with("done: version "));
-    assert!(world.text(&["regions"]).contains("draining"));
+    assert!(world.text(&["get", "regions"]).contains("draining"));
     assert_eq!(world.text(&["drain", "eu"]), "nothing to change\n");
     world.text(&["undrain", "eu"]);
-    assert_eq!(world.json(&["regions", "show", "eu"])["item"]["record"]["state"], "active");
+    assert_eq!(world.json(&["get", "region", "eu"])["item"]["record"]["state"], "active");
     world.text(&["weight", "eu", "12.5"]);
-    assert!(world.text(&["regions", "show", "eu"]).contains("record.weight_percent: 12.5"));
+    assert!(world.text(&["get", "region", "eu"]).contains("record.weight_percent: 12.5"));
 
-    world.text(&["models", "put", "meta/small", "{\"fallbacks\": [\"big\"]}"]);
-    let version = world.json(&["models", "show", "meta/small"])["item"]["version"].to_string();
-    assert!(world.text(&["models"]).contains("meta/small"));
-    let late = world.fault(&["models", "remove", "meta/small", "--if-version", "1"]);
+    world.text(&["apply", "model", "meta/small", "{\"fallbacks\": [\"big\"]}"]);
+    let version = world.json(&["get", "model", "meta/small"])["item"]["version"].to_string();
+    assert!(world.text(&["get", "models"]).contains("meta/small"));
+    let late = world.fault(&["remove", "model", "meta/small", "--if-version", "1"]);
     assert!(late.contains("(conflict)") && late.contains(&format!("version {version}")), "{late}");
-    world.text(&["models", "remove", "meta/small", "--if-version", &version]);
-    assert_eq!(world.json(&["models"])["items"], serde_json::json!([]));
-    let settings = world.text(&["settings"]);
+    world.text(&["remove", "model", "meta/small", "--if-version", &version]);
+    assert_eq!(world.json(&["get", "models"])["items"], serde_json::json!([]));
+    let settings = world.text(&["get", "settings"]);
     assert!(settings.contains("join.token_required    true"), "{settings}");
-    assert!(world.text(&["replicas", "--cluster"]).starts_with("replica"));
+    assert!(world.text(&["get", "replicas"]).starts_with("replica"));
     let unknown = world.fault(&["drain", "eu/none"]);
     assert!(unknown.contains("does not exist (not_found)"), "{unknown}");
     let mars = world.fault(&["drain", "mars"]);
@@ -70,26 +70,26 @@ fn usage_is_shown_of_all_nodes_and_names_those_that_could_not_be_asked() {
 #[test]
 fn secrets_are_printed_once_and_a_token_is_needed() {
     let world = World::new();
-    world.text(&["tenants", "put", "acme", "{}"]);
+    world.text(&["apply", "tenant", "acme", "{}"]);
     let made = world.run(&["keys", "create", "--tenant", "acme", "--model", "big", "--days", "1"]);
     let secret = printed(&made);
     let secret = secret.trim();
     assert!(secret.starts_with("sw_"), "{secret}");
     assert!(String::from_utf8_lossy(&made.stderr).contains("shown this once"), "{made:?}");
-    let keys = world.json(&["keys", "list"]);
+    let keys = world.json(&["get", "keys"]);
     let key = keys["items"][0]["key"].as_str().unwrap();
     assert!(secret.starts_with(&format!("sw_{key}_")) && !keys.to_string().contains(secret));
     assert!(keys["items"][0]["record"]["expires_ms"].is_u64());
     world.text(&["keys", "revoke", key]);
-    assert_eq!(world.json(&["keys", "list"])["items"][0]["info"]["is_revoked"], true);
-    let listed = world.text(&["keys", "list"]);
+    assert_eq!(world.json(&["get", "keys"])["items"][0]["info"]["is_revoked"], true);
+    let listed = world.text(&["get", "keys"]);
     assert!(listed.contains("ends (UTC)") && listed.contains(":") && !listed.contains("true"));
     world.text(&["keys", "create", "--tenant", "acme", "--name", "acme-1"]);
     let again = world.fault(&["keys", "create", "--tenant", "acme", "--name", "acme-1"]);
     assert!(again.contains("key acme-1 exists (conflict): choose another name"), "{again}");
     assert!(again.contains("--name"), "{again}");
     let token = world.json(&["join-token", "create", "--region", "eu", "--hours", "2"]);
-    let tokens = world.text(&["join-token"]);
+    let tokens = world.text(&["get", "join-tokens"]);
     let id = token["key"].as_str().unwrap();
     let row = tokens.lines().find(|line| line.starts_with(id)).unwrap();
     // A moment is written with a clock, and milliseconds are not.
@@ -97,7 +97,7 @@ fn secrets_are_printed_once_and_a_token_is_needed() {
     assert!(token["secret"].as_str().unwrap().starts_with("swj_"));
     let dry = world.text(&["join-token", "create", "--dry-run"]);
     assert!(dry.starts_with("+ join-tokens "), "{dry}");
-    assert_eq!(world.json(&["join-token"])["items"].as_array().unwrap().len(), 1);
+    assert_eq!(world.json(&["get", "join-tokens"])["items"].as_array().unwrap().len(), 1);
 
     let address = world.address.to_string();
     let refused = fault(&run(&["status", "--admin", &address]));
@@ -114,7 +114,7 @@ fn secrets_are_printed_once_and_a_token_is_needed() {
 #[test]
 fn a_backup_becomes_the_folder_of_a_new_cluster() {
     let world = World::new();
-    world.text(&["models", "put", "kept", "{}"]);
+    world.text(&["apply", "model", "kept", "{}"]);
     let backup = world.path("state.backup");
     let backup = backup.to_str().unwrap();
     world.text(&["backup", backup]);
@@ -166,28 +166,26 @@ fn a_new_cluster_is_forced_only_when_it_is_meant() {
 fn every_command_has_an_example() {
     for words in [
         "status",
-        "nodes",
-        "regions",
+        "get",
+        "nodes operators",
+        "nodes readmit",
+        "nodes trust-disk",
         "replicas",
-        "models",
-        "routes",
-        "splits",
-        "edit",
+        "splits set",
         "apply",
+        "edit",
+        "remove",
         "import",
-        "limits",
-        "tenants",
-        "settings",
+        "limits set",
         "trie",
         "trie rotate",
         "explain",
-        "keys list",
         "keys create",
         "keys revoke",
         "drain",
         "undrain",
         "weight",
-        "join-token",
+        "join-token create",
         "backup",
         "restore",
         "force-new-cluster",
@@ -229,7 +227,7 @@ fn the_commands_about_limits_in_the_docs_work_as_they_stand() {
             .unwrap();
         printed(&done);
     }
-    let limit = world.json(&["limits", "show", "tenant:acme"])["item"]["record"].clone();
+    let limit = world.json(&["get", "limit", "tenant:acme"])["item"]["record"].clone();
     assert_eq!(
         (limit["tokens_per_min"].as_u64(), limit["concurrency"].as_u64()),
         (Some(600_000), Some(64))
@@ -241,37 +239,36 @@ fn records_are_given_in_a_file_on_standard_input_in_place_or_in_flags() {
     let world = World::new();
     let file = world.path("limit.json");
     std::fs::write(&file, "{\"requests_per_s\": 7}").unwrap();
-    let of =
-        |name: &str| world.json(&["limits", "show", "global"])["item"]["record"][name].as_u64();
-    world.text(&["limits", "put", "global", file.to_str().unwrap()]);
+    let of = |name: &str| world.json(&["get", "limit", "global"])["item"]["record"][name].as_u64();
+    world.text(&["apply", "limit", "global", file.to_str().unwrap()]);
     assert_eq!(of("requests_per_s"), Some(7));
-    world.text(&["limits", "put", "global", "{\"concurrency\": 8}"]);
+    world.text(&["apply", "limit", "global", "{\"concurrency\": 8}"]);
     assert_eq!((of("requests_per_s"), of("concurrency")), (Some(7), Some(8)));
-    world.text(&["limits", "put", "global", "{\"concurrency\": 9}", "--replace"]);
+    world.text(&["apply", "limit", "global", "{\"concurrency\": 9}", "--replace"]);
     assert_eq!((of("requests_per_s"), of("concurrency")), (None, Some(9)));
-    world.text(&["limits", "put", "global", "{\"requests_per_s\": 5}"]);
-    world.text(&["limits", "put", "global", "{\"requests_per_min\": 50}"]);
+    world.text(&["apply", "limit", "global", "{\"requests_per_s\": 5}"]);
+    world.text(&["apply", "limit", "global", "{\"requests_per_min\": 50}"]);
     assert_eq!((of("requests_per_s"), of("requests_per_min")), (None, Some(50)));
-    world.text(&["limits", "put", "global", "--requests-per-min", "60", "--tokens-per-min", "9"]);
+    world.text(&["limits", "set", "global", "--requests-per-min", "60", "--tokens-per-min", "9"]);
     assert_eq!((of("requests_per_min"), of("tokens_per_min")), (Some(60), Some(9)));
-    assert!(world.text(&["limits"]).contains("requests/min"));
-    let missing = world.fault(&["limits", "put", "global", "nothing.json"]);
+    assert!(world.text(&["get", "limits"]).contains("requests/min"));
+    let missing = world.fault(&["apply", "limit", "global", "nothing.json"]);
     assert!(missing.contains("can't read nothing.json: give a file"), "{missing}");
-    let nothing = world.fault(&["limits", "put", "global"]);
-    assert!(nothing.contains("--requests-per-min"), "{nothing}");
+    let nothing = world.fault(&["apply", "limit", "global"]);
+    assert!(nothing.contains("FIELD=VALUE") && nothing.contains("requests_per_min"), "{nothing}");
     let twice = world.fault(&[
-        "limits",
-        "put",
+        "apply",
+        "limit",
         "global",
         "{\"requests_per_s\": 1, \"requests_per_min\": 2}",
     ]);
     assert!(twice.contains("requests are limited twice"), "{twice}");
-    world.text(&["settings", "put", "health.transition_ms", "30000"]);
-    let setting = world.json(&["settings", "show", "health.transition_ms"]);
+    world.text(&["apply", "setting", "health.transition_ms", "30000"]);
+    let setting = world.json(&["get", "setting", "health.transition_ms"]);
     assert_eq!(setting["item"]["record"]["value"], "30000");
     std::fs::write(&file, "{\"title\": \"Acme\"}").unwrap();
-    world.text(&["tenants", "put", "acme", file.to_str().unwrap()]);
-    assert_eq!(world.json(&["tenants", "show", "acme"])["item"]["record"]["title"], "Acme");
+    world.text(&["apply", "tenant", "acme", file.to_str().unwrap()]);
+    assert_eq!(world.json(&["get", "tenant", "acme"])["item"]["record"]["title"], "Acme");
 }
 
 #[test]
@@ -279,7 +276,11 @@ fn wrong_usage_says_what_to_write() {
     for (words, remedy) in [
         (&["explain"][..], "spillway explain ID"),
         (&["tail", "--status", "9xx", "--once"], "a class from 1xx to 5xx"),
-        (&["apply"], "<FILES>"),
+        (&["apply"], "<KIND>"),
+        (&["get", "tenantz"], "a similar value exists: 'tenants'"),
+        (&["tenants", "set", "acme", "--title", "Acme"], "spillway apply tenant NAME FIELD=VALUE"),
+        (&["regions"], "spillway get regions"),
+        (&["limits"], "spillway get limits"),
     ] {
         let refused = run(words);
         assert_eq!(refused.status.code(), Some(2), "{refused:?}");
@@ -290,7 +291,7 @@ fn wrong_usage_says_what_to_write() {
 
 #[test]
 fn the_help_has_a_commands_own_options_first_and_the_connection_apart() {
-    for words in [&["drain"][..], &["limits"], &["keys", "create"], &["tail"], &["health"]] {
+    for words in [&["drain"][..], &["limits", "set"], &["keys", "create"], &["tail"], &["health"]] {
         let help = printed(&run(&[words, &["--help"]].concat()));
         let (own, connection) = help.split_once("\nConnection:\n").unwrap();
         let (connection, _) = connection.split_once("\nExample").unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{World, fault, printed};
 
 fn record(world: &World, kind: &str, name: &str) -> Value {
-    world.json(&[kind, "show", name])["item"]["record"].clone()
+    world.json(&["get", kind, name])["item"]["record"].clone()
 }
 
 #[test]
@@ -16,27 +16,27 @@ fn a_split_is_set_field_by_field() {
     let world = World::new();
     world.text(&["splits", "set", "canary", "--arm", "old=big:90", "--arm", "new=small:10"]);
     assert_eq!(record(&world, "splits", "canary")["arms"][1]["weight_percent"], 10);
-    world.text(&["splits", "set", "canary", "--by", "header:X-User", "--sticky-cookie", "arm"]);
+    world.text(&["apply", "split", "canary", "by=header:X-User", "sticky_cookie=arm"]);
     let split = record(&world, "splits", "canary");
     assert_eq!((&split["by"], &split["sticky_cookie"]), (&json!("header:x-user"), &json!("arm")));
     assert_eq!(split["sticky_max_age_s"], 2_592_000);
     assert_eq!(split["arms"][0]["weight_percent"], 90, "other fields stay");
-    let wrong = world.fault(&["splits", "set", "canary", "--by", "moon"]);
+    let wrong = world.fault(&["apply", "split", "canary", "by=moon"]);
     assert!(wrong.contains("expected random, user, header:NAME or cookie:NAME"), "{wrong}");
 }
 
 #[test]
 fn one_field_of_a_region_is_put_alone_unless_it_is_to_be_replaced() {
     let world = World::new();
-    let made = world.fault(&["regions", "set", "moon", "--price-ms", "5"]);
+    let made = world.fault(&["apply", "region", "moon", "price_ms=5"]);
     assert!(made.contains("--create"), "{made}");
-    world.text(&["regions", "set", "moon", "--price-ms", "5", "--create"]);
-    world.text(&["regions", "set", "eu", "--price-ms", "5"]);
+    world.text(&["apply", "region", "moon", "price_ms=5", "--create"]);
+    world.text(&["apply", "region", "eu", "price_ms=5"]);
     world.text(&["drain", "eu"]);
-    world.text(&["regions", "put", "eu", "{\"country\": \"DE\"}"]);
+    world.text(&["apply", "region", "eu", "{\"country\": \"DE\"}"]);
     let region = record(&world, "regions", "eu");
     assert_eq!((&region["price_ms"], &region["state"]), (&json!(5), &json!("draining")));
-    world.text(&["regions", "put", "eu", "{\"country\": \"FR\"}", "--replace"]);
+    world.text(&["apply", "region", "eu", "{\"country\": \"FR\"}", "--replace"]);
     let region = record(&world, "regions", "eu");
     assert_eq!((&region["price_ms"], &region["country"]), (&json!(0), &json!("FR")));
 }
@@ -44,7 +44,7 @@ fn one_field_of_a_region_is_put_alone_unless_it_is_to_be_replaced() {
 #[test]
 fn a_key_s_tenant_is_made_only_when_that_is_said() {
     let world = World::new();
-    world.text(&["tenants", "put", "acme", "{}"]);
+    world.text(&["apply", "tenant", "acme", "{}"]);
     let create = ["keys", "create", "--name", "k1", "--tenant"];
     let slip = world.fault(&[&create[..], &["acmee"]].concat());
     assert!(
@@ -53,12 +53,12 @@ fn a_key_s_tenant_is_made_only_when_that_is_said() {
     );
     let far = world.fault(&[&create[..], &["initech"]].concat());
     assert!(far.contains("--create") && !far.contains("is meant"), "{far}");
-    assert!(world.fault(&["tenants", "show", "initech"]).contains("not_found"));
+    assert!(world.fault(&["get", "tenant", "initech"]).contains("not_found"));
     let made = world.text(&[&create[..], &["initech", "--create"]].concat());
     assert!(made.starts_with("sw_k1_"), "{made}");
     assert_eq!(record(&world, "tenants", "initech")["is_suspended"], false);
-    world.text(&["models", "set", "gpt", "--alias-of", "llama-8b"]);
-    let slip = ["keys", "set", "k1", "--models", "lama-8b"];
+    world.text(&["apply", "model", "gpt", "alias_of=llama-8b"]);
+    let slip = ["apply", "key", "k1", "models=lama-8b"];
     let told = world.fault(&slip);
     assert!(told.contains("write \"llama-8b\" if that is meant"), "{told}");
     world.text(&[&slip[..], &["--create"]].concat());
@@ -67,13 +67,13 @@ fn a_key_s_tenant_is_made_only_when_that_is_said() {
 #[test]
 fn lists_show_terms_and_prices_and_fit_the_terminal() {
     let world = World::new();
-    let flags = ["--title", "Acme Research", "--countries", "DE,FR", "--isolate-prompts", "true"];
-    let budgets = ["--budget-per-day", "12.5", "--budget-per-month", "300"];
-    world.text(&[&["tenants", "set", "acme"], &flags[..], &budgets[..]].concat());
-    let prices = ["--prompt-per-million", "0.4", "--completion-per-million", "1.6"];
-    world.text(&[&["models", "set", "big"], &prices[..]].concat());
+    let fields = ["title=Acme Research", "countries=DE,FR", "isolate_prompts=true"];
+    let budgets = ["budget_per_day=12.5", "budget_per_month=300"];
+    world.text(&[&["apply", "tenant", "acme"], &fields[..], &budgets[..]].concat());
+    let prices = ["prompt_per_million=0.4", "completion_per_million=1.6"];
+    world.text(&[&["apply", "model", "big"], &prices[..]].concat());
     let narrow =
-        |kind: &str| printed(&world.command(&[kind]).env("COLUMNS", "80").output().unwrap());
+        |kind: &str| printed(&world.command(&["get", kind]).env("COLUMNS", "80").output().unwrap());
     for (kind, shown) in [
         ("tenants", ["isolated", "per day", "per month", "12.5", "300", "DE,FR"].as_slice()),
         ("models", ["prompt/M", "completion/M", "0.4", "1.6"].as_slice()),
@@ -82,14 +82,14 @@ fn lists_show_terms_and_prices_and_fit_the_terminal() {
         assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
         assert!(shown.iter().all(|text| table.contains(text)), "{table}");
     }
-    assert!(world.text(&["tenants"]).contains("Acme Research"));
+    assert!(world.text(&["get", "tenants"]).contains("Acme Research"));
 }
 
 #[test]
 fn set_changes_the_named_fields_alone() {
     let world = World::new();
-    world.text(&["tenants", "set", "acme", "--title", "Acme", "--countries", "DE,FR"]);
-    world.text(&["tenants", "set", "acme", "--suspended", "true"]);
+    world.text(&["apply", "tenant", "acme", "title=Acme", "countries=DE,FR"]);
+    world.text(&["apply", "tenant", "acme", "is_suspended=true"]);
     let tenant = record(&world, "tenants", "acme");
     assert_eq!((&tenant["title"], &tenant["is_suspended"]), (&json!("Acme"), &json!(true)));
     assert_eq!(tenant["countries"], json!(["DE", "FR"]));
@@ -110,30 +110,30 @@ fn set_changes_the_named_fields_alone() {
         (&json!(600_000), &Value::Null, &json!(60))
     );
     assert_eq!(after["requests_per_s"], Value::Null);
-    assert!(world.fault(&limit).contains("say what to set"));
+    assert!(world.fault(&limit).contains("--tokens-per-min"));
     let late = [&limit[..], &["--concurrency", "1", "--if-version", "1"]].concat();
     assert!(world.fault(&late).contains("(conflict)"));
 
-    world.text(&["models", "set", "gpt", "--alias-of", "big"]);
-    world.text(&["models", "set", "gpt", "--fallbacks", "small,tiny"]);
+    world.text(&["apply", "model", "gpt", "alias_of=big"]);
+    world.text(&["apply", "model", "gpt", "fallbacks=small,tiny"]);
     let model = record(&world, "models", "gpt");
     assert_eq!(model, json!({ "alias_of": "big", "fallbacks": ["small", "tiny"] }));
-    world.text(&["routes", "set", "chat", "--models", "big", "--policy", "power_of_two"]);
+    world.text(&["apply", "route", "chat", "models=big", "policy=power_of_two"]);
     assert_eq!(record(&world, "routes", "chat")["policy"], "power_of_two");
     for slip in [["tenants", "acmee"], ["models", "gptt"], ["routes", "caht"]] {
-        let told = world.fault(&[slip[0], "put", slip[1], "{}"]);
+        let told = world.fault(&["apply", slip[0], slip[1], "{}"]);
         assert!(told.contains("is meant") && told.contains("--create"), "{told}");
         let told = world.fault(&["edit", slip[0], slip[1]]);
         assert!(told.contains("is meant"), "{told}");
     }
-    world.text(&["settings", "set", "voters.dead_after_ms", "30000"]);
+    world.text(&["apply", "setting", "voters.dead_after_ms", "30000"]);
     assert_eq!(record(&world, "settings", "voters.dead_after_ms")["value"], "30000");
-    world.text(&["nodes", "set", "a", "--operators", "allow"]);
+    world.text(&["nodes", "operators", "a", "allow"]);
 
     let made = world.run(&["keys", "create", "--tenant", "acme", "--name", "k1"]);
     assert!(printed(&made).starts_with("sw_k1_"));
-    world.text(&["keys", "set", "k1", "--models", "big,small", "--priority", "2"]);
-    let keys = world.json(&["keys", "list"]);
+    world.text(&["apply", "key", "k1", "models=big,small", "priority=2"]);
+    let keys = world.json(&["get", "keys"]);
     assert_eq!(keys["items"][0]["record"]["models"], json!(["big", "small"]));
     assert_eq!(keys["items"][0]["record"]["tenant"], "acme");
 }
@@ -149,7 +149,7 @@ fn editor(world: &World, name: &str, script: &str) -> PathBuf {
 #[test]
 fn a_record_is_edited_and_what_was_typed_is_not_lost() {
     let world = World::new();
-    world.text(&["tenants", "put", "acme", "{\"title\": \"Acme\"}"]);
+    world.text(&["apply", "tenant", "acme", "{\"title\": \"Acme\"}"]);
     let edit = |editor: &PathBuf| {
         let mut command = world.command(&["edit", "tenants", "acme"]);
         command.env_remove("VISUAL").env("EDITOR", editor).output().unwrap()
@@ -169,7 +169,7 @@ fn a_record_is_edited_and_what_was_typed_is_not_lost() {
     // Another operator changes the record while the editor is open.
     let token = world.path("token");
     let races = format!(
-        "{} tenants set acme --title Other --admin http://{} --token-file {}\nsed -i s/Emca/Mine/ \"$1\"",
+        "{} apply tenant acme title=Other --admin http://{} --token-file {}\nsed -i s/Emca/Mine/ \"$1\"",
         env!("CARGO_BIN_EXE_spillway"),
         world.address,
         token.display()
@@ -198,7 +198,7 @@ fn files_are_applied_as_far_as_the_cluster_differs() {
     ] {
         assert!(dry.contains(told), "{told}: {dry}");
     }
-    assert!(world.json(&["tenants"])["items"].as_array().unwrap().is_empty());
+    assert!(world.json(&["get", "tenants"])["items"].as_array().unwrap().is_empty());
     let done = world.text(&["apply", "-f", file]);
     assert!(done.ends_with("3 created, 1 updated, 0 unchanged\n"), "{done}");
     assert_eq!(world.text(&["apply", "-f", file]), "0 created, 0 updated, 4 unchanged\n");
@@ -229,7 +229,7 @@ fn a_config_is_imported_with_keys_that_go_on_working_and_twice_is_once() {
     let dry = world.text(&["import", file, "--dry-run"]);
     assert!(dry.contains("+ keys ci") && dry.contains("+ limits key:ci"), "{dry}");
     assert!(dry.ends_with("4 would be created, 0 would be updated, 0 unchanged\n"), "{dry}");
-    assert!(world.json(&["keys", "list"])["items"].as_array().unwrap().is_empty());
+    assert!(world.json(&["get", "keys"])["items"].as_array().unwrap().is_empty());
 
     let done = world.run(&["import", file]);
     assert!(printed(&done).ends_with("4 created, 0 updated, 0 unchanged\n"), "{done:?}");
@@ -241,8 +241,8 @@ fn a_config_is_imported_with_keys_that_go_on_working_and_twice_is_once() {
     let text = spillway_cluster_state::KeyText::read(&key).unwrap();
     assert!(text.hash(&known.salt).matches(&known.hash));
     // The file has nothing of the tenant except its name.
-    world.run(&["tenants", "set", "acme", "--suspended", "true", "--countries", "DE"]);
+    world.run(&["apply", "tenant", "acme", "is_suspended=true", "countries=DE"]);
     assert_eq!(world.text(&["import", file]), "0 created, 0 updated, 4 unchanged\n");
-    let record = &world.json(&["tenants", "show", "acme"])["item"]["record"];
+    let record = &world.json(&["get", "tenant", "acme"])["item"]["record"];
     assert_eq!((&record["is_suspended"], &record["countries"]), (&true.into(), &json!(["DE"])));
 }

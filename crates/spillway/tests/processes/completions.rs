@@ -10,13 +10,15 @@ use tempfile::TempDir;
 use crate::machines::spillway;
 
 /// Begun commands, and the kind of the names that complete them.
-const BEGUN: [(&str, &str); 7] = [
+const BEGUN: [(&str, &str); 9] = [
     ("drain", "targets"),
     ("weight", "targets"),
-    ("regions show", "regions"),
-    ("regions set", "regions"),
-    ("replicas drain", "replicas"),
-    ("keys set", "keys"),
+    ("get region", "region"),
+    ("apply tenants", "tenants"),
+    ("edit limits", "limits"),
+    ("remove model", "model"),
+    ("replicas drain", "own-replicas"),
+    ("limits set", "limits"),
     ("keys revoke", "keys"),
 ];
 

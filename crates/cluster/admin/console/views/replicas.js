@@ -14,7 +14,7 @@ const LEVELS = {
 };
 
 export function replicasView(page) {
-  const table = replicaTable(page, "No replica is known. Add a [[replica]] to a config file, or run: spillway replicas put REGION/NAME RECORD.");
+  const table = replicaTable(page, "No replica is known. Add a [[replica]] to a config file, or run: spillway apply replica REGION/NAME url=URL.");
   const filter = h("input", { id: "filter", type: "search", autocomplete: "off", value: page.asked("filter"), oninput: () => { page.ask({ filter: filter.value }); table.filter(filter.value); } });
   const amount = h("span", { class: "hint" });
   const missing = h("p", { class: "hint" });

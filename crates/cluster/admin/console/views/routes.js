@@ -10,7 +10,7 @@ export function routesView(page) {
   const served = servedTable();
   const routes = routeTable();
   const splits = new Table({
-    caption: "Splits", key: (it) => keyOf(it), empty: "No model is split between versions. Set one with: spillway splits put NAME RECORD",
+    caption: "Splits", key: (it) => keyOf(it), empty: "No model is split between versions. Set one with: spillway splits set NAME --arm ARM=MODEL:PERCENT",
     columns: [
       { name: "Model asked for", of: (it) => it.key, sort: (it) => it.key },
       { name: "Arm", of: (it) => it.arm.name || it.arm.model },
@@ -25,7 +25,7 @@ export function routesView(page) {
     ],
   });
   const models = new Table({
-    caption: "Aliases and fallbacks", key: (it) => it.key, empty: "No model has another name or a model that stands in for it. Set one with: spillway models set NAME --alias-of MODEL",
+    caption: "Aliases and fallbacks", key: (it) => it.key, empty: "No model has another name or a model that stands in for it. Set one with: spillway apply model NAME alias_of=MODEL",
     columns: [
       { name: "Model", of: (it) => it.key, sort: (it) => it.key },
       { name: "Stands for", of: (it) => it.record.alias_of ?? "itself", sort: (it) => it.record.alias_of },
@@ -49,7 +49,7 @@ export function routesView(page) {
     models.update(ofModels.items);
   });
   for (const table of [routes, splits, models]) table.update([]);
-  const element = h("div", {}, look.problem, alone, section("Models that are served", served.element), section("Routes", routes.element, h("p", { class: "hint" }, "Those that this node uses, in the order in which requests meet them. A [[route]] of the config file, or spillway routes put NAME RECORD, adds one.")),
+  const element = h("div", {}, look.problem, alone, section("Models that are served", served.element), section("Routes", routes.element, h("p", { class: "hint" }, "Those that this node uses, in the order in which requests meet them. A [[route]] of the config file, or spillway apply route NAME FIELD=VALUE, adds one.")),
     section("Splits", splits.element, h("p", { class: "hint" }, "Figures are of this node since its start; times are means of replies that went well.")), section("Aliases and fallbacks", models.element));
   return { title: "Routes and models", element, update };
 }

@@ -1,6 +1,10 @@
 //! Arguments of the simulator.
 
-use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use spillway_route::Policy;
+use spillway_sim::WorkloadKind;
 
 use super::capacity::Plan;
 use super::compare::Compare;

@@ -164,11 +164,7 @@ impl Keeper {
                     }
                     to => tracing::info!(%replica, %model, to, "breaker changed"),
                 }
-                self.metrics.record_transition(
-                    replica.as_str(),
-                    to,
-                    ChangeReason::Breaker.name(),
-                );
+                self.metrics.record_transition(replica.as_str(), to, ChangeReason::Breaker.name());
             }
         }
     }

@@ -123,7 +123,7 @@ fn count_outcomes(
     let (node, region) = (&config.node, &config.gateway.region);
     let requests = RequestLog::new(node, region);
     requests.set_access_log(&config.access_log);
-    let origin = Origin { node: node.clone(), region: region.clone() };
+    let origin = Origin { node: node.as_str().into(), region: region.as_str().into() };
     // Constant labels of this process.
     let facts = [("version", &config.version), ("node", node), ("region", region)];
     let facts = facts.map(|(name, value)| (name.to_owned(), value.to_owned()));

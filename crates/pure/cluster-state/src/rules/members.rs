@@ -50,7 +50,7 @@ fn remedy(records: &Records, proposer: &crate::Proposer) -> String {
     let node = &proposer.node;
     format!(
         "ask the admin API of a node that may ({}), or allow it there: \
-         `spillway nodes set {node} --operators allow`",
+         `spillway nodes operators {node} allow`",
         names.join(", ")
     )
 }
@@ -169,7 +169,7 @@ pub(super) fn check_not_last(turn: &Turn<'_>, gone: &[NodeId]) -> Result<(), Com
         return Ok(());
     }
     let cause = "no other node may give operators' orders";
-    let remedy = "allow another node first: `spillway nodes set NAME --operators allow`";
+    let remedy = "allow another node first: `spillway nodes operators NAME allow`";
     Err(CommandError::new(RefusalCode::InUse, cause, remedy))
 }
 

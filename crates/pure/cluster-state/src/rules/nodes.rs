@@ -191,7 +191,7 @@ fn wiped_disk(id: NodeId, spec: &NodeSpec) -> CommandError {
     let cause = format!("node {} is known as {id} with another disk", spec.name);
     let name = &spec.name;
     let remedy =
-        format!("remove node {id} (`spillway nodes remove {name}`), then it joins anew by token");
+        format!("remove node {id} (`spillway remove node {name}`), then it joins anew by token");
     CommandError::new(RefusalCode::WipedDisk, cause, remedy)
 }
 

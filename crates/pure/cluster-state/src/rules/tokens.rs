@@ -77,7 +77,8 @@ pub(crate) fn shorten(records: &mut Records, back_ms: u64, index: u64) {
 }
 
 pub(super) fn refused(cause: &str) -> CommandError {
-    CommandError::new(RefusalCode::TokenRefused, cause, "make one with `spillway join-token`")
+    let remedy = "make one with `spillway join-token create`";
+    CommandError::new(RefusalCode::TokenRefused, cause, remedy)
 }
 
 fn unknown() -> CommandError {

@@ -67,7 +67,7 @@ error_kinds! {
         "send `Authorization: Bearer KEY` ([auth.md](../guides/auth.md))";
     /// The key of the request is not valid.
     KeyInvalid = 401 "invalid_api_key",
-        "send a known key that is neither revoked nor expired; `spillway keys` lists them";
+        "send a known key that is neither revoked nor expired; `spillway get keys` lists them";
     /// The key is valid, but does not allow the model of the request, or the request names none.
     ModelNotAllowed = 403 "model_not_allowed",
         "request a model that the key allows, or change the key";
@@ -138,7 +138,7 @@ error_kinds! {
         "retry after `Retry-After`; the reason is in `x-spillway-shed-reason`";
     /// The client has used up its rate limit; other clients are still served.
     RateLimited = 429 "rate_limited",
-        "retry after `Retry-After`, or raise the limit (`spillway limits`)";
+        "retry after `Retry-After`, or raise the limit (`spillway limits set`)";
     /// The tenant has spent its budget; other tenants are still served.
     BudgetSpent = 429 "budget_spent",
         "retry after `Retry-After`, or raise the budget ([usage.md](../guides/usage.md#budgets))";

@@ -209,12 +209,12 @@ small_numbers!(u8, u16, u32);
 pub struct Decimal<const PLACES: i32>(f64);
 
 /// Milliseconds that were measured.
-pub type Millis = Decimal<3>;
+pub type MeasuredMs = Decimal<3>;
 
 /// A number that was predicted, which is no more exact.
 pub type Predicted = Decimal<1>;
 
-impl From<Duration> for Millis {
+impl From<Duration> for MeasuredMs {
     fn from(time: Duration) -> Self {
         Self(time.as_secs_f64() * 1e3)
     }

@@ -5,7 +5,7 @@ mod facts;
 
 use std::sync::Arc;
 
-pub use self::facts::{AttributeValue, Decimal, Millis, Predicted, RecordField};
+pub use self::facts::{AttributeValue, Decimal, MeasuredMs, Predicted, RecordField};
 use self::facts::{Face, FactValue, RequestFact, attributes, fields_of, request_facts};
 use crate::{Compared, FailedTry, LeftOutRegion, Outcome, Prediction, TriedPlace};
 
@@ -92,16 +92,16 @@ request_facts! {
         /// How the request ended, e.g. `complete`, `cut`.
         end: Arc<str> = ended.outcome.end.name().into() => Span("spillway.end"), Values("end");
         /// Time from the request's head to its end, in milliseconds.
-        duration_ms: Millis = ended.outcome.duration.into();
+        duration_ms: MeasuredMs = ended.outcome.duration.into();
         /// Time from the request's head to the first token, in milliseconds; null except for
         /// successful streams.
-        first_token_ms: Option<Millis> = ended.outcome.first_token().map(Into::into)
+        first_token_ms: Option<MeasuredMs> = ended.outcome.first_token().map(Into::into)
             => Span("spillway.first_token_ms");
         /// True if the reply was a stream of events.
         is_stream: bool = ended.outcome.is_stream;
         /// Time that the gateway itself spent before it sent the request to a replica, in
         /// milliseconds.
-        overhead_ms: Millis = ended.outcome.overhead.into() => Span("spillway.overhead_ms");
+        overhead_ms: MeasuredMs = ended.outcome.overhead.into() => Span("spillway.overhead_ms");
         /// Number of retries.
         retries: u32 =
             u32::from(ended.outcome.retries_unsent) + u32::from(ended.outcome.retries_reset)
@@ -146,7 +146,7 @@ request_facts! {
         /// Status of the reply; null without one.
         status: Option<u16> = tried.0.status;
         /// Time from the request's head to the failure, in milliseconds.
-        after_ms: Millis = tried.0.after.into();
+        after_ms: MeasuredMs = tried.0.after.into();
     }
 }
 

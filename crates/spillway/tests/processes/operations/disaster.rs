@@ -10,11 +10,11 @@ use crate::machines::{data, spillway};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_region_lost_with_its_disk_is_taken_out_and_comes_back_as_a_new_node() {
     let mut world = World::started().await;
-    World::text(0, &["tenants", "put", "kept", "{}"]);
+    World::text(0, &["apply", "tenant", "kept", "{}"]);
     let begin = Instant::now();
     world.machines.kill(2);
     world.wipe(2);
-    World::text(0, &["tenants", "put", "after", "{}"]);
+    World::text(0, &["apply", "tenant", "after", "{}"]);
     println!("{}", took("a write after a lost node", begin));
     world.serves(0).await;
     println!("{}", took("and a request", begin));
@@ -22,12 +22,12 @@ async fn a_region_lost_with_its_disk_is_taken_out_and_comes_back_as_a_new_node()
     // With an empty folder the node can't come back as the member it was, and its message has the
     // remedy.
     world.machines.start(2);
-    world.until("what to do", 2, || world.machines.log(2).contains("nodes remove"));
+    world.until("what to do", 2, || world.machines.log(2).contains("remove node"));
     world.serves(2).await;
     world.machines.stop(2);
     world.wipe(2);
     let begin = Instant::now();
-    World::text(0, &["nodes", "remove", "n2"]);
+    World::text(0, &["remove", "node", "n2"]);
     world.has_members(1, NODES - 1);
     world.join(2, 0, NODES);
     world.has_tenant(2, "kept");
@@ -38,14 +38,14 @@ async fn a_region_lost_with_its_disk_is_taken_out_and_comes_back_as_a_new_node()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_lost_majority_the_surviving_folder_begins_a_new_cluster() {
     let mut world = World::started().await;
-    World::text(1, &["tenants", "put", "kept", "{}"]);
+    World::text(1, &["apply", "tenant", "kept", "{}"]);
     world.has_tenant(0, "kept");
     for node in [1, 2] {
         world.machines.kill(node);
         world.wipe(node);
     }
     world.serves(0).await;
-    let refused = World::order(0, &["tenants", "put", "lost", "{}"]);
+    let refused = World::order(0, &["apply", "tenant", "lost", "{}"]);
     assert!(said(&refused).contains("quorum"), "{refused:?}");
 
     let begin = Instant::now();
@@ -60,7 +60,7 @@ async fn of_a_lost_majority_the_surviving_folder_begins_a_new_cluster() {
     assert!(done.status.success(), "{done:?}");
     world.machines.start(0);
     world.has_members(0, 1);
-    World::text(0, &["tenants", "put", "new", "{}"]);
+    World::text(0, &["apply", "tenant", "new", "{}"]);
     println!("{}", took("until the surviving node takes writes", begin));
     for node in [1, 2] {
         world.join(node, 0, node + 1);
@@ -73,11 +73,11 @@ async fn of_a_lost_majority_the_surviving_folder_begins_a_new_cluster() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_cluster_that_is_gone_the_backup_begins_a_new_one() {
     let mut world = World::started().await;
-    World::text(0, &["tenants", "put", "kept", "{}"]);
+    World::text(0, &["apply", "tenant", "kept", "{}"]);
     let backup = world.file("state.backup");
     let backup = backup.to_str().unwrap();
     World::text(0, &["backup", backup]);
-    World::text(0, &["tenants", "put", "later", "{}"]);
+    World::text(0, &["apply", "tenant", "later", "{}"]);
     for node in 0..NODES {
         world.machines.kill(node);
         world.wipe(node);
@@ -96,14 +96,14 @@ async fn of_a_cluster_that_is_gone_the_backup_begins_a_new_one() {
     }
     println!("{}", took("until all three are one cluster", begin));
     world.has_tenant(2, "kept");
-    assert!(!World::order(2, &["tenants", "show", "later"]).status.success(), "after the backup");
+    assert!(!World::order(2, &["get", "tenant", "later"]).status.success(), "after the backup");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_with_a_corrupt_log_serves_and_joins_anew() {
     let mut world = World::started().await;
     for number in 0..40 {
-        World::text(0, &["tenants", "put", &format!("t{number}"), "{}"]);
+        World::text(0, &["apply", "tenant", &format!("t{number}"), "{}"]);
     }
     world.has_tenant(2, "t39");
     world.machines.stop(2);
@@ -125,7 +125,7 @@ async fn a_node_with_a_corrupt_log_serves_and_joins_anew() {
     world.machines.stop(2);
     world.wipe(2);
     let begin = Instant::now();
-    World::text(0, &["nodes", "remove", "n2"]);
+    World::text(0, &["remove", "node", "n2"]);
     world.join(2, 0, NODES);
     world.has_tenant(2, "t39");
     println!("{}", took("from its removal until it knows everything", begin));

@@ -44,7 +44,7 @@ fn bytes_of(file: &Path) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_with_a_full_disk_serves_and_follows_again_by_itself_when_there_is_room() {
     let mut world = World::started().await;
-    World::text(0, &["tenants", "put", "before", "{}"]);
+    World::text(0, &["apply", "tenant", "before", "{}"]);
     world.has_tenant(2, "before");
     world.machines.stop(2);
     let room = bytes_of(&world.folder(2).join("log.redb"));
@@ -56,7 +56,7 @@ async fn a_node_with_a_full_disk_serves_and_follows_again_by_itself_when_there_i
     while !status(&World::order(2, &["status"])).starts_with("LOG STOPPED: ") {
         assert!(written < 500, "its disk is never full:\n{}", world.machines.log(2));
         let record = format!("{{\"title\": \"{title}\"}}");
-        World::text(0, &["tenants", "put", &format!("t{written}"), &record]);
+        World::text(0, &["apply", "tenant", &format!("t{written}"), &record]);
         written += 1;
     }
     let log = world.machines.log(2);
@@ -65,7 +65,7 @@ async fn a_node_with_a_full_disk_serves_and_follows_again_by_itself_when_there_i
     assert!(log.contains("Make room"), "and what helps:\n{log}");
     // Requests don't need the disk, and the other nodes have a majority without this one.
     world.serves(2).await;
-    World::text(0, &["tenants", "put", "after", "{}"]);
+    World::text(0, &["apply", "tenant", "after", "{}"]);
 
     // Its log has the line once, and not for each message of the others.
     let log = world.machines.log(2);
@@ -97,7 +97,7 @@ async fn of_two_nodes_with_full_disks_both_follow_again_by_themselves_when_there
         assert!(written.len() < 500, "the disks are never full:\n{}", world.machines.log(2));
         let name = format!("t{}", written.len());
         // Fails while neither of the two follows.
-        if World::order(0, &["tenants", "put", &name, &record]).status.success() {
+        if World::order(0, &["apply", "tenant", &name, &record]).status.success() {
             written.push(name);
         }
     }
@@ -109,7 +109,7 @@ async fn of_two_nodes_with_full_disks_both_follow_again_by_themselves_when_there
     for node in [1, 2] {
         make_room(world.machines.nodes[node].as_ref().unwrap());
     }
-    World::text(0, &["tenants", "put", "after", "{}"]);
+    World::text(0, &["apply", "tenant", "after", "{}"]);
     for node in 0..NODES {
         world.has_tenant(node, "after");
         for name in &written {
@@ -179,7 +179,7 @@ async fn a_node_whose_disk_hangs_at_its_start_serves_and_follows_by_itself_once_
     let waiting: f64 = waiting.unwrap().split(' ').next_back().unwrap().parse().unwrap();
     assert!(waiting > 1.0, "{waiting}");
     assert_eq!(status_of(&call(admin(2), "GET /readyz", "").await.unwrap()), 200);
-    World::text(0, &["tenants", "put", "meanwhile", "{}"]);
+    World::text(0, &["apply", "tenant", "meanwhile", "{}"]);
 
     disk.answers();
     world.has_tenant(2, "meanwhile");
@@ -226,7 +226,7 @@ async fn an_operator_has_a_node_vote_with_a_disk_from_the_past() {
     let image = world.file("image");
     copy(&world.folder(2), &image);
     world.machines.start(2);
-    World::text(0, &["tenants", "put", "lost", "{}"]);
+    World::text(0, &["apply", "tenant", "lost", "{}"]);
     world.has_tenant(2, "lost");
     // n1 compares itself with n2 each second, and saves the result at least every five seconds.
     let disks = world.folder(1).join("disks");
@@ -253,7 +253,7 @@ async fn an_operator_has_a_node_vote_with_a_disk_from_the_past() {
     );
     let done = trust(2, &["--yes", "--json"]);
     assert!(done.status.success(), "{}", said(&done));
-    World::text(1, &["tenants", "put", "after", "{}"]);
+    World::text(1, &["apply", "tenant", "after", "{}"]);
     world.has_tenant(2, "after");
     world.until("nothing is told", 2, || !first(2).contains("from the past"));
     world.until("the audit trail", 1, || {

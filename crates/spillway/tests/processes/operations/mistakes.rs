@@ -11,10 +11,10 @@ async fn a_removed_join_token_lets_nobody_in() {
     // Its node is gone. An attacker with the token and a certificate tries to join in its place.
     world.machines.kill(2);
     world.wipe(2);
-    World::text(0, &["nodes", "remove", "n2"]);
+    World::text(0, &["remove", "node", "n2"]);
     world.give_token(2, token.trim());
     let id = token.trim().split('_').nth(1).unwrap().to_owned();
-    World::text(0, &["join-token", "remove", &id]);
+    World::text(0, &["remove", "join-token", &id]);
     assert!(!World::text(0, &["join-token"]).contains(&id));
     world.machines.start(2);
     world.until("a refusal", 2, || world.machines.log(2).contains("no such join token"));
@@ -31,9 +31,9 @@ async fn a_node_whose_key_leaked_is_out_at_once_and_comes_back_with_another() {
         let closed = "its certificate was revoked";
         world.until("a closed link", at, || world.machines.log(at).contains(closed));
     }
-    assert!(World::text(0, &["certs", "revoked"]).contains("stolen"));
-    World::text(0, &["tenants", "put", "after", "{}"]);
-    assert!(!World::order(2, &["tenants", "show", "after"]).status.success());
+    assert!(World::text(0, &["get", "revoked-certificates"]).contains("stolen"));
+    World::text(0, &["apply", "tenant", "after", "{}"]);
+    assert!(!World::order(2, &["get", "tenant", "after"]).status.success());
     world.serves(2).await;
     let dir = world.machines.folder.path().to_str().unwrap().to_owned();
     let words = ["certs", "node", "--dir", &dir, "--region", "region-2", "--node", "n2", "--force"];
@@ -47,23 +47,23 @@ async fn a_node_whose_key_leaked_is_out_at_once_and_comes_back_with_another() {
 async fn a_wrong_change_is_found_in_the_audit_trail_and_taken_back() {
     let _world = World::started().await;
     let setting = "voters.dead_after_ms";
-    World::text(0, &["settings", "put", setting, "60000"]);
-    let shown = World::text(0, &["settings", "show", setting, "--json"]);
+    World::text(0, &["apply", "setting", setting, "60000"]);
+    let shown = World::text(0, &["get", "setting", setting, "--json"]);
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     let version = shown["item"]["version"].to_string();
-    World::text(1, &["settings", "put", setting, "5000"]);
+    World::text(1, &["apply", "setting", setting, "5000"]);
 
     let reply = call(admin(2), "GET /v1/audit", "").await.unwrap();
     assert!(reply.contains(setting), "{reply}");
     // The operator names the wrong version, so that a newer change is not lost.
-    let late = ["settings", "put", setting, "60000", "--if-version", &version];
+    let late = ["apply", "setting", setting, "60000", "--if-version", &version];
     assert!(said(&World::order(0, &late)).contains("conflict"));
-    let shown = World::text(0, &["settings", "show", setting, "--json"]);
+    let shown = World::text(0, &["get", "setting", setting, "--json"]);
     let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
     let version = shown["item"]["version"].to_string();
-    let back = ["settings", "put", setting, "60000", "--if-version", &version];
+    let back = ["apply", "setting", setting, "60000", "--if-version", &version];
     World::text(0, &back);
-    let shown = World::text(0, &["settings", "show", setting]);
+    let shown = World::text(0, &["get", "setting", setting]);
     assert!(shown.contains("60000"), "{shown}");
-    World::text(0, &["settings", "remove", setting]);
+    World::text(0, &["remove", "setting", setting]);
 }

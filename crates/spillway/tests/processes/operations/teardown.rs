@@ -14,7 +14,7 @@ async fn a_region_is_taken_away_and_then_the_rest() {
     // The region loses its vote first. Its clients are served elsewhere during that time.
     world.has_voters(0, NODES - 1);
     world.serves(2).await;
-    World::text(0, &["regions", "remove", "region-2"]);
+    World::text(0, &["remove", "region", "region-2"]);
     world.has_members(0, NODES - 1);
     println!("{}", took("until the region is out", begin));
     // The removed node serves its own clients until it is stopped.
@@ -23,7 +23,7 @@ async fn a_region_is_taken_away_and_then_the_rest() {
     let certificate = world.file("n2.region-2.pem");
     World::text(0, &["certs", "revoke", certificate.to_str().unwrap(), "--reason", "gone"]);
     world.wipe(2);
-    let removed = World::text(0, &["nodes", "removed"]);
+    let removed = World::text(0, &["get", "removed-nodes"]);
     assert!(removed.contains("n2"), "{removed}");
     world.serves(0).await;
     world.serves(1).await;
@@ -37,11 +37,11 @@ async fn a_region_is_taken_away_and_then_the_rest() {
     World::text(0, &["drain", "region-1", "--evacuate"]);
     // A voter that is stopped takes the majority of two with it.
     world.has_voters(0, 1);
-    World::text(0, &["regions", "remove", "region-1"]);
+    World::text(0, &["remove", "region", "region-1"]);
     world.has_members(0, 1);
     world.machines.stop(1);
     // The other node may have led until it stopped.
-    let last = World::order_with_leader(0, &["nodes", "remove", "n0"]);
+    let last = World::order_with_leader(0, &["remove", "node", "n0"]);
     assert!(said(&last).contains("it is the last node"), "{last:?}");
     world.machines.stop(0);
     for node in [0, 1] {

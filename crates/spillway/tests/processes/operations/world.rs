@@ -93,7 +93,7 @@ impl World {
 
     /// Waits until node `at` knows the tenant.
     pub(crate) fn has_tenant(&self, at: usize, name: &str) {
-        let words = ["tenants", "show", name];
+        let words = ["get", "tenant", name];
         self.until("the tenant", at, || Self::order(at, &words).status.success());
     }
 
