@@ -60,11 +60,13 @@ impl BenchClient {
         tally: &Mutex<LoadTally>,
     ) -> anyhow::Result<()> {
         // Taken out, so that an error drops a connection of this client alone.
-        let mut connection = match self.connection.take().filter(Connection::is_open) {
-            Some(connection) => connection,
-            None => Connection::http1(connect(self.target).await?).await?,
+        let kept = self.connection.take();
+        let shared = kept.as_ref().and_then(Connection::shared);
+        let mut connection = match kept {
+            // The end of a shared connection must show as errors.
+            Some(kept) if shared.is_some() || kept.is_open() => kept,
+            _ => Connection::http1(connect(self.target).await?).await?,
         };
-        let shared = connection.shared();
         let sent = self.exchange_over(&mut connection, number, arrival, tally).await;
         self.connection = shared.or_else(|| sent.is_ok().then_some(connection));
         sent
