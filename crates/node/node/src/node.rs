@@ -91,7 +91,8 @@ impl Node {
             keeper: keeper.clone(),
         };
         let dns = config.dns.map(|dns| Arc::new(Served::new(dns, core.locate())));
-        let services = Services::of_config(&local, config.cluster.as_ref(), config.steering);
+        let regions = config.cluster.as_ref();
+        let services = Services::of_config(&local, regions, config.steering, locating);
         let spill = (config.spill, dns.clone());
         // Boxed, since nearly nothing of the start is as large.
         let joining = Box::pin(Joined::start(&core, &local, config.cluster, spill, &mut learning));
@@ -128,7 +129,7 @@ impl Node {
             files: config.files,
             at_start: config.at_start,
         });
-        node.audit = services.start(&node, sockets, config.admin, file, locating);
+        node.audit = services.start(&node, sockets, config.admin, file);
         Ok(node)
     }
 

@@ -49,6 +49,8 @@ pub(super) struct Services {
     /// Room in the data folder, for operators.
     room: Arc<Room>,
     steering: SteeringConfig,
+    /// Reader of location databases, which reads them again after a reload.
+    locating: Locating,
 }
 
 impl Services {
@@ -56,10 +58,12 @@ impl Services {
         local: &LocalNode,
         cluster: Option<&ClusterConfig>,
         steering: SteeringConfig,
+        locating: Locating,
     ) -> Self {
         let places = cluster.map(|it| Places::of_config(&it.regions)).unwrap_or_default();
         let room = Room::of(cluster.and_then(|it| it.data.clone()));
-        Self { local: local.clone(), places: Arc::new(places), room: Arc::new(room), steering }
+        let (places, room) = (Arc::new(places), Arc::new(room));
+        Self { local: local.clone(), places, room, steering, locating }
     }
 
     /// Starts the tasks. Returns the admin API, if there is one.
@@ -69,7 +73,6 @@ impl Services {
         sockets: Sockets,
         admin: Option<AdminListener>,
         file: Option<ConfigSource>,
-        locating: Locating,
     ) -> Option<spillway_admin::Admin> {
         self.start_upkeep(node);
         let source = Arc::new(self.overview(node, file.as_ref(), &sockets.bound));
@@ -86,7 +89,7 @@ impl Services {
         let admin = admin.map(|(socket, config)| self.start_admin(node, socket, config, source));
         let audit = admin.as_ref().map(|running| running.api.clone());
         if let Some(file) = file {
-            self.start_reloader(node, file, admin, sockets.bound, locating);
+            self.start_reloader(node, file, admin, sockets.bound);
         }
         audit
     }
@@ -186,7 +189,6 @@ impl Services {
         file: ConfigSource,
         admin: Option<RunningAdmin>,
         bound: Vec<Bound>,
-        locating: Locating,
     ) {
         let NodeCore { tasks, data_path, outcomes, keys, certificates, .. } = &node.core;
         let listeners: Vec<(SocketAddr, Arc<Listener>)> =
@@ -198,7 +200,7 @@ impl Services {
             at_start: file.at_start,
             keeper: node.keeper.clone(),
             keys: Arc::clone(keys),
-            locating,
+            locating: self.locating.clone(),
             admin,
             listeners,
             clients: Arc::clone(&data_path.gateway.clients),
