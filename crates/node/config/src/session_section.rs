@@ -90,7 +90,7 @@ pub(crate) fn lower_session(
             Ok(SessionSpec::Header { name, idle: seconds(section.idle_s), sessions_max })
         }
         _ => Err(fault(
-            "a session goes by a cookie or by a header",
+            "a session is identified by a cookie or by a header",
             "give exactly one of cookie and header",
         )),
     }

@@ -51,8 +51,8 @@ impl SteeringSection {
     pub(crate) fn lower(&self, source: &Source) -> Result<SteeringConfig, ConfigError> {
         let shed_permille = permille(source, &self.shed_percent)?;
         if shed_permille == 0 {
-            let remedy = "use 1 to 100; 100 sends clients elsewhere when nobody is served";
-            let message = "clients would be sent elsewhere although none is turned away";
+            let remedy = "use 1 to 100; 100 sends clients elsewhere when no client is served";
+            let message = "clients would be sent elsewhere although no request is rejected";
             return Err(source.fault(self.shed_percent.span(), message, remedy));
         }
         let (least, most) = (*self.return_ms.get_ref(), *self.return_max_ms.get_ref());
