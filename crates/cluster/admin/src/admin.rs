@@ -304,7 +304,7 @@ impl Admin {
 
     /// Begins a stream of what happens on this node; needs no cluster.
     fn live(&self, call: &AdminCall, credential: Credential) -> Result<Reply, ApiError> {
-        let unknown = || ApiError::internal("nobody here knows of the node");
+        let unknown = || ApiError::internal("this process has no data about its node");
         let overview = self.overview.clone().ok_or_else(unknown)?;
         let source = LiveSource { overview, control_plane: self.control_plane.clone() };
         self.shared.live.stream(source, &call.caller, credential)

@@ -190,8 +190,9 @@ fn actions() -> Vec<Endpoint> {
             .about("Gives a replica work again."),
         operate("/v1/replicas/{region}/{replica}/weight", Operation::SetReplicaWeight)
             .about("Sets a replica's share of the work, or gives it its own back."),
-        operate("/v1/trie/rotate", Operation::RotatePrefixKey)
-            .about("Has prompts hashed with the next key; what is known of them is learned anew."),
+        operate("/v1/trie/rotate", Operation::RotatePrefixKey).about(
+            "Switches to the next key for hashing prompts; knowledge of caches is learned again.",
+        ),
         create("/v1/keys", Operation::CreateKey)
             .about("Makes a key. Its secret is in the answer and nowhere else."),
         admin("/v1/keys/{key}/revoke", Operation::RevokeKey).about("Ends a key for good."),

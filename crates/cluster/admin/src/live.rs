@@ -164,7 +164,7 @@ impl LiveStream {
             }
             LiveState::Going => self.look().await,
             LiveState::Leaving => {
-                let cause = "the node was told to stop".to_owned();
+                let cause = "the node was ordered to stop".to_owned();
                 Some(event("end", now_ms(), &LiveEnd { cause }))
             }
             LiveState::Ended => None,

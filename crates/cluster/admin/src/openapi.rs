@@ -169,7 +169,7 @@ fn query_schema(name: &str, operation: Operation) -> (Value, &'static str) {
         ),
         "by" => (
             json!({ "type": "string", "default": "tenant,key,model" }),
-            "What sums are told apart by: a list of `day`, `tenant`, `key`, `model`.",
+            "Columns to group by: a list of `day`, `tenant`, `key`, `model`.",
         ),
         _ if operation == Operation::Usage => {
             (json!({ "type": "string" }), "Only usage of this tenant, key (its id) or model.")

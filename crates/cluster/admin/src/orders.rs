@@ -120,7 +120,9 @@ impl Orders {
         self.0.unwritten.send_modify(|count| *count += 1);
         if self.0.queue.try_send(order).is_err() {
             self.0.settle();
-            tracing::warn!("too many orders wait for the audit trail: one is in this log alone");
+            tracing::warn!(
+                "too many orders wait for the audit trail: this order is only in this log"
+            );
         }
     }
 

@@ -26,7 +26,7 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
             let command = Command::RegisterNode { node: this.spec() };
             match this.propose(command, Actor::Node, None, LIMIT).await {
                 Ok(done) => tracing::trace!(index = done.index, "said the time"),
-                Err(error) => tracing::debug!(%error, "the time was not said"),
+                Err(error) => tracing::debug!(%error, "this node's time was not recorded"),
             }
         }
         // Dropped before the pause, so that this task alone does not keep the node alive.

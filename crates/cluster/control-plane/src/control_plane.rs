@@ -301,7 +301,7 @@ impl ControlPlane {
     pub(crate) fn halt(&self, why: &(impl ToString + ?Sized)) {
         let why = why.to_string();
         if self.halted.load().as_deref() != Some(&why) {
-            tracing::error!("the replicated log has stopped: {why}. Clients are served meanwhile");
+            tracing::error!("the replicated log has stopped: {why}. Clients are still served");
             self.halted.store(Some(Arc::new(why)));
         }
     }

@@ -53,7 +53,7 @@ async fn begin(control_plane: &Weak<ControlPlane>) -> bool {
         let (None, Some(log)) = (&this.config.join_token, this.log()) else { return true };
         match log.form(&this.config.seeds).await {
             Ok(cluster) => {
-                tracing::info!(%cluster, "this node is in its cluster");
+                tracing::info!(%cluster, "this node has joined its cluster");
                 return true;
             }
             // Faults of the disk pass, and then there is another log.

@@ -27,8 +27,8 @@ impl ControlPlane {
                 return;
             }
             match log.transfer_leader(heir, left.min(HEIR_LIMIT)).await {
-                Ok(()) => return tracing::info!(to = %heir, "handed the lead over"),
-                Err(error) => tracing::info!(to = %heir, %error, "the lead was not handed over"),
+                Ok(()) => return tracing::info!(to = %heir, "transferred leadership"),
+                Err(error) => tracing::info!(to = %heir, %error, "leadership was not transferred"),
             }
         }
     }

@@ -94,7 +94,7 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
 impl ControlPlane {
     fn resume(&self) {
         self.halted.store(None);
-        tracing::info!("the replicated log goes on: its disk is well again");
+        tracing::info!("the replicated log continues: its disk works again");
     }
 }
 

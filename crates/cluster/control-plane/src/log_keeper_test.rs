@@ -21,7 +21,7 @@ async fn a_node_whose_folder_cant_be_used_at_its_start_begins_when_it_can() {
     let node = world.control_plane(0);
     let status = node.status();
     let fault = status.fault.unwrap_or_default();
-    assert!(status.role == Role::Stopped && fault.contains("goes on by itself"), "{fault}");
+    assert!(status.role == Role::Stopped && fault.contains("continues by itself"), "{fault}");
     let refused = node.propose(weight(500), Actor::Node, None, PATIENCE).await.unwrap_err();
     assert!(matches!(refused, ProposeError::Stopped(_)), "{refused}");
 

@@ -42,7 +42,7 @@ impl StateMachine {
         Some(Outcome::Refused(CommandError {
             code: RefusalCode::NotPermitted,
             cause: "the cluster has other members".to_owned(),
-            remedy: "make a cluster anew with `spillway force-new-cluster` or `spillway restore`"
+            remedy: "create a new cluster with `spillway force-new-cluster` or `spillway restore`"
                 .to_owned(),
         }))
     }

@@ -30,7 +30,7 @@ pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
             // A change is half done; no other one may begin before it is settled.
             (Role::Leader, true) => {
                 if let Err(error) = log.settle(LIMIT).await {
-                    tracing::warn!(%error, "a change of voters is not ended yet");
+                    tracing::warn!(%error, "a change of voters is still in progress");
                 }
             }
             _ => {}

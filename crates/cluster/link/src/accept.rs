@@ -129,7 +129,7 @@ async fn welcome(
     // A node that is no member may only ask to join; any other connection of it is refused unread.
     shared.members.admit(&identity).map_err(|refusal| {
         shared.refusals.count(refusal);
-        tracing::debug!(from = %identity, reason = refusal.as_str(), "a stranger is refused");
+        tracing::debug!(from = %identity, reason = refusal.as_str(), "a non-member was refused");
         CloseCode::NotMember
     })?;
     // The congestion control learns the kind only now.

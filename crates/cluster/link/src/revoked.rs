@@ -64,17 +64,17 @@ impl RevokedCertificates {
         let (mut lists, faults) = match read(path) {
             Ok(bytes) => kept_lists(&bytes, authorities),
             Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "kept revocations can't be read");
+                tracing::warn!(%error, path = %path.display(), "saved revocation lists can't be read");
                 return;
             }
         };
         for fault in faults {
-            tracing::warn!(%fault, path = %path.display(), "a kept revocation list does not count");
+            tracing::warn!(%fault, path = %path.display(), "a saved revocation list is ignored");
         }
         lists.truncate(HEARD_MAX);
         if !lists.is_empty() {
             let serials: BTreeSet<_> = lists.iter().flat_map(RevocationList::serials).collect();
-            tracing::info!(?serials, "certificates are revoked by lists that were kept");
+            tracing::info!(?serials, "certificates are revoked by saved lists");
         }
         self.sources().heard = lists;
     }
@@ -93,7 +93,7 @@ impl RevokedCertificates {
         };
         if let Err(error) = write(path, &lists) {
             self.sources().is_unkept = true;
-            tracing::warn!(%error, path = %path.display(), "revocations can't be kept");
+            tracing::warn!(%error, path = %path.display(), "revocation lists can't be saved");
         }
     }
 
@@ -132,7 +132,7 @@ impl RevokedCertificates {
         sources.of_file = lists;
         if sources.content != content {
             for fault in faults {
-                tracing::warn!(%fault, "a list in the file of revoked certificates does not count");
+                tracing::warn!(%fault, "a list in the file of revoked certificates is ignored");
             }
             let revoked: BTreeSet<_> =
                 sources.of_file.iter().flat_map(RevocationList::serials).collect();

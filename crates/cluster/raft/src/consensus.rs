@@ -175,7 +175,7 @@ impl<M: Machine> Consensus<M> {
         // later one.
         self.context.log.raise_serial(past + 1).await?;
         comparison.raised(past);
-        tracing::warn!("this node votes with a disk from the past, as an operator ordered");
+        tracing::warn!("this node votes with an outdated disk, as an operator ordered");
         Ok(true)
     }
 

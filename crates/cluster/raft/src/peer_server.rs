@@ -156,7 +156,7 @@ impl<M: Machine> PeerServer<M> {
     fn judged(&self, from: &Identity, ballot: Ballot, is_believed: bool) -> bool {
         // A node may repeat its claim many times a second.
         if !is_believed && self.context.guard.elections.is_news() {
-            tracing::warn!(%from, ?ballot, "its claim to lead or to stand for election is refused");
+            tracing::warn!(%from, ?ballot, "a vote request or a claim to lead was refused");
         }
         is_believed
     }

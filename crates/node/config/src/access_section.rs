@@ -186,7 +186,7 @@ impl AccessSections {
                     address.get_ref()
                 );
                 let remedy = "add a key (`spillway keys create --offline --tenant NAME` prints one), or say \
-                              mode = \"none\" in [auth] if whoever connects may use everything";
+                              mode = \"none\" in [auth] if any client may use everything";
                 return Err(source.fault(address.span(), message, remedy));
             }
         };

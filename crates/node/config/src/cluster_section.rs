@@ -268,7 +268,7 @@ fn lower_join(
         return Err(source.fault(file.span(), message, "add data = \"folder\" to [cluster]"));
     }
     if peers.is_empty() {
-        let message = "this node knows nobody whom it could ask to be taken in";
+        let message = "this node knows no other node that it could ask to join";
         return Err(source.fault(file.span(), message, "add one node of the cluster as [[peer]]"));
     }
     Ok(Some(source.resolve(&file.get_ref().to_string_lossy())))

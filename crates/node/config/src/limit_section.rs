@@ -82,7 +82,7 @@ impl LimitSection {
             |message: String, remedy: &str| Err(source.fault(self.name.span(), message, remedy));
         let name = self.name.get_ref();
         let Some(scope) = scope(name) else {
-            let message = format!("{name:?} is nobody who can be limited");
+            let message = format!("{name:?} can't be limited");
             return fault(message, "use global, tenant:NAME, model:NAME or key:ID");
         };
         if let Err(message) = check_known(&scope, known) {

@@ -250,7 +250,7 @@ fn lower_fallback(
         return fault(message, "name the models of its arms");
     }
     if others.get_ref().is_empty() {
-        return fault(format!("nothing stands in for {model:?}"), "name a model");
+        return fault(format!("{model:?} has no fallback"), "name a model");
     }
     if others.get_ref().len() > FALLBACKS_MAX {
         let message = format!("a model has {FALLBACKS_MAX} stand-ins at most");

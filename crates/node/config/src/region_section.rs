@@ -162,7 +162,7 @@ fn lower_coordinates(
         (None, None) => match spillway_geo::town_of(section.name.get_ref()) {
             // A region without addresses may be anywhere, as no client is sent to it.
             None if !section.addresses.is_empty() => fault(
-                "nobody knows where this region is, so no client can be led to it",
+                "this region has no location, so no client can be directed to it",
                 "add latitude and longitude; regions of public clouds are known by their names",
             ),
             town => Ok(town),

@@ -178,7 +178,7 @@ impl RouteSection {
             return Err(source.fault(hash_by.span(), message, remedy));
         }
         if hash_by.get_ref().needs_body() && !self.reads_bodies() {
-            let message = "it stands in the body, and this route reads no bodies";
+            let message = "it is in the body, and this route reads no bodies";
             let remedy = "hash by a header, a cookie or client_ip, or set protocol = \"openai\"";
             return Err(source.fault(hash_by.span(), message, remedy));
         }

@@ -64,7 +64,7 @@ pub(crate) fn lower_session(
             Ok(SessionSpec::Header { name, idle: time, sessions_max: SESSIONS_MAX })
         }
         _ => Err(fault(
-            "a session goes by a cookie or by a header",
+            "a session is identified by a cookie or by a header",
             "give exactly one of cookie and header",
         )),
     }

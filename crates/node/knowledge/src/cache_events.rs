@@ -127,7 +127,7 @@ impl CacheEvents {
         }
         let after = mirror.state();
         if (before, after) == (KvState::Unproven, KvState::Live) {
-            tracing::info!(replica = %name, "its cache is known by its KV events");
+            tracing::info!(replica = %name, "its KV events show what it caches");
         }
         (before == KvState::Live) != (after == KvState::Live)
     }

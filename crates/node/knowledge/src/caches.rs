@@ -218,7 +218,7 @@ impl Caches {
             }
         });
         if let Err(refusal) = taken {
-            tracing::debug!(%from, %refusal, "what a node told of prompts was refused");
+            tracing::debug!(%from, %refusal, "a node's report about prompts was refused");
         }
     }
 
@@ -255,7 +255,7 @@ impl Caches {
         }
         self.events.empty(name);
         if let Some(holder) = self.holder(name) {
-            tracing::info!(replica = %name, why, "its caches are taken to be empty");
+            tracing::info!(replica = %name, why, "its cache is assumed to be empty");
             self.index.flush(holder);
         }
     }

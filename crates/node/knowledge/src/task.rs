@@ -136,7 +136,7 @@ impl KnowledgeTask {
             Ok(models) => self.speeds = Speeds::restored(models),
             Err(error) => {
                 let path = path.display();
-                tracing::warn!(%path, %error, "how fast replicas are is learned anew");
+                tracing::warn!(%path, %error, "saved speeds can't be read: learning starts over");
             }
         }
     }
@@ -238,7 +238,7 @@ impl KnowledgeTask {
                 }
             }
             KnowledgeEvent::Returned(replica) => self.caches.returned(&replica),
-            KnowledgeEvent::Emptied(replica) => self.caches.empty(&replica, "it starts anew"),
+            KnowledgeEvent::Emptied(replica) => self.caches.empty(&replica, "it starts over"),
         }
     }
 
@@ -339,7 +339,9 @@ impl KnowledgeTask {
         match PrefixHasher::new(key, self.config.prefix) {
             Ok(hasher) => self.routing.replace_hasher(hasher),
             // The key worked with these sizes when the node was started.
-            Err(error) => return tracing::error!(%error, "prompts keep their key"),
+            Err(error) => {
+                return tracing::error!(%error, "the key for hashing prompts can't be changed");
+            }
         }
         tracing::info!(epoch, "prompts are hashed with another key");
         self.epoch = epoch;
@@ -357,7 +359,7 @@ impl KnowledgeTask {
         let Some(path) = self.file() else { return };
         // Writing blocks this thread; only learning waits during the write.
         if let Err(error) = saved::save(&path, self.speeds.to_keep()) {
-            tracing::warn!(path = %path.display(), %error, "speeds are not kept");
+            tracing::warn!(path = %path.display(), %error, "replica speeds can't be saved");
         }
     }
 

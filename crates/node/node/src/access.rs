@@ -147,7 +147,9 @@ impl KeyBook {
                     "this node can't follow its cluster: it lets none of the cluster's keys in"
                 ),
                 false => {
-                    tracing::info!("this node follows its cluster: the cluster's keys count again");
+                    tracing::info!(
+                        "this node follows its cluster: the cluster's keys are valid again"
+                    );
                 }
             }
         }

@@ -26,7 +26,7 @@ const CLOSE_LOOKS: u32 = 5;
 pub(crate) async fn watch(door: Arc<FrontDoor>, stop: CancellationToken) {
     let configured = Some(door.limits().memory_bytes_max).filter(|bytes| *bytes > 0);
     let Some(ceiling) = configured.or_else(allowed_bytes) else {
-        return tracing::warn!("what memory there is can't be read; set limits.memory_bytes_max");
+        return tracing::warn!("the size of the memory can't be read; set limits.memory_bytes_max");
     };
     let memory = door.memory();
     let mut before = Pressure::Free;
@@ -78,7 +78,7 @@ fn tell(before: Pressure, now: Pressure, used: u64, ceiling: u64) {
     if now > before {
         tracing::warn!(?now, used, ceiling, "memory is short: new work is refused");
     } else {
-        tracing::info!(?now, used, ceiling, "there is more memory again");
+        tracing::info!(?now, used, ceiling, "enough memory is free again");
     }
 }
 
@@ -93,7 +93,7 @@ fn used_bytes() -> Option<u64> {
 /// Returns the memory that the machine and the control groups allow, in bytes, and logs what says so.
 fn allowed_bytes() -> Option<u64> {
     let MemoryLimit { bytes, file } = MemoryLimit::find(|path| fs::read_to_string(path).ok())?;
-    tracing::info!(bytes, by = %file.display(), "the memory that this process may use");
+    tracing::info!(bytes, by = %file.display(), "memory limit of this process");
     Some(bytes)
 }
 

@@ -27,7 +27,7 @@ impl Debts {
     pub(super) fn load(folder: &Path) -> Self {
         let path = owed_path(folder);
         let written = load::<Owed>(&path).unwrap_or_else(|error| {
-            tracing::warn!(%error, path = %path.display(), "what was owed to limits is not known");
+            tracing::warn!(%error, path = %path.display(), "saved debts of limits can't be read");
             None
         });
         let written = written.unwrap_or_default();
@@ -73,7 +73,7 @@ impl Debts {
         match save(&self.path, &owed) {
             Ok(()) => self.written = owed,
             Err(error) => {
-                tracing::warn!(%error, path = %self.path.display(), "debts can't be written down");
+                tracing::warn!(%error, path = %self.path.display(), "debts of limits can't be saved");
             }
         }
     }

@@ -67,7 +67,7 @@ impl Journal {
     pub(super) fn load(folder: &Path) -> Self {
         let path = folder.join(FILE);
         let before = load::<Spent>(&path).unwrap_or_else(|error| {
-            tracing::warn!(%error, path = %path.display(), "what was spent of limits is not known");
+            tracing::warn!(%error, path = %path.display(), "saved use of limits can't be read");
             None
         });
         Self { path, before, written: BTreeMap::new(), not_before: None }
@@ -157,7 +157,7 @@ impl Journal {
         self.not_before = Some(now + PACE.max(begun.elapsed() * SPARING));
         self.written = spent.limits;
         if let Err(error) = saved {
-            tracing::warn!(%error, path = %self.path.display(), "what is spent can't be written down");
+            tracing::warn!(%error, path = %self.path.display(), "use of limits can't be saved");
             // An older file would be taken for everything. There may be none.
             drop(std::fs::remove_file(&self.path));
         }

@@ -144,7 +144,7 @@ impl Divider {
     fn new(parts: DivisionParts) -> Self {
         let path = saved::path(&parts.folder);
         let before = load(&path).unwrap_or_else(|error| {
-            tracing::warn!(%error, path = %path.display(), "what was charged before is not known");
+            tracing::warn!(%error, path = %path.display(), "saved charges of limits can't be read");
             Some(SavedQuota::default())
         });
         let kept = before.as_ref().map(|before| before.lowered.clone()).unwrap_or_default();
@@ -354,7 +354,7 @@ impl Divider {
     fn save(&self) -> bool {
         let saved = save(&self.path, &self.saved);
         if let Err(error) = &saved {
-            tracing::warn!(%error, path = %self.path.display(), "limits can't be written down");
+            tracing::warn!(%error, path = %self.path.display(), "charges of limits can't be saved");
         }
         saved.is_ok()
     }

@@ -171,7 +171,7 @@ impl Write for PatientFile {
             match self.0.write(bytes) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if Instant::now() >= until {
-                        return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody reads it"));
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, "no process reads it"));
                     }
                     thread::sleep(LOOK);
                 }

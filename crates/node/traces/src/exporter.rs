@@ -176,7 +176,7 @@ impl Sending {
             Ok(()) => {
                 self.counts.sent.fetch_add(count, Ordering::Relaxed);
                 if std::mem::take(&mut self.is_failing) {
-                    tracing::info!("the collector takes traces again");
+                    tracing::info!("the collector accepts traces again");
                 }
             }
             Err(error) => {
@@ -184,7 +184,7 @@ impl Sending {
                 // Only the first failure in a row is logged: the counts show how many spans were
                 // lost.
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::warn!(error, "the collector takes no traces");
+                    tracing::warn!(error, "the collector accepts no traces");
                 }
             }
         }

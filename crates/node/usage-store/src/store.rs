@@ -57,7 +57,7 @@ impl UsageStore {
     pub fn open(config: StoreConfig) -> Self {
         let folder = config.folder.as_ref().map(|data| data.join(FOLDER));
         if let Some(Err(error)) = folder.as_deref().map(make) {
-            tracing::error!(%error, "usage is kept in memory alone until its folder can be made");
+            tracing::error!(%error, "usage is only in memory until its folder can be created");
         }
         let config = StoreConfig { folder, days_max: config.days_max.max(1) };
         let (days, saving, fault) = (Mutex::default(), Mutex::default(), Mutex::default());
@@ -120,7 +120,7 @@ impl UsageStore {
         for (day, saved) in self.changed() {
             if let Err(error) = save(&folder.join(day.to_string()), &saved) {
                 tracing::warn!(%error, %day, folder = %folder.display(),
-                    "usage can't be written down");
+                    "usage can't be saved");
                 fault = Some(format!("{}: {error}", folder.display()));
                 if let Some(open) = self.days().get_mut(&day) {
                     open.is_changed = true;
@@ -205,7 +205,7 @@ impl UsageStore {
             Err(error) => {
                 let aside = path.with_extension("damaged");
                 tracing::warn!(%error, path = %path.display(), aside = %aside.display(),
-                    "usage of a day can't be read: it is put aside, and the day begins anew");
+                    "usage of a day can't be read: it is set aside, and the day starts at zero");
                 drop(std::fs::rename(&path, aside));
                 None
             }

@@ -51,7 +51,7 @@ pub(crate) async fn node(
     by: Option<&dyn Overview>,
     control_plane: Option<&ControlPlane>,
 ) -> Result<Reply, ApiError> {
-    let by = by.ok_or_else(|| ApiError::internal("nobody here knows of the node"))?;
+    let by = by.ok_or_else(|| ApiError::internal("this process has no data about its node"))?;
     Ok(json(StatusCode::OK, &node_answer(by, control_plane).await))
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn judged(
 
 /// Answers with this node's knowledge of all regions.
 pub(crate) fn world(by: Option<&dyn Overview>) -> Result<Reply, ApiError> {
-    let by = by.ok_or_else(|| ApiError::internal("nobody here knows of regions"))?;
+    let by = by.ok_or_else(|| ApiError::internal("this process has no data about regions"))?;
     Ok(json(StatusCode::OK, &WorldAnswer { regions: by.regions() }))
 }
 
@@ -108,7 +108,7 @@ pub(crate) async fn history(
     all: Option<&dyn AllNodes>,
     call: &AdminCall,
 ) -> Result<Reply, ApiError> {
-    let unknown = || ApiError::internal("nobody here knows of requests");
+    let unknown = || ApiError::internal("this process has no data about requests");
     let named = call.query.fields.iter().find(|(field, _)| *field == FilterField::Region);
     let region = named.map(|(_, region)| region.clone());
     let scope = match call.query.scope {
@@ -125,7 +125,7 @@ pub(crate) async fn history(
 
 /// Answers the replicas of every region.
 pub(crate) async fn fleet(all: Option<&dyn AllNodes>) -> Result<Reply, ApiError> {
-    let all = all.ok_or_else(|| ApiError::internal("nobody here knows of replicas"))?;
+    let all = all.ok_or_else(|| ApiError::internal("this process has no data about replicas"))?;
     Ok(json(StatusCode::OK, &all.replicas().await))
 }
 
@@ -138,6 +138,6 @@ pub(crate) struct RoutesAnswer {
 
 /// Answers the routes that this node uses.
 pub(crate) fn routes(by: Option<&dyn Overview>) -> Result<Reply, ApiError> {
-    let by = by.ok_or_else(|| ApiError::internal("nobody here knows of routes"))?;
+    let by = by.ok_or_else(|| ApiError::internal("this process has no data about routes"))?;
     Ok(json(StatusCode::OK, &RoutesAnswer { routes: by.routes() }))
 }

@@ -29,7 +29,7 @@ pub(crate) async fn requests(
     all: Option<&dyn AllNodes>,
     call: &AdminCall,
 ) -> Result<Reply, ApiError> {
-    let unknown = || ApiError::internal("nobody here remembers requests");
+    let unknown = || ApiError::internal("this process keeps no records of requests");
     let (by, query) = (by.ok_or_else(unknown)?, &call.query);
     let after = query.after.as_deref().map(|text| text.parse().map_err(|_| no_number()));
     let filter = RequestFilter {

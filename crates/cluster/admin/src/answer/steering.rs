@@ -34,7 +34,7 @@ pub(crate) struct RegionSteering {
 
 /// Answers with the advice of gossip. Needs no cluster's log.
 pub(crate) fn steering(by: Option<&dyn Steered>) -> Result<Reply, ApiError> {
-    let by = by.ok_or_else(|| ApiError::internal("nobody here knows of regions"))?;
+    let by = by.ok_or_else(|| ApiError::internal("this process has no data about regions"))?;
     let regions = by.regions().into_iter().map(RegionSteering::from).collect();
     Ok(json(StatusCode::OK, &SteeringAnswer { regions }))
 }

@@ -15,7 +15,7 @@ use crate::requests::FilterField;
 
 /// Answers what clients used, as far as nodes can be asked.
 pub(crate) async fn usage(by: Option<&dyn Overview>, call: &AdminCall) -> Result<Reply, ApiError> {
-    let by = by.ok_or_else(|| ApiError::internal("nobody here counts usage"))?;
+    let by = by.ok_or_else(|| ApiError::internal("this process does not count usage"))?;
     let today = Day::of_ms(unix_ms(SystemTime::now()));
     let question = question(&call.query, today)?;
     Ok(json(StatusCode::OK, &by.usage(question).await))

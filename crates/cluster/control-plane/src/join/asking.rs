@@ -53,7 +53,7 @@ impl ControlPlane {
         let is_said =
             said.as_ref().is_some_and(|(last, at)| *last == why && at.elapsed() < SAY_AGAIN);
         if !is_said {
-            tracing::error!("this node is in no cluster yet and asks again: {why}");
+            tracing::error!("this node has not joined a cluster yet and retries: {why}");
             *said = Some((why, Instant::now()));
         }
     }
@@ -88,7 +88,7 @@ impl ControlPlane {
                 Err(fault) => why.push(format!("{at} at {}: {fault}", peer.address)),
             }
         }
-        Err(if why.is_empty() { "it knows nobody to ask".to_owned() } else { why.join("; ") })
+        Err(if why.is_empty() { "it knows no node to ask".to_owned() } else { why.join("; ") })
     }
 
     /// Asks `peer` to take this node in. With a token, first asks for the cluster's id: a signature

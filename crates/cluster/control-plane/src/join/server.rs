@@ -28,7 +28,7 @@ impl JoinHandler for JoinServer {
         let control_plane = self.0.clone();
         Box::pin(async move {
             if let Err(fault) = serve(control_plane, &from, streams).await {
-                tracing::debug!(%from, %fault, "a question at the gate was not answered");
+                tracing::debug!(%from, %fault, "a join request was not answered");
             }
         })
     }
@@ -47,10 +47,12 @@ async fn serve(
     let answer = control_plane.answer(from, question).await;
     match &answer {
         JoinAnswer::Member(Membership { number, .. }) if is_join => {
-            tracing::info!(%from, %number, "a node is taken in");
+            tracing::info!(%from, %number, "a node was admitted to the cluster");
         }
-        JoinAnswer::Refused(refusal) => tracing::warn!(%from, %refusal, "a node is not taken in"),
-        _ => tracing::debug!(%from, ?answer, "answered at the gate"),
+        JoinAnswer::Refused(refusal) => {
+            tracing::warn!(%from, %refusal, "a node was not admitted to the cluster");
+        }
+        _ => tracing::debug!(%from, ?answer, "answered a join request"),
     }
     sender.message(&answer).await?;
     sender.finish();

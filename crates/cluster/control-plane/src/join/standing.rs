@@ -90,8 +90,12 @@ impl ControlPlane {
                     // A folder of no cluster, or of another one, was not removed from this cluster.
                     return cluster.is_some() && refusal.code == RefusalCode::RetiredDisk;
                 }
-                Ok(answer) => tracing::debug!(asked = %peer.identity, ?answer, "where it stands"),
-                Err(fault) => tracing::debug!(asked = %peer.identity, %fault, "where it stands"),
+                Ok(answer) => {
+                    tracing::debug!(asked = %peer.identity, ?answer, "asked for this node's standing");
+                }
+                Err(fault) => {
+                    tracing::debug!(asked = %peer.identity, %fault, "asked for this node's standing");
+                }
             }
         }
         false

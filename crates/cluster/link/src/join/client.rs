@@ -138,12 +138,12 @@ fn reason(error: &ConnectionError) -> JoinError {
             ),
             ACCESS_DENIED => certificate(
                 "it does not accept this node's certificate: it names another cluster, or the \
-                 other takes no strangers in",
+                 other admits no new nodes",
             ),
             EXPIRED => certificate(
                 "it does not accept this node's certificate: its time is over or has not begun",
             ),
-            NO_PROTOCOL => JoinError::Closed("its version takes nobody in".to_owned()),
+            NO_PROTOCOL => JoinError::Closed("its version admits no new nodes".to_owned()),
             _ => JoinError::Unreachable(error.to_string()),
         },
         ConnectionError::ApplicationClosed(close) => {
@@ -151,7 +151,7 @@ fn reason(error: &ConnectionError) -> JoinError {
             JoinError::Closed(if code == CloseCode::TooMany.number() {
                 "too many nodes ask at a time".to_owned()
             } else if code == CloseCode::NotMember.number() {
-                "it takes nobody in".to_owned()
+                "it admits no new nodes".to_owned()
             } else {
                 error.to_string()
             })

@@ -38,7 +38,7 @@ pub(crate) async fn serve(shared: &Arc<LinkShared>, guest: Guest) {
         }
         (Some(join_handler), Some(_place)) => {
             add(&shared.counters.strangers);
-            tracing::info!(%from, "a node knocks");
+            tracing::info!(%from, "a node asks to join");
             let stay = Instant::now() + STAY_LIMIT;
             let answering = async {
                 let Ok(Ok(streams)) = timeout(QUESTION_LIMIT, connection.accept_bi()).await else {

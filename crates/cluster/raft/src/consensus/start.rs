@@ -165,7 +165,7 @@ async fn open(config: &RaftConfig) -> Result<(Folder, SavedDisks), DiskError> {
 fn kept(path: &Path) -> SavedDisks {
     load(path)
         .unwrap_or_else(|error| {
-            tracing::warn!(%error, path = %path.display(), "what was kept of other disks is lost");
+            tracing::warn!(%error, path = %path.display(), "the saved state of other nodes' disks is lost");
             None
         })
         .unwrap_or_default()

@@ -1,5 +1,5 @@
 //! Duties of a leader beside the log: sends heartbeats, fits the timers to the round trips between
-//! the voters, and hands the lead over to a voter in a better place.
+//! the voters, and transfers leadership to a voter in a better place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl<M: Machine> Steering<M> {
         }
     }
 
-    /// Sends a heartbeat when it is due, and hands the lead over when another node should lead. Has
+    /// Sends a heartbeat when it is due, and transfers leadership when another node should lead. Has
     /// to be called many times in a heartbeat.
     pub(super) async fn look(&mut self, now: Instant, metrics: &Metrics) {
         if metrics.state != ServerState::Leader {
@@ -64,7 +64,7 @@ impl<M: Machine> Steering<M> {
             self.placement.forget();
             // Before the handover begins: from then on no read may rest on the followers' promises.
             status::give_up_lease(&self.raft, &self.context, to);
-            tracing::info!(%to, "hands the lead over");
+            tracing::info!(%to, "transfers leadership");
             drop(self.raft.trigger().transfer_leader(to).await);
         }
     }

@@ -67,7 +67,7 @@ impl<M: Machine> LogWatch<M> {
             let voice = self.voice_at(now, &metrics);
             self.voice.send_if_modified(|current| {
                 if *current != voice {
-                    tracing::info!(from = ?*current, to = ?voice, "whether a quorum answers");
+                    tracing::info!(from = ?*current, to = ?voice, "contact with the quorum changed");
                 }
                 std::mem::replace(current, voice) != voice
             });
@@ -84,7 +84,7 @@ impl<M: Machine> LogWatch<M> {
         comparison.keep_lost(metrics.replication.as_ref(), self.context.since_start(now));
         for id in comparison.to_allow() {
             if let Ok(Ok(())) = self.raft.trigger().allow_next_revert(&id, true).await {
-                tracing::error!(%id, "a follower lacks entries that it had confirmed: it gets them again");
+                tracing::error!(%id, "a follower lacks entries that it had confirmed: resending them");
                 comparison.allow(id);
             }
         }
@@ -94,7 +94,7 @@ impl<M: Machine> LogWatch<M> {
         if let Some(past) = comparison.to_raise()
             && self.context.log.raise_serial(past + 1).await.is_ok()
         {
-            tracing::warn!("this node has again what its disk once had, and votes");
+            tracing::warn!("this node has all entries again that its disk once had, and votes");
             comparison.raised(past);
         }
     }

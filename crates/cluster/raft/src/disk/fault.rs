@@ -228,21 +228,22 @@ fn cause_of(error: io::Error) -> io::Error {
 fn remedy_of(cause: &io::Error) -> &'static str {
     match cause.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
-            "Make room: the log then goes on by itself"
+            "Make room: the log then continues by itself"
         }
         ErrorKind::ReadOnlyFilesystem => {
             "Mount it for writing, or find out why the system made it read-only (`dmesg`): the log \
-             then goes on by itself"
+             then continues by itself"
         }
         ErrorKind::PermissionDenied => {
-            "Let the node's user write there: the log then goes on by itself"
+            "Let the node's user write there: the log then continues by itself"
         }
         // EMFILE and ENFILE have no kind of their own.
         _ if matches!(cause.raw_os_error(), Some(23 | 24)) => {
-            "Raise the limit of open files: the log then goes on by itself"
+            "Raise the limit of open files: the log then continues by itself"
         }
         _ => {
-            "Mend or replace the disk (`dmesg` says more): the log goes on by itself once it is well"
+            "Mend or replace the disk (`dmesg` says more): the log continues by itself once it \
+             works"
         }
     }
 }

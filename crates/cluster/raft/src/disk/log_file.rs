@@ -205,7 +205,7 @@ fn read_entries(database: &Database) -> Result<Vec<EntryRecord>, DiskError> {
         let index = index.value();
         let entry: EntryRecord = decoded(&format!("entry {index}"), frame.value())?;
         if entry.at().index != index {
-            return Err(DiskError::damaged(format!("entry {index} stands in a wrong place")));
+            return Err(DiskError::damaged(format!("entry {index} is at a wrong position")));
         }
         entries.push(entry);
     }

@@ -131,7 +131,9 @@ impl Context {
             Err(NetError::Unanswered) if self.hello(&member.name, limit).await.is_ok() => {
                 self.comparison.compared().answered.insert(id);
             }
-            other => tracing::debug!(peer = %member.name, ?other, "is not compared now"),
+            other => {
+                tracing::debug!(peer = %member.name, ?other, "its state could not be compared");
+            }
         }
     }
 
@@ -166,7 +168,7 @@ impl Context {
         let (file, kept) = (file.to_owned(), self.comparison.saved());
         let saving = spawn_blocking(move || save(&file, &kept));
         if let Ok(Err(error)) = saving.await {
-            tracing::warn!(%error, "what other nodes told of their disks can't be kept");
+            tracing::warn!(%error, "the state of other nodes' disks can't be saved");
         }
     }
 

@@ -162,7 +162,7 @@ impl Context {
 
     /// Goes by other timers from now on.
     pub(crate) fn set_timing(&self, timing: Timing) {
-        tracing::info!(from = ?self.timing().heartbeat, to = ?timing.heartbeat, "other timers");
+        tracing::info!(from = ?self.timing().heartbeat, to = ?timing.heartbeat, "Raft timers changed");
         self.timing.store(Arc::new(timing));
     }
 

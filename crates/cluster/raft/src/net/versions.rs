@@ -117,6 +117,6 @@ async fn ask(context: &Context, id: NodeId, member: &Member) {
     let limit = 2 * context.timing().heartbeat;
     match context.call((id, member), &call, limit).await {
         Ok(Answer::Speaks(number)) => context.versions.receive(&member.name, number),
-        other => tracing::debug!(peer = %member.name, ?other, "its version is not known now"),
+        other => tracing::debug!(peer = %member.name, ?other, "its version is unknown"),
     }
 }

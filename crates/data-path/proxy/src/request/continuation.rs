@@ -311,7 +311,7 @@ impl StreamContinuation {
         let mut dispatched = match driven {
             Ok(dispatched) => dispatched,
             Err(error) => {
-                tracing::debug!(%error, "no other replica goes on");
+                tracing::debug!(%error, "no other replica can continue the stream");
                 let ending = journey.ending().unwrap_or(Ending::LastFailure);
                 return (StreamEvent::NoReply(ending), None);
             }

@@ -184,7 +184,7 @@ impl Dispatch<'_> {
                 let replica = &asked.replica.spec().name;
                 let code = failed.error.to_gateway_error(replica.as_str()).kind.code();
                 record.failed_try(TriedPlace::Replica(replica.clone()), code, None);
-                tracing::warn!(%replica, error = %failed.error, "a hosted API was asked in vain");
+                tracing::warn!(%replica, error = %failed.error, "a request to a hosted API failed");
                 asked.observer.failed(&failed);
                 Err(event)
             }

@@ -96,9 +96,9 @@ impl Follower {
         let said = RegionFacts::agreed(state, &self.config.regions, own);
         let before = self.region_facts.load();
         for region in said.new_contradictions(&before) {
-            let remedy = "correct the region's record or the nodes' configs: until then nobody serves \
+            let remedy = "correct the region's record or the nodes' configs: until then no region serves \
                           there what has to stay in certain countries";
-            tracing::error!(region, remedy, "a region is said to be in several countries");
+            tracing::error!(region, remedy, "a region is declared to be in several countries");
         }
         if **before != said {
             tracing::info!(regions = %said, "records of regions changed");

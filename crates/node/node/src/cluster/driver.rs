@@ -448,10 +448,10 @@ fn tell(event: &PulseEvent) {
         PulseEvent::Region { region, from, to } => match (from, to) {
             (_, Reach::Both) => tracing::info!(%region, "a region is reachable"),
             (Reach::Both, Reach::Silent) => {
-                tracing::warn!(%region, "a region is lost: no report comes from it");
+                tracing::warn!(%region, "a region is lost: it sends no reports");
             }
             (Reach::Both, Reach::Deaf) => {
-                tracing::warn!(%region, "a region is lost: it does not hear this node");
+                tracing::warn!(%region, "a region is lost: it receives no reports from this node");
             }
             // Neither was it reachable before, nor is it now.
             _ => tracing::debug!(%region, ?from, ?to, "a region is not reachable"),

@@ -61,7 +61,7 @@ impl RegionCircuitBreakers {
             None => {}
         }
         if let Some(pass) = pass {
-            tracing::info!(%region, ?pass, goods, faults, "what may be sent to a region changed");
+            tracing::info!(%region, ?pass, goods, faults, "the circuit breaker of a region changed");
         }
         let allowed = tracked.allowed_since.filter(|_| !tracked.was_always_allowed);
         // The ramp begins when the last of both stopped holding the region back.

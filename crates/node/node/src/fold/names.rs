@@ -68,7 +68,7 @@ fn aliases(
     let is_circle = |name: &&ModelName| !is_agreed(name) && end(&all, name).as_ref() == Some(*name);
     let circles: Vec<ModelName> = all.keys().filter(is_circle).cloned().collect();
     for name in circles {
-        tracing::warn!(alias = %name, "left out: the cluster's aliases lead back to it");
+        tracing::warn!(alias = %name, "left out: the cluster's aliases form a loop");
         all.remove(&name);
     }
     let lead_on = |name: &ModelName| Some((name.clone(), end(&all, name)?));
@@ -174,7 +174,7 @@ fn fallbacks(
         of_config.chain(of_cluster.map(|(name, Model { fallbacks, .. })| (name, fallbacks)))
     {
         if aliases.contains_key(name) {
-            let why = "it is an alias: what stands in for its model does so for it".to_owned();
+            let why = "it is an alias: fallbacks of its model apply to it".to_owned();
             notes_of_cluster(agreed, name, why, notes);
             continue;
         }

@@ -51,7 +51,7 @@ impl Keeper {
             self.identities.identify_again(name);
         }
         if let Err(error) = self.take_world(self.is_starting).await {
-            tracing::error!(%error, "what the cluster agreed on can't be used");
+            tracing::error!(%error, "the cluster's records can't be used");
         }
     }
 

@@ -340,7 +340,7 @@ impl Keeper {
         } else {
             let folded = Folded { replicas, ..self.folded.clone() };
             if let Err(error) = self.take_folded(folded, false).await {
-                tracing::error!(%error, "what replicas say of themselves can't be used");
+                tracing::error!(%error, "the replicas' own pages can't be used");
             }
         }
         self.publish_view();

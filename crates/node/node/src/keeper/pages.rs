@@ -193,7 +193,7 @@ impl Pages {
         let report = self.report(name, replica);
         let is_news = report.lacked.insert(model.clone(), at).is_none();
         if is_news {
-            tracing::warn!(replica = %name, %model, "the replica says that it does not have the model");
+            tracing::warn!(replica = %name, %model, "the replica reports that it does not have the model");
         }
         is_news
     }

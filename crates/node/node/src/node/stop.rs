@@ -33,7 +33,7 @@ impl Stopped {
 }
 
 impl Node {
-    /// Reports that the node is not ready, hands the lead over, and serves on for the config's
+    /// Reports that the node is not ready, transfers leadership, and serves on for the config's
     /// notice. Then stops accepting, lets running requests finish within the config's limit, and
     /// ends. Dropping the future before it is done ends the node at once.
     pub async fn stop(mut self) -> Stopped {
@@ -109,7 +109,10 @@ impl Node {
         let notice = self.drain_notice.unwrap_or_else(|| polls.notice(Instant::now()));
         if !notice.is_zero() {
             let notice_ms = u64::try_from(notice.as_millis()).unwrap_or(u64::MAX);
-            tracing::info!(notice_ms, "serves on until load balancers have seen that it ends");
+            tracing::info!(
+                notice_ms,
+                "keeps serving until load balancers have noticed the shutdown"
+            );
         }
         tokio::time::sleep(notice).await;
         self.core.data_path.gateway.start_draining();

@@ -152,7 +152,7 @@ impl DnsSource {
                 }
                 let Some(endpoints) = known.note(answer, now) else { return false };
                 let (name, count) = (self.question.name(), endpoints.len());
-                tracing::info!(name, count, "DNS names other replicas");
+                tracing::info!(name, count, "DNS returned other replicas");
                 findings.found = Some(endpoints);
                 true
             });

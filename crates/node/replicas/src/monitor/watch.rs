@@ -113,7 +113,7 @@ impl ReplicaWatch {
                 }
                 // A failed request changes nothing.
                 Err(failure) => {
-                    tracing::debug!(replica = %self.target.replica, %failure, "no word of notices");
+                    tracing::debug!(replica = %self.target.replica, %failure, "notices can't be read");
                 }
             }
             sleep(pause(check.interval, &mut rng)).await;

@@ -75,7 +75,7 @@ async fn a_node_with_a_full_disk_serves_and_follows_again_by_itself_when_there_i
     world.has_tenant(2, "after");
     world.until("its health", 2, || status(&World::order(2, &["status"])).starts_with("healthy: "));
     let log = world.machines.log(2);
-    assert!(log.contains("its disk is well again"), "{log}");
+    assert!(log.contains("its disk works again"), "{log}");
     assert!(world.machines.nodes[2].as_mut().unwrap().try_wait().unwrap().is_none());
     world.serves(2).await;
 }
@@ -185,7 +185,7 @@ async fn a_node_whose_disk_hangs_at_its_start_serves_and_follows_by_itself_once_
     world.has_tenant(2, "meanwhile");
     world.until("its health", 2, || status(&World::order(2, &["status"])).starts_with("healthy: "));
     let log = world.machines.log(2);
-    assert!(log.contains("its disk is well again"), "{log}");
+    assert!(log.contains("its disk works again"), "{log}");
     world.machines.stop(2);
 }
 

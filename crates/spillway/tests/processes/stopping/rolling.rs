@@ -126,7 +126,7 @@ async fn a_rolling_restart_under_load_loses_nothing() {
         balancer.sees(node, false).await;
         let status = machines.ended(node);
         assert_eq!(status.code(), Some(0), "{name}: {}", machines.log(node));
-        handed_over += usize::from(led && machines.log(node).contains("handed the lead over"));
+        handed_over += usize::from(led && machines.log(node).contains("transferred leadership"));
         machines.start(node);
         balancer.sees(node, true).await;
         agreed().await;

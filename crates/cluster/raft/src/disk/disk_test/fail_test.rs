@@ -40,7 +40,7 @@ fn after_a_failure_nothing_is_acknowledged_though_the_disk_seems_well_again() {
         let refused = write(&writer, vec![vote(2)]).unwrap_err();
         let DiskError::Stopped(first) = &refused else { panic!("{refused}") };
         assert!(matches!(**first, DiskError::Io { .. }), "{first}");
-        assert!(first.to_string().contains("goes on by itself"), "{first}");
+        assert!(first.to_string().contains("continues by itself"), "{first}");
         log.set(Fault::None);
         for term in 3..6 {
             assert_eq!(write(&writer, vec![vote(term)]), Err(refused.clone()), "{fault:?}");

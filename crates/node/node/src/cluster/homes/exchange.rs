@@ -163,7 +163,7 @@ impl Exchange {
         let saving = spawn_blocking(move || kept::save(&file, &known.all()));
         Some(async move {
             if let Ok(Err(error)) = saving.await {
-                tracing::warn!(%error, "homes can't be kept for the next process");
+                tracing::warn!(%error, "homes can't be saved for the next process");
             }
         })
     }
@@ -178,7 +178,7 @@ impl Exchange {
         let dropped: u64 = outbox.dropped().iter().map(|(_, count)| count).sum();
         if dropped > self.dropped {
             let count = dropped - self.dropped;
-            tracing::warn!(count, "homes came faster than the other nodes can be told of them");
+            tracing::warn!(count, "homes changed faster than other nodes can be informed");
             self.dropped = dropped;
         }
         let mut encoded: Option<(Range<u64>, NewsMessage)> = None;
