@@ -44,7 +44,7 @@ pub struct Limits {
     /// Time after which a client that takes none of its waiting bytes is cut off: its connection,
     /// or over HTTP/2 the stream if others of the connection are taken.
     pub stall_timeout: Duration,
-    /// Most bytes of one reply that are read ahead of a slow client, so that the replica's place
+    /// Most bytes of one reply that are read ahead of a slow client, so that the replica's slot
     /// becomes free; 0 lets replicas wait for clients.
     pub read_ahead_bytes_max: usize,
     /// Most bytes of all replies read ahead. One eighth of the usable memory is another limit.

@@ -72,7 +72,7 @@ fn refused_usage_reports_are_remembered_until_the_replica_is_replaced() {
 fn a_server_that_lists_other_models_keeps_its_connections_and_counts() {
     let replica = Arc::new(replica());
     let queues = Arc::new(WaitQueues::new(crate::queue_spec::WaitTotals::default()));
-    let lease = replica.lease(&queues, u32::MAX, Traffic::Http).expect("a place");
+    let lease = replica.lease(&queues, u32::MAX, Traffic::Http).expect("a slot");
     let spec = ReplicaSpec {
         models: vec!["tiny".into()],
         continues_chats: true,

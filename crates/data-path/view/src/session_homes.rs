@@ -59,13 +59,13 @@ struct KnownHome {
 impl SessionHome {
     /// Returns the identity by which requests of this region prefer the home; `None` if it is not
     /// known.
-    pub(crate) fn place(&self) -> Option<u64> {
+    pub(crate) fn target(&self) -> Option<u64> {
         self.region.or(self.replica)
     }
 
     /// Returns true if this home goes before another one of the same session.
     fn precedes(&self, other: &Self, key: u64) -> bool {
-        // Keyed, so that no place wins all sessions that two nodes begin at once.
+        // Keyed, so that no target wins all sessions that two nodes begin at once.
         let rank = |home: &Self| home.replica.map_or(0, |it| mix(it ^ key));
         match self.version.cmp(&other.version) {
             std::cmp::Ordering::Equal => rank(self) > rank(other),

@@ -31,7 +31,7 @@ use crate::route_record::RoutesSaid;
 use crate::section::WorkerLayout;
 use crate::source::ReadFiles;
 use crate::spill_section::SpillConfig;
-use crate::start_places::StartPlaces;
+use crate::start_positions::StartPositions;
 use crate::usage_section::UsageConfig;
 
 /// Address and access rules of the admin listener.
@@ -105,7 +105,7 @@ pub struct Config {
     /// Files that the config names: tokens, certificates, keys and credentials.
     pub files: ReadFiles,
     /// Places of settings that only the start of a node can check.
-    pub places: StartPlaces,
+    pub places: StartPositions,
     /// Warnings: valid settings that most likely differ from the intended ones.
     pub warnings: ConfigErrors,
 }

@@ -37,12 +37,12 @@ pub struct ConfigError {
     /// Advice on how to correct it.
     pub remedy: String,
     /// Place of the marked text.
-    pub place: Box<Place>,
+    pub place: Box<SourcePosition>,
 }
 
 /// Place that a diagnostic is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     /// Path of the file.
     pub path: PathBuf,
     /// Environment variable that set the value; `None` for a value of the file.
@@ -60,7 +60,7 @@ pub struct Place {
 /// Part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// Bytes of [`Place::shown`].
+    /// Bytes of [`SourcePosition::shown`].
     pub span: Range<usize>,
     /// Line and column of the first character, counted from 1.
     pub start: (usize, usize),
@@ -82,7 +82,7 @@ impl ConfigError {
     /// Creates an error of the file as a whole.
     #[must_use]
     pub fn whole_file(path: &Path, message: String, remedy: &str) -> Self {
-        let place = Place {
+        let place = SourcePosition {
             path: path.to_owned(),
             variable: None,
             span: 0..0,
@@ -115,7 +115,7 @@ impl ConfigError {
     /// environment variable is meant.
     #[must_use]
     pub fn position(&self) -> Option<(usize, usize)> {
-        let Place { variable, mark, .. } = &*self.place;
+        let SourcePosition { variable, mark, .. } = &*self.place;
         mark.as_ref().filter(|_| variable.is_none()).map(|mark| mark.start)
     }
 }

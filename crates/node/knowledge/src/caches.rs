@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use spillway_prefix::kv::{Sender, Told};
+use spillway_prefix::kv::{ReplyFigures, Sender};
 use spillway_prefix::{FineIndex, HeatConfig, HeatTracker, HotDelta, IndexStats, RegionBlocks};
 use spillway_pulse::{Sharing, SharingCounters, SiblingNews};
 use spillway_replicas::{CacheReport, KvNews};
@@ -13,7 +13,7 @@ use spillway_view::{Replica, Replied};
 
 use super::address_book::{AddressBook, KnownAddress};
 use super::cache_events::{CacheEvents, told};
-use super::cache_pages::{Expected, Pages};
+use super::cache_pages::{ExpectedHits, Pages};
 use super::cache_watch::PrefixCacheCounts;
 use super::forwards::Forwards;
 use super::kv_followers::Followers;
@@ -209,7 +209,8 @@ impl Caches {
                     if let Some((known, holder)) = known(id) {
                         let (prompt, written) =
                             chain.split_at((prompt_blocks as usize).min(chain.len()));
-                        let told = Told { written: written.to_vec(), ..Told::default() };
+                        let told =
+                            ReplyFigures { written: written.to_vec(), ..ReplyFigures::default() };
                         if !events.replied(index, known, prompt, (told, now_ms)) {
                             index.extend(holder, chain, prompt.len());
                         }
@@ -248,7 +249,7 @@ impl Caches {
     /// Notes that a replica's caches are empty.
     pub(super) fn empty(&mut self, name: &ReplicaName, why: &str) {
         if let Some(pages) = self.replicas.get_mut(name) {
-            pages.expected = Expected::default();
+            pages.expected = ExpectedHits::default();
             // The replica may be another program, or have other settings now.
             pages.tells_cached = false;
             pages.watch.count_anew();
@@ -357,12 +358,12 @@ impl Caches {
     fn compare(&mut self, name: &ReplicaName, found: PrefixCacheCounts) {
         let holder = self.holder(name);
         let Some(pages) = self.replicas.get_mut(name) else { return };
-        let Expected { prompt_tokens, cached_tokens } = pages.expected;
+        let ExpectedHits { prompt_tokens, cached_tokens } = pages.expected;
         // Replies that report cached tokens have corrected the index already.
         if pages.tells_cached || self.events.is_live(name) || prompt_tokens < EXPECTED_TOKENS_MIN {
             return;
         }
-        pages.expected = Expected::default();
+        pages.expected = ExpectedHits::default();
         if let Some(holder) = holder {
             // The counters are of all nodes' requests; this node's are taken for typical.
             let expected = cached_tokens / prompt_tokens * found.queries;

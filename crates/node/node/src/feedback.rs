@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use serde::Serialize;
 use spillway_admin::{DiscoveryOverview, RequestEntry, RequestFilter, Requests};
-use spillway_dns::Served;
+use spillway_dns::NameServerState;
 use spillway_front::access::KeyTable;
 use spillway_knowledge::{KnowledgeFigures, KnowledgeHandle};
 use spillway_link::Link;
@@ -65,7 +65,7 @@ pub(crate) struct Feedback {
     agreed: ArcSwap<NoteCounts>,
     discoveries: ArcSwap<Vec<DiscoveryWatch>>,
     cluster: OnceLock<Watched>,
-    dns: OnceLock<Arc<Served>>,
+    dns: OnceLock<Arc<NameServerState>>,
     control_plane: OnceLock<WatchedControlPlane>,
     knowledge: Arc<KnowledgeHandle>,
     /// Certificates of listeners and nodes.
@@ -132,7 +132,7 @@ impl Feedback {
     }
 
     /// Shows the name server's metrics too; only the first call counts.
-    pub(crate) fn watch_dns(&self, dns: Arc<Served>) {
+    pub(crate) fn watch_dns(&self, dns: Arc<NameServerState>) {
         drop(self.dns.set(dns));
     }
 

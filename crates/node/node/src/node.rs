@@ -15,7 +15,7 @@ use spillway_config::{
     WorkerLayout,
 };
 use spillway_control_plane::ControlPlane;
-use spillway_dns::{Locate, NameServer, Served};
+use spillway_dns::{Locate, NameServer, NameServerState};
 use spillway_front::client::TlsError;
 use spillway_health::SteeringConfig;
 use spillway_knowledge::{KnowledgeContext, KnowledgeHandle, KnowledgeTask};
@@ -51,7 +51,7 @@ use crate::locating::{Locating, open};
 use crate::memory;
 use crate::node_tasks::NodeTasks;
 use crate::open_files;
-use crate::overview::{OverviewSource, Places};
+use crate::overview::{OverviewSource, RegionCoordinates};
 use crate::reload::{Reloader, RunningAdmin};
 use crate::requests::RequestLog;
 use crate::room::Room;
@@ -126,7 +126,7 @@ pub struct Node {
     keys: Arc<KeyBook>,
     locating: Locating,
     /// Places of regions, for operators.
-    places: Arc<Places>,
+    places: Arc<RegionCoordinates>,
     /// Room in the data folder, for operators.
     room: Arc<Room>,
     /// The link to other nodes, if there are any.
@@ -224,10 +224,10 @@ impl Node {
             feedback: &feedback,
             tasks: &tasks,
         };
-        let places = config.cluster.as_ref().map(|it| Places::of_config(&it.regions));
+        let places = config.cluster.as_ref().map(|it| RegionCoordinates::of_config(&it.regions));
         let places = places.unwrap_or_default();
         let room = Room::of(config.cluster.as_ref().and_then(|it| it.data.clone()));
-        let dns = config.dns.map(|dns| Arc::new(Served::new(dns, locate_by(&gateway))));
+        let dns = config.dns.map(|dns| Arc::new(NameServerState::new(dns, locate_by(&gateway))));
         // Boxed, since nearly nothing of the start is as large.
         let joining = Box::pin(base.join(config.cluster, dns.clone(), config.spill, &mut learning));
         let (cluster, agreed, division) = joining.await?;
@@ -476,7 +476,7 @@ impl Base<'_> {
             &CancellationToken,
         ),
         bound: &mut [Bound],
-        named: Option<(NameServer, Arc<Served>)>,
+        named: Option<(NameServer, Arc<NameServerState>)>,
         learning: KnowledgeTask,
     ) -> std::io::Result<Threads> {
         let mut threads = workers::start(
@@ -498,7 +498,7 @@ impl Base<'_> {
     async fn join(
         &self,
         config: Option<ClusterConfig>,
-        dns: Option<Arc<Served>>,
+        dns: Option<Arc<NameServerState>>,
         spill: SpillConfig,
         learning: &mut KnowledgeTask,
     ) -> Result<(Option<Cluster>, Option<Agreed>, Option<Division>), StartError> {

@@ -45,7 +45,7 @@ pub(crate) struct OverviewSource {
     pub(crate) feedback: Arc<Feedback>,
     pub(crate) keeper: KeeperHandle,
     /// Places of regions, by the config.
-    pub(crate) places: Arc<Places>,
+    pub(crate) places: Arc<RegionCoordinates>,
     /// Room in the data folder.
     pub(crate) room: Arc<Room>,
     /// Answers of all nodes that were given last.
@@ -54,9 +54,9 @@ pub(crate) struct OverviewSource {
 
 /// Places of regions, by the config.
 #[derive(Debug, Default)]
-pub(crate) struct Places(BTreeMap<RegionName, Coordinates>);
+pub(crate) struct RegionCoordinates(BTreeMap<RegionName, Coordinates>);
 
-impl Places {
+impl RegionCoordinates {
     /// Takes the places from the config's regions.
     pub(crate) fn of_config(regions: &[RegionConfig]) -> Self {
         let place = |region: &RegionConfig| Some((region.name.clone(), region.coordinates?));

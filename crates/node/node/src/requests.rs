@@ -10,8 +10,8 @@ use spillway_admin::{
     ComparedRegions, Expected, LeftOutEntry, RequestEntry, RequestFilter, TryEntry,
 };
 use spillway_config::{AccessLogConfig, LoggedRequests};
-use spillway_telemetry::{LinePlace, LineWriter};
-use spillway_types::{FailedTry, LeftOutRegion, Outcome, Prediction, TriedPlace, unix_ms};
+use spillway_telemetry::{LineDestination, LineWriter};
+use spillway_types::{FailedTry, LeftOutRegion, Outcome, Prediction, TriedTarget, unix_ms};
 
 /// Requests that are remembered: some seconds of a busy node, hours of a quiet one. Each takes less
 /// than 1 KiB.
@@ -22,22 +22,22 @@ const KEPT: usize = 4_096;
 pub(crate) struct RequestLog {
     node: String,
     region: String,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptRequests>,
     access_log: ArcSwapOption<AccessLog>,
     /// Lines that the access log lost.
     lines_lost: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    requests: VecDeque<Ended>,
+struct KeptRequests {
+    requests: VecDeque<EndedRequest>,
     /// Number of the last request.
     number: u64,
 }
 
 /// A request that ended.
 #[derive(Debug)]
-struct Ended {
+struct EndedRequest {
     number: u64,
     ended_ms: u64,
     outcome: Outcome,
@@ -70,7 +70,7 @@ impl RequestLog {
         if config.requests == LoggedRequests::Off {
             return self.access_log.store(None);
         }
-        let place = config.file.clone().map_or(LinePlace::Stdout, LinePlace::File);
+        let place = config.file.clone().map_or(LineDestination::Stdout, LineDestination::File);
         match LineWriter::open(&place, Arc::clone(&self.lines_lost)) {
             Ok(writer) => {
                 let log = AccessLog { config: config.clone(), writer };
@@ -101,7 +101,7 @@ impl RequestLog {
         let ended_ms = ended_ms(&outcome, now);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.number += 1;
-        let ended = Ended { number: kept.number, ended_ms, outcome };
+        let ended = EndedRequest { number: kept.number, ended_ms, outcome };
         if let Some(log) = self.access_log.load().as_ref()
             && log.wants(&ended)
             && let Ok(line) = serde_json::to_string(&self.entry(&ended))
@@ -114,8 +114,8 @@ impl RequestLog {
         kept.requests.push_back(ended);
     }
 
-    fn entry<'a>(&'a self, ended: &'a Ended) -> RequestEntry<'a> {
-        let Ended { number, ended_ms, outcome } = ended;
+    fn entry<'a>(&'a self, ended: &'a EndedRequest) -> RequestEntry<'a> {
+        let EndedRequest { number, ended_ms, outcome } = ended;
         let own = self.region.as_str();
         let was_here = outcome.replica.is_some();
         let region = match &outcome.region {
@@ -194,7 +194,7 @@ impl RequestLog {
 
 impl AccessLog {
     /// Returns true if a request is to be written.
-    fn wants(&self, ended: &Ended) -> bool {
+    fn wants(&self, ended: &EndedRequest) -> bool {
         match self.config.requests {
             _ if ended.outcome.has_failed() => true,
             LoggedRequests::All => self.is_drawn(ended),
@@ -203,7 +203,7 @@ impl AccessLog {
     }
 
     /// Draws by the trace, so that all nodes write the same requests, and else by the number.
-    fn is_drawn(&self, ended: &Ended) -> bool {
+    fn is_drawn(&self, ended: &EndedRequest) -> bool {
         let ticket = ended.outcome.trace.map_or(ended.number, |ids| ids.trace as u64);
         // The upper half of the product is spread evenly.
         let drawn = (ticket.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
@@ -213,9 +213,9 @@ impl AccessLog {
 }
 
 fn try_entry<'a>(tried: &'a FailedTry, own: &'a str) -> TryEntry<'a> {
-    let (region, replica) = match &tried.place {
-        TriedPlace::Replica(replica) => (own, Some(replica.as_str().into())),
-        TriedPlace::Region(region) => (region.as_str(), None),
+    let (region, replica) = match &tried.target {
+        TriedTarget::Replica(replica) => (own, Some(replica.as_str().into())),
+        TriedTarget::Region(region) => (region.as_str(), None),
     };
     TryEntry {
         region: region.into(),

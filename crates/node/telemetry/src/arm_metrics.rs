@@ -10,8 +10,8 @@ use prometheus_client::registry::Registry;
 use spillway_types::{ARM_ERRORS, Outcome, SplitArm};
 
 use crate::catalog;
-use crate::places::{Histograms, seconds};
 use crate::register::{Labels, metric};
+use crate::route_model_metrics::{Histograms, seconds};
 
 /// Value of the label `status` of a request that another model served.
 const FALLBACK: &str = "fallback";

@@ -7,7 +7,7 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
-use spillway_types::{Compared, End, FailedTry, Outcome, Prediction, TraceIds, TriedPlace};
+use spillway_types::{Compared, End, FailedTry, Outcome, Prediction, TraceIds, TriedTarget};
 
 /// Node that exports its requests.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Origin {
 }
 
 /// Moments of a request on the clock of the wall.
-struct Times {
+struct SpanTimes {
     start: SystemTime,
     end: SystemTime,
     /// Moment at which the last attempt was sent.
@@ -89,7 +89,7 @@ fn span(ids: TraceIds, id: u64, (start_time, end_time): (SystemTime, SystemTime)
     }
 }
 
-fn times(outcome: &Outcome, (now, wall): (Instant, SystemTime)) -> Times {
+fn times(outcome: &Outcome, (now, wall): (Instant, SystemTime)) -> SpanTimes {
     let ended = outcome.started.map(|started| started + outcome.duration);
     let ago = ended.map(|ended| now.saturating_duration_since(ended)).unwrap_or_default();
     let before = |moment: SystemTime, by: Duration| moment.checked_sub(by).unwrap_or(moment);
@@ -100,7 +100,7 @@ fn times(outcome: &Outcome, (now, wall): (Instant, SystemTime)) -> Times {
         (Some(first_byte), Some(reply_time)) => before(first_byte, reply_time).max(start),
         _ => start + outcome.overhead.min(outcome.duration),
     };
-    Times { start, end, asked, first_byte }
+    SpanTimes { start, end, asked, first_byte }
 }
 
 /// Returns e.g. `chat llama-3`, as the conventions ask for.
@@ -196,14 +196,14 @@ fn first_byte_event(at: Option<SystemTime>) -> SpanEvents {
     events
 }
 
-/// Returns an event for each place that was asked without success.
+/// Returns an event for each target that was asked without success.
 fn failed_tries(outcome: &Outcome, start: SystemTime) -> SpanEvents {
     let event = |tried: &FailedTry| {
-        let place = match &tried.place {
-            TriedPlace::Replica(name) => KeyValue::new("spillway.asked.replica", name.to_string()),
-            TriedPlace::Region(name) => KeyValue::new("spillway.asked.region", name.to_string()),
+        let target = match &tried.target {
+            TriedTarget::Replica(name) => KeyValue::new("spillway.asked.replica", name.to_string()),
+            TriedTarget::Region(name) => KeyValue::new("spillway.asked.region", name.to_string()),
         };
-        let mut told = Attributes(vec![place]);
+        let mut told = Attributes(vec![target]);
         told.put("error.type", tried.code);
         told.put_known("http.response.status_code", tried.status.map(i64::from));
         Event::new("failed try", start + tried.after, told.0, 0)
@@ -368,12 +368,12 @@ mod tests {
     #[test]
     fn what_was_asked_in_vain_is_an_event_of_the_request() {
         let now = Instant::now();
-        let tried = |place, code, after, status| FailedTry { place, code, status, after };
+        let tried = |target, code, after, status| FailedTry { target, code, status, after };
         let outcome = Outcome {
             replica: Some("gpu-b".into()),
             tries: vec![
-                tried(TriedPlace::Region("far".into()), "region_lost", SECOND, None),
-                tried(TriedPlace::Replica("gpu-a".into()), "replica_error", 2 * SECOND, Some(503)),
+                tried(TriedTarget::Region("far".into()), "region_lost", SECOND, None),
+                tried(TriedTarget::Replica("gpu-a".into()), "replica_error", 2 * SECOND, Some(503)),
             ],
             ..ended(now)
         };

@@ -8,7 +8,7 @@ use spillway_types::{
     Signals, Standing,
 };
 
-use crate::member::{Effect, FleetShared, Member, Shown};
+use crate::member::{Effect, FleetShared, Member, ShownStanding};
 use crate::pace::UsualPaces;
 use crate::pool::{Ejections, PoolLoad};
 use crate::standby::{PoolNeed, Reserve, Wish};
@@ -306,7 +306,13 @@ impl Fleet {
     }
 
     /// Queues the actions that report changes between two published states.
-    fn tell(&mut self, name: &ReplicaName, before: &Shown, after: &Shown, why: &'static str) {
+    fn tell(
+        &mut self,
+        name: &ReplicaName,
+        before: &ShownStanding,
+        after: &ShownStanding,
+        why: &'static str,
+    ) {
         if before.state != after.state {
             let (from, to) = (before.state, after.state);
             self.act(Action::Changed { replica: name.clone(), from, to, why });

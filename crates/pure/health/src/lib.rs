@@ -57,7 +57,7 @@ pub use region_circuit_breaker::{RegionCircuitBreaker, RegionPass, RegionTally};
 pub use region_load::{RegionLoad, ReplicaNow, with_nodes};
 pub use report::{CheckReport, CircuitBreakerReport, FaultReport, MemberReport, MemberState};
 pub use request_history::{
-    BIN, ClientName, CountedRequests, FailurePlace, HistoryBin, HistoryPoint, LimitedClient,
+    BIN, ClientName, CountedRequests, FailureSite, HistoryBin, HistoryPoint, LimitedClient,
     RequestCause, RequestFinding, RequestHistory, RequestTrouble, sum_bins,
 };
 pub use slow_replicas::compare_first_tokens;

@@ -79,7 +79,7 @@ pub(crate) struct Member {
     why: &'static str,
     effects: Vec<Effect>,
     /// State that was last published.
-    shown: Shown,
+    shown: ShownStanding,
 }
 
 /// Beginning of a silence, and the requests at the replica then.
@@ -111,7 +111,7 @@ pub(crate) struct FleetShared<'a> {
 
 /// A standing and the state that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownStanding {
     pub(crate) standing: Standing,
     /// Cause, if the replica is down.
     pub(crate) down: Option<DownCause>,
@@ -149,7 +149,11 @@ impl Member {
             has_answered: false,
             why: if presumed_ready { "presumed_ready" } else { "joined" },
             effects: Vec::new(),
-            shown: Shown { standing: Standing::FULL, down: None, state: MemberState::Serving },
+            shown: ShownStanding {
+                standing: Standing::FULL,
+                down: None,
+                state: MemberState::Serving,
+            },
             spec,
         };
         member.shown = member.to_show();

@@ -50,10 +50,10 @@ enum ClaimTurn {
 enum Raise {
     /// No raise is under way. => Drafted
     None,
-    /// The proposal was not sent to any node yet. => (Told | None)
+    /// The proposal was not sent to any node yet. => (Sent | None)
     Drafted { to: u32 },
     /// Our report contains the proposal from this version on. => None
-    Told { to: u32, version: u64 },
+    Sent { to: u32, version: u64 },
 }
 
 /// Report of another living node about the same replica.
@@ -140,7 +140,7 @@ impl Claim {
     /// Notes that the report has contained `entry` since `version`, or before.
     pub(crate) fn told(&mut self, entry: ClaimEntry, version: u64) {
         if self.raise == (Raise::Drafted { to: entry.proposed }) {
-            self.raise = Raise::Told { to: entry.proposed, version };
+            self.raise = Raise::Sent { to: entry.proposed, version };
         }
     }
 
@@ -226,7 +226,7 @@ impl Claim {
             self.shrink(to.min(self.limit.saturating_sub(sum(others))));
         }
         // Every rival has seen the proposal, and there is still room for it.
-        if let Raise::Told { to, version } = self.raise
+        if let Raise::Sent { to, version } = self.raise
             && to <= room
             && rivals.iter().all(|rival| rival.echoed.is_some_and(|echoed| echoed >= version))
         {
@@ -279,7 +279,7 @@ impl Claim {
     fn proposed(&self) -> Option<u32> {
         match self.raise {
             Raise::None => None,
-            Raise::Drafted { to } | Raise::Told { to, .. } => Some(to),
+            Raise::Drafted { to } | Raise::Sent { to, .. } => Some(to),
         }
     }
 
@@ -289,8 +289,8 @@ impl Claim {
             Raise::Drafted { to } if to.min(most) > self.usable => {
                 Raise::Drafted { to: to.min(most) }
             }
-            Raise::Told { to, version } if to.min(most) > self.usable => {
-                Raise::Told { to: to.min(most), version }
+            Raise::Sent { to, version } if to.min(most) > self.usable => {
+                Raise::Sent { to: to.min(most), version }
             }
             _ => Raise::None,
         };

@@ -86,8 +86,8 @@ fn what_is_in_flight_counts_even_beyond_the_claim() {
 fn of_two_proposals_that_do_not_fit_the_first_name_stands() {
     // Both have 2 of 10, and propose 7.
     let (mut first, mut second) = (claim(10, 2, 9), claim(10, 2, 9));
-    first.raise = Raise::Told { to: 7, version: 7 };
-    second.raise = Raise::Told { to: 7, version: 7 };
+    first.raise = Raise::Sent { to: 7, version: 7 };
+    second.raise = Raise::Sent { to: 7, version: 7 };
     first.advance(&[rival(2, 7, 9, 7)], 0);
     assert_eq!((first.usable(), proposed(&first)), (2, 7), "it waits for the other to withdraw");
     second.advance(&[rival(2, 7, 9, 7)], 1);

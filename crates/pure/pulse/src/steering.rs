@@ -30,7 +30,7 @@ pub struct SteeringGossip {
     inside: Telling,
     outside: Telling,
     /// Last report of each node: about itself in the own region, about its region elsewhere.
-    heard: BTreeMap<NodeName, Heard>,
+    heard: BTreeMap<NodeName, SteeringReport>,
 }
 
 /// Last state that was sent, and its repetition.
@@ -41,7 +41,7 @@ struct Telling {
 }
 
 #[derive(Debug)]
-struct Heard {
+struct SteeringReport {
     region: RegionName,
     newest: (u64, u64),
     steering: Steering,
@@ -83,12 +83,13 @@ impl SteeringGossip {
     ) -> Result<(), PulseError> {
         let SteeringWord { incarnation, seq, code } = decode(bytes)?;
         let newest = (incarnation, seq);
-        let is_known = |heard: &Heard| newest <= heard.newest && !is_forgotten(heard.at, now);
+        let is_known =
+            |heard: &SteeringReport| newest <= heard.newest && !is_forgotten(heard.at, now);
         if self.heard.get(from).is_some_and(is_known) {
             return Err(PulseError::Old(from.clone()));
         }
         let steering = Steering::of_code(code);
-        let heard = Heard { region: region.clone(), newest, steering, at: now };
+        let heard = SteeringReport { region: region.clone(), newest, steering, at: now };
         self.heard.insert(from.clone(), heard);
         Ok(())
     }
@@ -154,7 +155,7 @@ impl Telling {
     }
 }
 
-impl Heard {
+impl SteeringReport {
     fn is_fresh(&self, now: Instant) -> bool {
         ms_since(self.at, now) <= AGE_MS_MAX
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::marks::{MarkPlace, Marks};
+use crate::marks::{MarkPosition, Marks};
 use crate::meter::{Charge, Meter};
 use crate::reach::ReachWait;
 use crate::{LimitKind, LimitTerms, RequestWindow, Scope, Units};
@@ -64,7 +64,7 @@ pub(crate) struct Limiter {
     pub(crate) is_own: bool,
     meters: [Option<Arc<Meter>>; 3],
     /// Mark to set after each change by a request.
-    mark: (Arc<Marks>, MarkPlace),
+    mark: (Arc<Marks>, MarkPosition),
     /// Time until units arrive that other nodes don't need.
     reach_wait: Arc<ReachWait>,
 }
@@ -111,7 +111,7 @@ impl Limiter {
                 meter
             })
         });
-        let mark = (Arc::clone(marks), MarkPlace::of(&terms.scope));
+        let mark = (Arc::clone(marks), MarkPosition::of(&terms.scope));
         let (scope, requests) = (terms.scope.clone(), terms.requests);
         Self { scope, requests, is_own: false, meters, mark, reach_wait: Arc::clone(reach_wait) }
     }

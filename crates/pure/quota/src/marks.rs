@@ -18,7 +18,7 @@ pub(crate) struct Marks {
 /// flight marks the right one even if limits have changed since it started. Two limits may share a
 /// mark: then both are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct MarkPlace {
+pub(crate) struct MarkPosition {
     word: u16,
     bit: u8,
 }
@@ -27,7 +27,7 @@ pub(crate) struct MarkPlace {
 #[derive(Debug, Default)]
 pub(crate) struct MarkedLimits {
     /// Ordered by place.
-    limits: Vec<(MarkPlace, u32)>,
+    limits: Vec<(MarkPosition, u32)>,
     /// Start of the limits of each word in [`Self::limits`].
     begins: Vec<u32>,
 }
@@ -44,7 +44,7 @@ impl Marks {
     /// Changes of meters and these operations are in one order for all threads. So a thread that
     /// finds the mark set changed the meter before the mark is taken, and the look reads the change
     /// after that. Most requests find the mark set, and write nothing.
-    pub(crate) fn set(&self, place: MarkPlace) {
+    pub(crate) fn set(&self, place: MarkPosition) {
         let (word, mark) = (&self.words[usize::from(place.word)], 1 << place.bit);
         if word.load(Ordering::SeqCst) & mark == 0 {
             word.fetch_or(mark, Ordering::SeqCst);
@@ -67,7 +67,7 @@ impl Marks {
     }
 }
 
-impl MarkPlace {
+impl MarkPosition {
     /// Returns the place of the mark of a limit.
     pub(crate) fn of(scope: &Scope) -> Self {
         let mut hasher = DefaultHasher::new();
@@ -80,7 +80,7 @@ impl MarkPlace {
 impl MarkedLimits {
     /// Numbers limits in the given order.
     pub(crate) fn new<'a>(scopes: impl Iterator<Item = &'a Scope>) -> Self {
-        let mut limits: Vec<(MarkPlace, u32)> = scopes.map(MarkPlace::of).zip(0..).collect();
+        let mut limits: Vec<(MarkPosition, u32)> = scopes.map(MarkPosition::of).zip(0..).collect();
         limits.sort_unstable();
         let begin = |word: usize| limits.partition_point(|(at, _)| usize::from(at.word) < word);
         let begins = (0..=WORDS).map(|word| begin(word) as u32).collect();
@@ -104,9 +104,9 @@ mod tests {
         let scopes: Vec<Scope> = (0..3_000).map(|n| Scope::Key(format!("key-{n}"))).collect();
         let (marks, limits) = (Marks::default(), MarkedLimits::new(scopes.iter()));
         for marked in [5, 77, 2_999, 77] {
-            marks.set(MarkPlace::of(&scopes[marked]));
+            marks.set(MarkPosition::of(&scopes[marked]));
         }
-        let places: Vec<MarkPlace> = scopes.iter().map(MarkPlace::of).collect();
+        let places: Vec<MarkPosition> = scopes.iter().map(MarkPosition::of).collect();
         let is_marked = |n: &usize| [5, 77, 2_999].iter().any(|it| places[*it] == places[*n]);
         assert_eq!(taken(&marks, &limits), (0..3_000).filter(is_marked).collect::<Vec<_>>());
         assert_eq!(taken(&marks, &limits), []);

@@ -234,7 +234,7 @@ pub(super) fn row(entry: &Value) -> Vec<String> {
         (Some(region), Some(replica)) => format!("{region}/{replica}"),
         (Some(region), None) => format!("{region} (forwarded)"),
         // Of a request that no place served, the place that was asked last.
-        _ => tries(entry).last().map_or_else(|| "-".to_owned(), tried_place),
+        _ => tries(entry).last().map_or_else(|| "-".to_owned(), tried_target),
     };
     let cached = match number("cached_tokens") {
         0 => String::new(),
@@ -266,7 +266,7 @@ pub(super) fn row(entry: &Value) -> Vec<String> {
 }
 
 /// Returns the place of a try as a cell.
-fn tried_place(tried: &Value) -> String {
+fn tried_target(tried: &Value) -> String {
     match tried["replica"].as_str() {
         Some(replica) => format!("{}/{replica}", plain(&tried["region"])),
         None => plain(&tried["region"]).to_owned(),

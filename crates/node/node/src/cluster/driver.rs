@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use spillway_config::{ClusterConfig, RegionConfig, SpillConfig};
-use spillway_dns::Served;
+use spillway_dns::NameServerState;
 use spillway_health::RegionLoad;
 use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{DatagramError, Identity, Link, PeerStatus};
@@ -55,7 +55,7 @@ pub(super) struct Parts {
     pub(super) config: ClusterConfig,
     pub(super) region_facts: Arc<SharedRegionFacts>,
     pub(super) spill: SpillConfig,
-    pub(super) dns: Option<Arc<Served>>,
+    pub(super) dns: Option<Arc<NameServerState>>,
     pub(super) gateway: Arc<Gateway>,
     pub(super) keeper: KeeperHandle,
     pub(super) knowledge: Arc<KnowledgeHandle>,

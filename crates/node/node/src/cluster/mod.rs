@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use spillway_config::{ClusterConfig, SpillConfig};
-use spillway_dns::Served;
+use spillway_dns::NameServerState;
 use spillway_knowledge::KnowledgeHandle;
 use spillway_link::certs::PrefixKey;
 use spillway_link::{CertificateFiles, Identity, Link, LinkStartError, NameError, PeerConfig};
@@ -92,7 +92,7 @@ pub(crate) struct ClusterParts<'a> {
     pub(crate) region_facts: Arc<SharedRegionFacts>,
     pub(crate) spill: SpillConfig,
     /// The name server, if there is one. It receives the state of regions.
-    pub(crate) dns: Option<Arc<Served>>,
+    pub(crate) dns: Option<Arc<NameServerState>>,
     /// Name and region of this node.
     pub(crate) me: (&'a str, &'a str),
     pub(crate) gateway: Arc<Gateway>,

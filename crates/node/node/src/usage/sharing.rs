@@ -9,11 +9,11 @@ use spillway_link::{BoxBody, Link};
 use spillway_types::NodeName;
 use tokio_util::sync::CancellationToken;
 
-use super::budgets::{Heard, Told};
+use super::budgets::{SpendingMark, SpendingReport};
 use crate::cluster::questions::{ask, json_reply, question};
 use crate::feedback::Feedback;
 
-/// Path of the question; its query is a [`Heard`] in JSON. No client reaches it.
+/// Path of the question; its query is a [`SpendingMark`] in JSON. No client reaches it.
 pub(crate) const SPENDING_PATH: &str = "/.spillway/spending";
 /// Pause between two questions to a node: about as much as this is spent beyond a budget.
 const PACE: Duration = Duration::from_secs(1);
@@ -24,8 +24,8 @@ const ASKED_MAX: usize = 16;
 
 /// Returns the reply to a node that asks what changed.
 pub(crate) fn spending_reply(uri: &Uri, feedback: &Feedback) -> Response<BoxBody> {
-    let heard = question::<Heard>(uri);
-    json_reply(heard.map(|heard| feedback.usage.budgets.told_since(heard)).as_ref())
+    let heard = question::<SpendingMark>(uri);
+    json_reply(heard.map(|heard| feedback.usage.budgets.report_since(heard)).as_ref())
 }
 
 /// Asks all nodes again and again what tenants spent there, as long as any tenant has a budget.
@@ -54,11 +54,11 @@ async fn ask_all(feedback: &Feedback, link: &Link) {
 
 async fn ask_one(feedback: &Feedback, link: &Link, node: &NodeName) {
     let budgets = &feedback.usage.budgets;
-    let heard = budgets.heard(node);
-    let told = tokio::time::timeout(ANSWER_LIMIT, ask(link, node, (SPENDING_PATH, &heard)));
+    let heard = budgets.mark_of(node);
+    let report = tokio::time::timeout(ANSWER_LIMIT, ask(link, node, (SPENDING_PATH, &heard)));
     // A node that does not answer is asked again in a moment.
-    if let Ok(Ok(told)) = told.await {
-        let told: Told = told;
-        budgets.hear(node, heard, &told);
+    if let Ok(Ok(report)) = report.await {
+        let report: SpendingReport = report;
+        budgets.receive(node, heard, &report);
     }
 }

@@ -44,29 +44,29 @@ impl Block {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PromptEntry {
     /// The prompt was sent to that replica.
-    Sent(Told),
+    Sent(SharedChain),
     /// The replica had only so many leading blocks of the prompt in its cache.
-    Cached { told: Told, blocks: u32 },
+    Cached { told: SharedChain, blocks: u32 },
     /// The sender lacks blocks that an entry of the receiver follows on. The prompt ends with this
     /// block.
     Lacking { replica: NameId, last: Block },
     /// The beginning of a prompt that is too long for one datagram; the statement comes with its
     /// end.
-    Part(Told),
+    Part(SharedChain),
     /// The replica has written a whole reply. The first `prompt_blocks` are those of its prompt.
-    Written { told: Told, prompt_blocks: u32 },
+    Written { told: SharedChain, prompt_blocks: u32 },
 }
 
 /// A prompt, as an addition to one that was shared before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct SharedChain {
     pub(crate) replica: NameId,
     /// Block that the prompt continues from; `None` if from none.
     pub(crate) after: Option<Block>,
     pub(crate) blocks: Vec<Block>,
 }
 
-impl Told {
+impl SharedChain {
     /// Returns the prompt's last block; `None` for a prompt without any.
     pub(crate) fn last(&self) -> Option<Block> {
         self.blocks.last().copied().or(self.after)

@@ -6,7 +6,7 @@ use spillway_types::NodeName;
 
 use super::chains::Chains;
 use super::counters::SharingCounters;
-use super::frame::{Block, Frame, PromptEntry, Told};
+use super::frame::{Block, Frame, PromptEntry, SharedChain};
 use super::queue::Queue;
 use crate::NameId;
 
@@ -219,7 +219,11 @@ impl Sharing {
 
     /// Returns the whole chain of a shared prompt. If the prompt continues from blocks that are not
     /// known here, asks for them and returns `None`.
-    fn learn(&mut self, from: &NodeName, told: &Told) -> Result<Option<Vec<u64>>, ShareError> {
+    fn learn(
+        &mut self,
+        from: &NodeName,
+        told: &SharedChain,
+    ) -> Result<Option<Vec<u64>>, ShareError> {
         let mut chain = match told.after {
             None => Vec::new(),
             Some(after) => match self.chains.chain(after.hash()) {
@@ -238,7 +242,7 @@ impl Sharing {
         Ok((!chain.is_empty()).then_some(chain))
     }
 
-    fn ask(&mut self, from: &NodeName, told: &Told) {
+    fn ask(&mut self, from: &NodeName, told: &SharedChain) {
         self.counters.lacked += 1;
         let Some(last) = told.last() else { return };
         if self.queue.waiting_for(from) < self.config.questions_max {
@@ -262,7 +266,7 @@ impl Sharing {
 
     /// Returns the blocks of a chain that others do not know, in parts; at least one part if the
     /// chain has a block.
-    fn news(&mut self, replica: NameId, chain: &[u64]) -> Vec<Told> {
+    fn news(&mut self, replica: NameId, chain: &[u64]) -> Vec<SharedChain> {
         if chain.is_empty() {
             return Vec::new();
         }
@@ -272,8 +276,8 @@ impl Sharing {
     }
 
     /// Returns the blocks from `known` on, in parts that fit into a datagram each.
-    fn parts(&self, replica: NameId, chain: &[u64], known: usize) -> Vec<Told> {
-        let told = |from: usize, blocks: &[u64]| Told {
+    fn parts(&self, replica: NameId, chain: &[u64], known: usize) -> Vec<SharedChain> {
+        let told = |from: usize, blocks: &[u64]| SharedChain {
             replica,
             after: from.checked_sub(1).map(|at| Block::of(chain[at])),
             blocks: blocks.iter().map(|hash| Block::of(*hash)).collect(),
@@ -292,7 +296,12 @@ impl Sharing {
     }
 
     /// Queues the parts of a prompt, the last one as `entry` makes it.
-    fn put_all(&mut self, to: &To, mut parts: Vec<Told>, entry: impl FnOnce(Told) -> PromptEntry) {
+    fn put_all(
+        &mut self,
+        to: &To,
+        mut parts: Vec<SharedChain>,
+        entry: impl FnOnce(SharedChain) -> PromptEntry,
+    ) {
         let Some(last) = parts.pop() else { return };
         for part in parts {
             self.put(to.clone(), PromptEntry::Part(part));

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use spillway_codec::{encode, golden};
 
-use super::frame::{Block, Frame, PromptEntry, Told};
+use super::frame::{Block, Frame, PromptEntry, SharedChain};
 use super::*;
 use crate::NameId;
 
@@ -81,9 +81,12 @@ fn never() -> bool {
 
 #[test]
 fn the_bytes_are_those_on_file() {
-    let told =
-        Told { replica: gpu(1), after: Some(Block::of(77)), blocks: vec![Block::of(u64::MAX)] };
-    let first = Told { after: None, ..told.clone() };
+    let told = SharedChain {
+        replica: gpu(1),
+        after: Some(Block::of(77)),
+        blocks: vec![Block::of(u64::MAX)],
+    };
+    let first = SharedChain { after: None, ..told.clone() };
     let entries = vec![
         PromptEntry::Sent(first),
         PromptEntry::Cached { told: told.clone(), blocks: 300 },
@@ -214,7 +217,7 @@ fn questions_of_one_node_are_bounded() {
     let config = SharingConfig { questions_max: 3, ..SharingConfig::default() };
     let mut sharing = Sharing::new(config, 0);
     let entry = |block: u64| {
-        PromptEntry::Sent(Told {
+        PromptEntry::Sent(SharedChain {
             replica: gpu(0),
             after: Some(Block::of(block)),
             blocks: Vec::new(),
@@ -236,7 +239,7 @@ fn a_chain_longer_than_any_is_refused() {
     let mut sharing = Sharing::new(config, 0);
     let told = |after: Option<u64>, blocks: &[u64]| {
         let blocks = blocks.iter().map(|hash| Block::of(*hash)).collect();
-        PromptEntry::Sent(Told { replica: gpu(0), after: after.map(Block::of), blocks })
+        PromptEntry::Sent(SharedChain { replica: gpu(0), after: after.map(Block::of), blocks })
     };
     let entries = vec![told(None, &[1, 2, 3]), told(Some(3), &[4, 5])];
     let bytes = encode(&Frame { epoch: 0, entries }).unwrap();
@@ -275,7 +278,7 @@ fn any_entry(rng: &mut fastrand::Rng) -> PromptEntry {
     let block = |rng: &mut fastrand::Rng| Block::of(rng.u64(0..40));
     let after = rng.bool().then(|| block(rng));
     let blocks = (0..rng.usize(0..6)).map(|_| block(rng)).collect();
-    let told = Told { replica: gpu(rng.usize(0..3)), after, blocks };
+    let told = SharedChain { replica: gpu(rng.usize(0..3)), after, blocks };
     match rng.u8(0..5) {
         4 => PromptEntry::Written { told, prompt_blocks: rng.u32(..) },
         0 => PromptEntry::Sent(told),

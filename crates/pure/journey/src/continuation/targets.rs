@@ -1,8 +1,8 @@
-//! Places that may continue a stream.
+//! Targets that may continue a stream.
 
 use spillway_types::{RegionName, ReplicaName, ReplicaSlot};
 
-use super::{ContinuedStream, PlaceSearch, StreamSight};
+use super::{ContinuedStream, StreamSight, TargetSearch};
 
 /// A replica of this region, as the continuation of a stream sees it.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct StreamReplica<'a> {
     pub continues_chats: bool,
 }
 
-/// Places that are not to be asked for a continuation.
+/// Targets that are not to be asked for a continuation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unasked {
     /// Replicas of this region.
@@ -27,30 +27,30 @@ pub struct Unasked {
 }
 
 impl ContinuedStream {
-    /// Returns the places that the next try leaves out; `None` if no other place could continue the
+    /// Returns the targets that the next try leaves out; `None` if no other target could continue the
     /// stream, now or later.
     pub(super) fn unasked<S: StreamSight>(
         &self,
-        search: &PlaceSearch,
+        search: &TargetSearch,
         sight: &S,
     ) -> Option<Unasked> {
         let lost = if search.spares_lost { self.lost.as_slice() } else { &[] };
         self.without(&self.broken, lost, search, sight).or_else(|| {
-            // A place that broke off earlier and is back is better than none. A region has other
+            // A target that broke off earlier and is back is better than none. A region has other
             // nodes and replicas, so it may be the one that broke off just now.
             let last = self.broken.last().map(std::slice::from_ref).unwrap_or_default();
             self.without(last, &[], search, sight)
         })
     }
 
-    /// Returns the places that are not asked: these replicas and regions, replicas that were asked
-    /// in this round, and those that cannot continue an answer that was begun. `None` if no place is
+    /// Returns the targets that are not asked: these replicas and regions, replicas that were asked
+    /// in this round, and those that cannot continue an answer that was begun. `None` if no target is
     /// left.
     fn without<S: StreamSight>(
         &self,
         broken: &[ReplicaName],
         lost: &[RegionName],
-        search: &PlaceSearch,
+        search: &TargetSearch,
         sight: &S,
     ) -> Option<Unasked> {
         let needs_engine = search.is_begun && self.rules.needs_engine;

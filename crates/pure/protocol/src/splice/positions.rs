@@ -19,13 +19,13 @@ static THROUGHOUT_OPTIONS: &[u8] =
 
 /// Places of a body, and their contents. Unlike the body's facts they borrow nothing.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct BodyPositions {
     is_stream: bool,
     /// True if the client asks for usage at the end of the stream.
     asks_usage: bool,
     /// True if the client names the option for usage in every event.
     asks_throughout: bool,
-    options: OptionsPlace,
+    options: OptionsPosition,
     /// Value of `stream_options.include_usage`.
     include_usage: Option<Range<usize>>,
     /// Values of the fields that separate cache entries, by [`SaltField`].
@@ -38,7 +38,7 @@ pub(super) struct Places {
 
 /// Place of the value of `stream_options`.
 #[derive(Clone, Debug)]
-enum OptionsPlace {
+enum OptionsPosition {
     Absent,
     /// A null, which means no options.
     Null(Range<usize>),
@@ -51,13 +51,13 @@ enum OptionsPlace {
     },
 }
 
-impl Places {
+impl BodyPositions {
     pub(super) fn of(facts: &Facts<'_>, body: &[u8]) -> Self {
         Self {
             is_stream: facts.stream,
             asks_usage: facts.include_usage == Some(true),
             asks_throughout: asks_throughout(facts, body),
-            options: OptionsPlace::of(facts, body),
+            options: OptionsPosition::of(facts, body),
             include_usage: facts.include_usage_value.clone(),
             salts: facts.cache_salt_values.clone(),
             insert_at: facts.insert_at,
@@ -74,9 +74,9 @@ impl Places {
             }
         };
         match &mut self.options {
-            OptionsPlace::Absent | OptionsPlace::Wrong => {}
-            OptionsPlace::Null(at) => move_behind(at),
-            OptionsPlace::Object { inside, .. } => {
+            OptionsPosition::Absent | OptionsPosition::Wrong => {}
+            OptionsPosition::Null(at) => move_behind(at),
+            OptionsPosition::Object { inside, .. } => {
                 let mut at = *inside..*inside;
                 move_behind(&mut at);
                 *inside = at.start;
@@ -90,7 +90,7 @@ impl Places {
 
     /// Returns the part of a wish that the client does not ask for itself.
     pub(super) fn beyond_client(&self, wish: UsageWish) -> UsageWish {
-        let is_open = self.is_stream && !matches!(self.options, OptionsPlace::Wrong);
+        let is_open = self.is_stream && !matches!(self.options, OptionsPosition::Wrong);
         match wish {
             UsageWish::Throughout if is_open && !self.asks_throughout => UsageWish::Throughout,
             UsageWish::AtEnd | UsageWish::Throughout if is_open && !self.asks_usage => {
@@ -110,19 +110,19 @@ impl Places {
         let [field, object, options] = texts;
         let edit = |at: Range<usize>, with| Edit { at, with: Bytes::from_static(with) };
         match (&self.options, &self.include_usage) {
-            (OptionsPlace::Object { inside, is_empty }, Some(value)) => {
+            (OptionsPosition::Object { inside, is_empty }, Some(value)) => {
                 if field == THROUGHOUT_FIELDS {
                     edits.push(field_edit(*inside, *is_empty, THROUGHOUT_FIELD));
                 }
                 edits.push(edit(value.clone(), b"true"));
             }
-            (OptionsPlace::Object { inside, is_empty }, None) => {
+            (OptionsPosition::Object { inside, is_empty }, None) => {
                 edits.push(field_edit(*inside, *is_empty, field));
             }
-            (OptionsPlace::Null(null), _) => edits.push(edit(null.clone(), object)),
-            (OptionsPlace::Wrong, _) => {}
+            (OptionsPosition::Null(null), _) => edits.push(edit(null.clone(), object)),
+            (OptionsPosition::Wrong, _) => {}
             // The object has at least the field `stream`, so a comma is always right.
-            (OptionsPlace::Absent, _) => {
+            (OptionsPosition::Absent, _) => {
                 edits.push(edit(self.insert_at..self.insert_at, options));
             }
         }
@@ -142,7 +142,7 @@ impl Places {
     }
 }
 
-impl OptionsPlace {
+impl OptionsPosition {
     fn of(facts: &Facts<'_>, body: &[u8]) -> Self {
         match &facts.stream_options {
             None => Self::Absent,

@@ -22,13 +22,13 @@ const FORBIDDEN: &str =
 
 /// Port of a host.
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub struct HostPort {
     host: Arc<Host>,
     port: u16,
     forbidden: Forbidden,
 }
 
-impl Endpoint {
+impl HostPort {
     pub(crate) fn new(host: Arc<Host>, port: u16, forbidden: Forbidden) -> Self {
         Self { host, port, forbidden }
     }

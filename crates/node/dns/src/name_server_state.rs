@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use spillway_geo::Place;
+use spillway_geo::ClientLocation;
 use spillway_geo::dns::{
     DnsConfig, DnsReply, DnsView, QueryKind, QueryOutcome, QueryTransport, Sources, Zone, answer,
 };
 use spillway_telemetry::{LiveDns, LiveDnsRegion};
 
 /// Function that finds the place of an address.
-pub type Locate = Arc<dyn Fn(IpAddr) -> Place + Send + Sync>;
+pub type Locate = Arc<dyn Fn(IpAddr) -> ClientLocation + Send + Sync>;
 
 /// Sources of the name server's answers: config, regions and locations.
-pub struct Served {
+pub struct NameServerState {
     config: DnsConfig,
     view: ArcSwap<DnsView>,
     locate: Locate,
@@ -33,7 +33,7 @@ struct DnsCounters {
     connections_refused: AtomicU64,
 }
 
-impl Served {
+impl NameServerState {
     /// Creates the sources without a view of regions.
     pub fn new(config: DnsConfig, locate: Locate) -> Self {
         let regions = config.zone.regions().iter().map(|_| AtomicU64::default()).collect();
@@ -134,9 +134,9 @@ impl Served {
     }
 }
 
-impl std::fmt::Debug for Served {
+impl std::fmt::Debug for NameServerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Served").field("view", &self.view).finish_non_exhaustive()
+        f.debug_struct("NameServerState").field("view", &self.view).finish_non_exhaustive()
     }
 }
 

@@ -44,7 +44,7 @@ const PREDICTIONS_MAX: u64 = 4_096;
 
 /// Metrics with the labels route and model.
 #[derive(Debug)]
-pub(crate) struct PlaceFamilies {
+pub(crate) struct RouteModelFamilies {
     requests: Family<Labels, Counter>,
     first_token: TracedHistograms,
     reply: TracedHistograms,
@@ -57,7 +57,7 @@ pub(crate) struct PlaceFamilies {
     gaps: Arc<StreamGaps>,
 }
 
-impl PlaceFamilies {
+impl RouteModelFamilies {
     pub(crate) fn new(registry: &mut Registry) -> Self {
         let gaps = Arc::new(StreamGaps::default());
         registry.register_collector(Box::new(Arc::clone(&gaps)));
@@ -78,13 +78,13 @@ impl PlaceFamilies {
 
 /// Routes and models seen so far; the config bounds their number.
 #[derive(Debug, Default)]
-pub(crate) struct Places(BTreeMap<Key, RouteModelMetrics>);
+pub(crate) struct RouteModels(BTreeMap<Key, RouteModelMetrics>);
 
-impl Places {
+impl RouteModels {
     pub(crate) fn of(
         &mut self,
         outcome: &Outcome,
-        families: &PlaceFamilies,
+        families: &RouteModelFamilies,
     ) -> &mut RouteModelMetrics {
         let key = (outcome.route.clone(), outcome.model.clone());
         self.0.entry(key).or_insert_with_key(|(route, model)| {
@@ -95,9 +95,9 @@ impl Places {
     }
 }
 
-impl Places {
+impl RouteModels {
     /// Updates the metrics that the registry itself does not keep.
-    pub(crate) fn show(&self, families: &PlaceFamilies) {
+    pub(crate) fn show(&self, families: &RouteModelFamilies) {
         self.0.values().for_each(|place| place.show(families));
     }
 }
@@ -122,7 +122,7 @@ pub(crate) struct RouteModelMetrics {
 }
 
 impl RouteModelMetrics {
-    fn new(route: &str, model: &str, families: &PlaceFamilies) -> Self {
+    fn new(route: &str, model: &str, families: &RouteModelFamilies) -> Self {
         let labels = vec![("route", route.to_owned()), ("model", model.to_owned())];
         Self {
             first_token: families.first_token.get_or_create_owned(&labels),
@@ -138,7 +138,7 @@ impl RouteModelMetrics {
         }
     }
 
-    pub(crate) fn record(&mut self, outcome: &Outcome, families: &PlaceFamilies) {
+    pub(crate) fn record(&mut self, outcome: &Outcome, families: &RouteModelFamilies) {
         let ending = (outcome.status, outcome.end);
         // The registry is asked only once for each status and end.
         if let Some(counter) = self.requests.get(&ending) {
@@ -170,12 +170,12 @@ impl RouteModelMetrics {
         self.record_prediction(outcome, families);
     }
 
-    fn counter_of(&self, status: u16, end: End, families: &PlaceFamilies) -> Counter {
+    fn counter_of(&self, status: u16, end: End, families: &RouteModelFamilies) -> Counter {
         let labels = self.labels([("status", status.to_string()), ("end", end.name().to_owned())]);
         families.requests.get_or_create_owned(&labels)
     }
 
-    fn record_tokens(&mut self, outcome: &Outcome, families: &PlaceFamilies) {
+    fn record_tokens(&mut self, outcome: &Outcome, families: &RouteModelFamilies) {
         let tokens = outcome.tokens;
         let estimated = outcome.estimate.map_or(0, |estimate| estimate.tokens);
         let counts = [tokens.prompt, tokens.completion, tokens.cached, estimated];
@@ -192,7 +192,7 @@ impl RouteModelMetrics {
 
     /// Compares a prediction with the reply. The time to first token counts for streams only: other
     /// replies do not show it.
-    fn record_prediction(&mut self, outcome: &Outcome, families: &PlaceFamilies) {
+    fn record_prediction(&mut self, outcome: &Outcome, families: &RouteModelFamilies) {
         let Some(predicted) = &outcome.predicted else { return };
         // Failed and broken replies say nothing about the prediction.
         if outcome.end != End::Complete || outcome.status != 200 {
@@ -221,7 +221,7 @@ impl RouteModelMetrics {
         }
     }
 
-    fn show(&self, families: &PlaceFamilies) {
+    fn show(&self, families: &RouteModelFamilies) {
         let Some(predictions) = &self.predictions else { return };
         for (quantile, share) in QUANTILES {
             let labels = self.labels([("quantile", quantile.to_owned())]);

@@ -1,10 +1,10 @@
-//! Time of a task's wake-up, read once.
+//! Coarse clock: the time of a task's wake-up, read once.
 //!
 //! A request asks for the time at more than twenty places, most of them in the same wake-up of its
 //! connection's task, and reading a clock takes longer than most of the work between them. Inside
 //! of [`once`] the clock is read at the first question. So a time is earlier than the moment by the
 //! time that the wake-up has taken until then. That is short unless the wake-up read a large body:
-//! code that continues after such a read asks for a new time with [`anew`].
+//! code that continues after such a read asks for a new time with [`reread`].
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -26,13 +26,13 @@ thread_local! {
 /// Runs a wake-up of a task: all that it asks for the time gets the same answer.
 pub fn once<T>(wake_up: impl FnOnce() -> T) -> T {
     /// Puts the clock back, also after a panic.
-    struct Before(Clock);
-    impl Drop for Before {
+    struct RestoreClock(Clock);
+    impl Drop for RestoreClock {
         fn drop(&mut self) {
             CLOCK.set(self.0);
         }
     }
-    let _before = Before(CLOCK.replace(Clock::Unread));
+    let _restored = RestoreClock(CLOCK.replace(Clock::Unread));
     wake_up()
 }
 
@@ -42,13 +42,13 @@ pub fn now() -> Instant {
     match CLOCK.get() {
         Clock::Live => Instant::now(),
         Clock::Read(at) => at,
-        Clock::Unread => anew(),
+        Clock::Unread => reread(),
     }
 }
 
 /// Reads the clock, to measure a part of a wake-up. [`now`] returns this time from here on.
 #[must_use]
-pub fn anew() -> Instant {
+pub fn reread() -> Instant {
     let at = Instant::now();
     if !matches!(CLOCK.get(), Clock::Live) {
         CLOCK.set(Clock::Read(at));
@@ -106,15 +106,15 @@ mod tests {
     }
 
     #[test]
-    fn a_time_read_anew_is_that_of_the_rest_of_the_wake_up() {
+    fn a_time_read_again_is_that_of_the_rest_of_the_wake_up() {
         once(|| {
             let first = now();
             next_time(first);
-            let again = anew();
+            let again = reread();
             assert!(again > first);
             assert_eq!(now(), again);
         });
-        let outside = anew();
+        let outside = reread();
         next_time(outside);
         assert!(now() > outside);
     }

@@ -37,7 +37,7 @@ impl Coordinates {
 
 /// Location of a client, as far as a database knows it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Place {
+pub struct ClientLocation {
     /// Country that the client is in, not the country where the network is registered.
     pub country: Option<Country>,
     /// Point that represents the network's users; country databases have none.

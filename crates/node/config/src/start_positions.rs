@@ -9,9 +9,9 @@ use crate::source::Source;
 
 /// Place of a setting, for errors that are found later than the file is read.
 #[derive(Debug, Clone)]
-pub struct Named(ConfigError);
+pub struct SettingPosition(ConfigError);
 
-impl Named {
+impl SettingPosition {
     fn new<T>(source: &Source, value: &Spanned<T>) -> Self {
         Self(source.fault(value.span(), "", ""))
     }
@@ -31,52 +31,52 @@ impl Named {
 
 /// Places of settings that only the start of a node can check.
 #[derive(Debug, Clone)]
-pub struct StartPlaces {
+pub struct StartPositions {
     /// Addresses of the listeners, in the config's order.
-    pub listeners: Vec<Named>,
+    pub listeners: Vec<SettingPosition>,
     /// Address of the admin listener.
-    pub admin: Option<Named>,
+    pub admin: Option<SettingPosition>,
     /// Address of the name server.
-    pub dns: Option<Named>,
+    pub dns: Option<SettingPosition>,
     /// Settings of the cluster.
-    pub cluster: Option<ClusterPlaces>,
+    pub cluster: Option<ClusterPositions>,
     /// Folder of usage.
-    pub usage: Option<Named>,
+    pub usage: Option<SettingPosition>,
 }
 
 /// Places of a cluster's settings.
 #[derive(Debug, Clone)]
-pub struct ClusterPlaces {
+pub struct ClusterPositions {
     /// Address for other nodes.
-    pub address: Named,
+    pub address: SettingPosition,
     /// File of the certificate.
-    pub certificate: Named,
+    pub certificate: SettingPosition,
     /// File of the key that all nodes hash with.
-    pub prefix_key: Named,
+    pub prefix_key: SettingPosition,
     /// Folder of the agreed state.
-    pub data: Option<Named>,
+    pub data: Option<SettingPosition>,
 }
 
-impl StartPlaces {
+impl StartPositions {
     pub(crate) fn new(source: &Source, file: &ConfigFile) -> Self {
-        let listeners = file.listener.iter().map(|it| Named::new(source, &it.address));
+        let listeners = file.listener.iter().map(|it| SettingPosition::new(source, &it.address));
         Self {
             listeners: listeners.collect(),
-            admin: file.admin.as_ref().map(|admin| Named::new(source, &admin.address)),
-            dns: file.dns.as_ref().map(|dns| Named::new(source, &dns.listen)),
-            cluster: file.cluster.as_ref().map(|cluster| ClusterPlaces::new(source, cluster)),
-            usage: file.usage.folder.as_ref().map(|folder| Named::new(source, folder)),
+            admin: file.admin.as_ref().map(|admin| SettingPosition::new(source, &admin.address)),
+            dns: file.dns.as_ref().map(|dns| SettingPosition::new(source, &dns.listen)),
+            cluster: file.cluster.as_ref().map(|cluster| ClusterPositions::new(source, cluster)),
+            usage: file.usage.folder.as_ref().map(|folder| SettingPosition::new(source, folder)),
         }
     }
 }
 
-impl ClusterPlaces {
+impl ClusterPositions {
     fn new(source: &Source, cluster: &ClusterSection) -> Self {
         Self {
-            address: Named::new(source, &cluster.address),
-            certificate: Named::new(source, &cluster.certificate),
-            prefix_key: Named::new(source, &cluster.prefix_key),
-            data: cluster.data.as_ref().map(|data| Named::new(source, data)),
+            address: SettingPosition::new(source, &cluster.address),
+            certificate: SettingPosition::new(source, &cluster.certificate),
+            prefix_key: SettingPosition::new(source, &cluster.prefix_key),
+            data: cluster.data.as_ref().map(|data| SettingPosition::new(source, data)),
         }
     }
 }

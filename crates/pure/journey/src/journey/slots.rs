@@ -1,4 +1,4 @@
-//! Places at replicas: which of them count for the request, and how soon they come free.
+//! Slots at replicas: which of them count for the request, and how soon they come free.
 
 use spillway_route::{
     Access, Attempt, Candidate, Loads, PlanError, Turnover, expected_rate, guessed_rate,
@@ -6,13 +6,13 @@ use spillway_route::{
 use spillway_types::{RegionName, Speed};
 
 use super::Journey;
-use crate::decision::Way;
+use crate::decision::RequestWay;
 use crate::room::Room;
 use crate::sight::Sight;
 use crate::tenant_share;
 
 impl Journey {
-    /// Returns the places that the request may count with.
+    /// Returns the slots that the request may count with.
     #[must_use]
     pub fn room<S: Sight>(&self, sight: &S) -> Room {
         let inquiry = sight.inquiry();
@@ -41,16 +41,16 @@ impl Journey {
     }
 
     /// Returns how many requests a second, of so many tokens on average, the replicas are expected
-    /// to serve: by their places and by how long such requests keep one. `None` if nothing is
+    /// to serve: by their slots and by how long such requests keep one. `None` if nothing is
     /// known.
     #[must_use]
     pub fn expected_rate<S: Sight>(&self, sight: &S, tokens: f32) -> Option<f32> {
         let group = sight.group()?;
         let loads = sight.loads(self.room(sight), false);
         let turnover = |candidate: &Candidate| {
-            let places = candidate.in_flight_max.min(loads.limit(candidate.slot));
+            let slots = candidate.in_flight_max.min(loads.limit(candidate.slot));
             let hold = sight.hold_time(candidate.slot);
-            (places < u32::MAX).then_some(Turnover { places, hold })
+            (slots < u32::MAX).then_some(Turnover { slots, hold })
         };
         expected_rate(group.group.candidates().iter().filter_map(turnover), tokens)
     }
@@ -76,18 +76,18 @@ impl Journey {
         let similar = similar_speed(sight);
         let prompt_bytes = sight.inquiry().prompt_bytes as f32;
         let replica = |candidate: &Candidate| {
-            let places = candidate.in_flight_max.min(loads.limit(candidate.slot));
+            let slots = candidate.in_flight_max.min(loads.limit(candidate.slot));
             let own = sight.replica_speed(candidate.slot);
             let speed = if own.trust > 0.0 { own } else { similar };
             let held_ms = speed.floor_ms
                 + speed.reading_ms(prompt_bytes, 0.0)
                 + reply_tokens as f32 * speed.decode_ms;
-            (places < u32::MAX).then_some((places, held_ms))
+            (slots < u32::MAX).then_some((slots, held_ms))
         };
         guessed_rate(group.group.candidates().iter().filter_map(replica))
     }
 
-    /// Returns [`Journey::expected_rate`] where the number of places is certain. A limit that is still
+    /// Returns [`Journey::expected_rate`] where the number of slots is certain. A limit that is still
     /// being learned may grow within a second, and no request is refused for a guess.
     pub(super) fn certain_rate<S: Sight>(&self, sight: &S, tokens: f32) -> Option<f32> {
         let mut candidates = sight.group()?.group.candidates().iter();
@@ -100,11 +100,11 @@ impl Journey {
     /// more.
     pub(super) fn leaves_for_a_guess<S: Sight>(
         &self,
-        way: Way,
+        way: RequestWay,
         planned: Result<Attempt, PlanError>,
         sight: &S,
     ) -> bool {
-        let leaves = matches!(way, Way::Region { .. }) && planned == Err(PlanError::AllBusy);
+        let leaves = matches!(way, RequestWay::Region { .. }) && planned == Err(PlanError::AllBusy);
         if self.is_past_guesses || !leaves {
             return false;
         }
