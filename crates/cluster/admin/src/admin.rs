@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
 use spillway_control_plane::ControlPlane;
-use spillway_quota::OwnLimits;
+use spillway_rate_limit::OwnLimits;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{self, Credential};

@@ -9,7 +9,7 @@ use arc_swap::{ArcSwap, Guard};
 use spillway_front::access::{Authenticator, KeyTable};
 use spillway_front::front_door::FrontDoor;
 use spillway_prefix::PrefixHasher;
-use spillway_quota::Quotas;
+use spillway_rate_limit::Quotas;
 use spillway_route::{RetryBudget, RetryBudgetConfig};
 use spillway_transport::{Limits, Memory};
 use spillway_types::{AwayReason, Country, ModelName, RegionName, Residency, Steering};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_front::access::Grant;
-use spillway_quota::{LimitKind, QuotaAsk, Quotas, Rates};
+use spillway_rate_limit::{LimitKind, QuotaAsk, Quotas, Rates};
 use spillway_transport::coarse_clock;
 use spillway_types::Inquiry;
 

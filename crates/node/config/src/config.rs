@@ -80,7 +80,7 @@ pub struct Config {
     /// Keys and tenants; they can change while the node runs.
     pub access: AccessConfig,
     /// Limits that this node enforces by itself; they can change while the node runs.
-    pub limits: Vec<spillway_quota::LimitTerms>,
+    pub limits: Vec<spillway_rate_limit::LimitTerms>,
     /// Place and length of the stored usage.
     pub usage: UsageConfig,
     /// Prices of tokens; they can change while the node runs.

@@ -12,7 +12,7 @@ use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_front::client::{Listener, ListenerSpec, ServerTls, TlsIdentity};
 use spillway_geo::dns::DnsConfig;
 use spillway_protocol::TrustedProxies;
-use spillway_quota::LimitTerms;
+use spillway_rate_limit::LimitTerms;
 use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
 use spillway_resolver::SystemFiles;

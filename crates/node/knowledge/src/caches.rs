@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
+use spillway_gossip::{Sharing, SharingCounters, SiblingNews};
 use spillway_prefix::kv::{ReplyFigures, Sender};
 use spillway_prefix::{FineIndex, HeatConfig, HeatTracker, HotDelta, IndexStats, RegionBlocks};
-use spillway_pulse::{Sharing, SharingCounters, SiblingNews};
 use spillway_replicas::{CacheReport, KvNews};
 use spillway_types::{Holder, NodeName, ReplicaName};
 use spillway_view::{Replica, Replied};

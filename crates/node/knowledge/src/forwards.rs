@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use spillway_gossip::{NameId, Sharing, SiblingNews};
 use spillway_prefix::{FineIndex, IndexConfig, IndexReader};
-use spillway_pulse::{NameId, Sharing, SiblingNews};
 use spillway_types::{Holder, RegionName};
 use spillway_view::ForwardReplied;
 
@@ -179,8 +179,8 @@ impl Forwards {
 
 #[cfg(test)]
 mod tests {
+    use spillway_gossip::SharingConfig;
     use spillway_prefix::Matches;
-    use spillway_pulse::SharingConfig;
     use spillway_types::BlockHashes;
 
     use super::*;

@@ -8,9 +8,9 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use spillway_cluster_state::State;
+use spillway_gossip::{Sharing, SharingConfig};
 use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, KnowledgeConfig, PrefixHasher};
 use spillway_proxy::Worker;
-use spillway_pulse::{Sharing, SharingConfig};
 use spillway_request::gateway::Gateway;
 use spillway_types::{RegionName, ReplicaName, unix_ms};
 use spillway_view::{AffinityMove, HomeNews, Learning};

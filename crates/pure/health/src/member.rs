@@ -21,8 +21,8 @@ use crate::outlier_detection::OutlierDetection;
 use crate::pace::{Paces, Pacing, SlowAfter, UsualPaces};
 use crate::pressure::Pressure;
 use crate::quantile::{QuantileWindow, Samples};
-use crate::ramp::{Ramp, Slope};
 use crate::report::MemberState;
+use crate::slow_start::{Ramp, Slope};
 use crate::standby::Reserve;
 use crate::{Check, CheckError, Live, MemberSpec, Order, PeerReports};
 

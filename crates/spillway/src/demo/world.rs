@@ -14,7 +14,7 @@ use spillway_harness::wait_for;
 use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
 use spillway_link::delayed::{Path, Paths};
 use spillway_node::Node;
-use spillway_quota::{LimitKind, LimitUsage};
+use spillway_rate_limit::{LimitKind, LimitUsage};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use spillway_front::access::Grant;
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold, Quotas};
+use spillway_rate_limit::{LimitKind, QuotaAsk, QuotaError, QuotaHold, Quotas};
 use spillway_request::cost::Cost;
 use spillway_route::ShedReason;
 use spillway_transport::coarse_clock;

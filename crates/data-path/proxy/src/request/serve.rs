@@ -19,7 +19,7 @@ use spillway_protocol::{
     CODE_HEADER, Endpoint, ErrorKind, FailureCause, GatewayError, Protocol, REQUEST_ID,
     RETRY_DELAY, ReplyApi, SHED_REASON, is_messages,
 };
-use spillway_quota::Rates;
+use spillway_rate_limit::Rates;
 use spillway_request::cors::SEC_FETCH_SITE;
 use spillway_request::flavour::Flavour;
 use spillway_request::head::{METHODS, check_guest_head, check_head, headers_too_large};

@@ -78,7 +78,7 @@ Three regions 90, 150 and 220 ms apart (there and back) have replicas that are t
 docs/reference/emulator.md as an L4 with its 40,000 tokens of KV cache, so that what is cached is always less than what is asked for.
 What nodes know is late: replicas are looked at every 100 ms and known 100 ms later, neighbours hear of a request's prompt after
 30 ms, and the hot trie changes every 2 s, 300 ms after a proposal. Loads of neighbours and of other regions travel by the gossip of
-the gateway itself (`pulse`): its datagrams take half a round trip, or 0.25 ms within a region, and up to a fifth more by chance. Speeds are learned
+the gateway itself (`machine`): its datagrams take half a round trip, or 0.25 ms within a region, and up to a fifth more by chance. Speeds are learned
 from replies; nobody is told them. `omniscient` is one router beside all replicas, which knows all caches and loads at once.
 
 Full load is the rate from which on even that router serves fewer requests in time, not more. An L4 with any request at all

@@ -8,14 +8,14 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use spillway_config::{ClusterConfig, RegionConfig, SpillConfig};
 use spillway_dns::NameServerState;
+use spillway_gossip::{
+    Content, GossipConfig, GossipCounters, GossipEvent, GossipMachine, GossipMember, NameId,
+    PeerView, Reach, RegionView, ReportedModels, RevocationGossip, Speeds, StartUp, SteeringGossip,
+    steering_of_region,
+};
 use spillway_health::RegionLoad;
 use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{DatagramError, Identity, Link, PeerStatus};
-use spillway_pulse::{
-    Content, NameId, PeerView, Pulse, PulseConfig, PulseCounters, PulseEvent, PulseMember, Reach,
-    RegionView, ReportedModels, RevocationGossip, Speeds, StartUp, SteeringGossip,
-    steering_of_region,
-};
 use spillway_request::gateway::Gateway;
 use spillway_types::{ModelName, NodeName, RegionName, Steering};
 use spillway_view::{RegionTerms, Regions};
@@ -45,12 +45,12 @@ const LISTS_MAX: usize = 64;
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Counters of gossip, shared with metrics.
-pub(super) type Gossip = ArcSwap<PulseCounters>;
+pub(super) type Gossip = ArcSwap<GossipCounters>;
 
 /// Parts of the node that a driver works with.
 #[derive(Debug)]
 pub(super) struct Parts {
-    pub(super) me: PulseMember,
+    pub(super) me: GossipMember,
     pub(super) incarnation: u64,
     pub(super) config: ClusterConfig,
     pub(super) region_facts: Arc<SharedRegionFacts>,
@@ -68,7 +68,7 @@ pub(super) struct Parts {
 /// Task that drives gossip and publishes the state of regions.
 #[derive(Debug)]
 pub(super) struct Driver {
-    pulse: Pulse,
+    gossip: GossipMachine,
     /// Speeds of regions.
     speeds: Speeds,
     /// Time at which this region's speeds were last sent to the others.
@@ -77,7 +77,7 @@ pub(super) struct Driver {
     steering: SteeringGossip,
     revocations: RevocationGossip,
     /// Members that gossip is with, by name.
-    members: Vec<PulseMember>,
+    members: Vec<GossipMember>,
     /// True if other nodes of the own region are among them.
     has_siblings: bool,
     load: RegionLoad,
@@ -98,12 +98,12 @@ impl Driver {
     pub(super) fn new(parts: Parts) -> Self {
         let now = Instant::now();
         let silence_ms = u32::try_from(parts.config.silence.as_millis()).unwrap_or(u32::MAX);
-        let config = PulseConfig::for_silence(silence_ms);
+        let config = GossipConfig::for_silence(silence_ms);
         let dice = fastrand::Rng::with_seed(parts.gateway.seed() ^ parts.incarnation);
         let dice_of_breakers = fastrand::Rng::with_seed(parts.gateway.seed());
-        let pulse = Pulse::new(parts.me.clone(), parts.incarnation, config, dice, now);
+        let gossip = GossipMachine::new(parts.me.clone(), parts.incarnation, config, dice, now);
         let mut driver = Self {
-            pulse,
+            gossip,
             speeds: Speeds::new(parts.incarnation),
             told_speeds: None,
             steering: SteeringGossip::new(parts.me.region.clone(), parts.incarnation),
@@ -133,13 +133,13 @@ impl Driver {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         loop {
-            let due = self.pulse.poll_timeout().unwrap_or_else(|| Instant::now() + IDLE);
+            let due = self.gossip.poll_timeout().unwrap_or_else(|| Instant::now() + IDLE);
             tokio::select! {
                 _ = ticks.tick() => self.look(),
                 _ = counts.tick(), if self.has_siblings => {
-                    siblings::count(&mut self.pulse, &self.parts.gateway.view());
+                    siblings::count(&mut self.gossip, &self.parts.gateway.view());
                 }
-                () = sleep_until(due.into()) => self.pulse.handle_timeout(Instant::now()),
+                () = sleep_until(due.into()) => self.gossip.handle_timeout(Instant::now()),
                 Some((from, datagram)) = self.parts.datagrams.recv() => self.hear(&from, &datagram),
                 Some(list) = self.lists.1.recv() => self.names.learn(&list),
                 () = stop.cancelled() => return,
@@ -160,7 +160,7 @@ impl Driver {
             Some(Content::Revocations) => {
                 RevocationGossip::read(datagram).map(|list| self.hear_revoked(from, &list))
             }
-            _ => self.pulse.handle_datagram(now, from.node(), from.region(), datagram),
+            _ => self.gossip.handle_datagram(now, from.node(), from.region(), datagram),
         };
         if let Err(refusal) = taken {
             tracing::debug!(from = %from.node(), %refusal, "a datagram was refused");
@@ -175,12 +175,12 @@ impl Driver {
 
     /// Sends waiting datagrams, logs events and publishes changes.
     async fn settle(&mut self) {
-        while let Some((to, datagram)) = self.pulse.poll_transmit() {
+        while let Some((to, datagram)) = self.gossip.poll_transmit() {
             // A peer without a connection receives the news when it has one.
             let _: Result<(), DatagramError> = self.parts.link.send_datagram(&to, datagram);
         }
         let mut has_news = false;
-        while let Some(event) = self.pulse.poll_event() {
+        while let Some(event) = self.gossip.poll_event() {
             has_news = true;
             tell(&event);
         }
@@ -199,13 +199,13 @@ impl Driver {
     /// Gives gossip the members that the link knows now: nodes join and leave while this one runs.
     fn follow_members(&mut self, now: Instant) {
         let peers = self.parts.link.peers();
-        let member = |peer: &PeerStatus| PulseMember {
+        let member = |peer: &PeerStatus| GossipMember {
             node: peer.identity.node().clone(),
             region: peer.identity.region().clone(),
         };
-        let members: Vec<PulseMember> = peers.iter().map(member).collect();
+        let members: Vec<GossipMember> = peers.iter().map(member).collect();
         if members != self.members {
-            self.pulse.set_members(&members, now);
+            self.gossip.set_members(&members, now);
             let is_member = |node: &NodeName| members.iter().any(|member| member.node == *node);
             self.speeds.keep(is_member, now);
             self.steering.keep(is_member);
@@ -220,17 +220,17 @@ impl Driver {
         let now = Instant::now();
         self.follow_members(now);
         self.traffic.record(now);
-        self.parts.gossip.store(Arc::new(self.pulse.counters()));
+        self.parts.gossip.store(Arc::new(self.gossip.counters()));
         self.publish(now);
         self.tell_speeds(now);
         self.tell_steering(now);
         self.tell_revocations(now);
-        self.pulse.handle_timeout(now);
+        self.gossip.handle_timeout(now);
     }
 
     /// Tells all nodes of other regions the speeds of this region, if this node speaks for it.
     fn tell_speeds(&mut self, now: Instant) {
-        let is_speaker = *self.pulse.speaker() == self.parts.me.node;
+        let is_speaker = *self.gossip.speaker() == self.parts.me.node;
         self.parts.knowledge.set_speaker(is_speaker);
         let is_due = self.told_speeds.is_none_or(|told| now >= told + SPEEDS_PERIOD);
         if !is_speaker || !is_due {
@@ -253,7 +253,7 @@ impl Driver {
         let own = self.parts.gateway.steering();
         let region = self.own_steering(now);
         let inside = self.steering.tell_inside(own, now);
-        let is_speaker = *self.pulse.speaker() == self.parts.me.node;
+        let is_speaker = *self.gossip.speaker() == self.parts.me.node;
         let outside = is_speaker.then(|| self.steering.tell_outside(region, now)).flatten();
         for member in &self.members {
             let is_sibling = member.region == self.parts.me.region;
@@ -277,7 +277,7 @@ impl Driver {
     /// Returns whether the own region takes clients. A live node that has not reported counts as
     /// taking them.
     fn own_steering(&self, now: Instant) -> Steering {
-        let peers = self.pulse.peers(now);
+        let peers = self.gossip.peers(now);
         let live = peers.iter().filter(|peer| peer.live);
         let of = |peer: &PeerView| self.steering.sibling(&peer.node, now).unwrap_or_default();
         steering_of_region(std::iter::once(self.parts.gateway.steering()).chain(live.map(of)))
@@ -286,12 +286,13 @@ impl Driver {
     fn publish(&mut self, now: Instant) {
         let gateway = Arc::clone(&self.parts.gateway);
         let view = gateway.view();
-        let peers = self.pulse.peers(now);
+        let peers = self.gossip.peers(now);
         let speeds = self.parts.knowledge.published();
-        let own = Own::look(&mut self.load, (&gateway, &view, &speeds), (&self.pulse, &peers), now);
-        self.pulse.set_load(now, &own.to_tell(&gateway, &view));
-        siblings::share(&self.pulse, &peers, &view);
-        let regions = self.pulse.regions(now);
+        let own =
+            Own::look(&mut self.load, (&gateway, &view, &speeds), (&self.gossip, &peers), now);
+        self.gossip.set_load(now, &own.to_tell(&gateway, &view));
+        siblings::share(&self.gossip, &peers, &view);
+        let regions = self.gossip.regions(now);
         let link = self.parts.link.peers();
         // Regions mostly serve the same models, so few names have to be asked for.
         self.names.learn(own.models.keys());
@@ -316,7 +317,7 @@ impl Driver {
         self.breakers.keep(|name| regions.iter().any(|region| region.region == *name));
         let has_heard_all =
             self.has_heard_all(&region_facts, &regions) && self.has_published_models();
-        let own_region = &self.pulse.me().region;
+        let own_region = &self.gossip.me().region;
         let said = region_facts.regions.iter().find(|region| region.name == *own_region);
         gateway.replace_regions(Regions {
             terms: self.parts.spill.terms,
@@ -371,7 +372,7 @@ impl Driver {
     /// Returns true if every other region has reported its models, those included that the link is
     /// yet to learn of.
     fn has_heard_all(&self, region_facts: &RegionFacts, regions: &[RegionView]) -> bool {
-        let own = &self.pulse.me().region;
+        let own = &self.gossip.me().region;
         let is_met =
             |name: &RegionName| name == own || regions.iter().any(|region| region.region == *name);
         let are_met =
@@ -418,9 +419,9 @@ fn knows_countries(region_facts: &RegionFacts) -> bool {
     region_facts.regions.iter().all(is_said)
 }
 
-fn tell(event: &PulseEvent) {
+fn tell(event: &GossipEvent) {
     match event {
-        PulseEvent::Region { region, from, to } => match (from, to) {
+        GossipEvent::Region { region, from, to } => match (from, to) {
             (_, Reach::Both) => tracing::info!(%region, "a region is reachable"),
             (Reach::Both, Reach::Silent) => {
                 tracing::warn!(%region, "a region is lost: no report comes from it");
@@ -431,8 +432,8 @@ fn tell(event: &PulseEvent) {
             // Neither was it reachable before, nor is it now.
             _ => tracing::debug!(%region, ?from, ?to, "a region is not reachable"),
         },
-        PulseEvent::NodeHeard(node) => tracing::info!(%node, "a node of the region reports"),
-        PulseEvent::NodeSilent(node) => tracing::warn!(%node, "a node of the region is silent"),
-        PulseEvent::Speaker(_) | PulseEvent::Claims => tracing::debug!(?event, "gossip"),
+        GossipEvent::NodeHeard(node) => tracing::info!(%node, "a node of the region reports"),
+        GossipEvent::NodeSilent(node) => tracing::warn!(%node, "a node of the region is silent"),
+        GossipEvent::Speaker(_) | GossipEvent::Claims => tracing::debug!(?event, "gossip"),
     }
 }

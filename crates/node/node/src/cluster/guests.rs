@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Empty};
+use spillway_gossip::Content;
 use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{
     BoxBody, Deciding, ForwardBody, ForwardHead, Handler, Identity, Refused, RefusedReason, Serving,
 };
 use spillway_proxy::{GuestAnswer, GuestError, Worker, admits_guest, serve_guest};
-use spillway_pulse::Content;
 use spillway_request::gateway::Gateway;
 use spillway_route::HOPS_MAX;
 use spillway_transport::{BoxError, LinkBody};

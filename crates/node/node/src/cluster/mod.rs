@@ -1,6 +1,6 @@
 //! This node's part in a cluster: gossip, the link to other nodes, and requests from them.
 //!
-//! One task, the driver, feeds the pure gossip machine of `pulse` and turns its state into the
+//! One task, the driver, feeds the pure gossip machine of `gossip` and turns its state into the
 //! [`Regions`](spillway_view::Regions) by which requests are routed. The data path
 //! itself asks no other node: it reads that state, and forwards over open connections.
 
@@ -167,7 +167,7 @@ impl Cluster {
         let gossip = Arc::<Gossip>::default();
         feedback.watch(Watched { link: Arc::downgrade(&link), gossip: Arc::clone(&gossip) });
         let driver = Driver::new(driver::Parts {
-            me: spillway_pulse::PulseMember::new(node, region),
+            me: spillway_gossip::GossipMember::new(node, region),
             // Larger than at any start of this node before; only ever compared with this node's own.
             incarnation: unix_ms(SystemTime::now()),
             config,

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use spillway_gossip::{
+    GossipMachine, ModelShare, OwnLoad, PeerView, ReplicaLoad, ReplicaSignals, WHOLE_REGION,
+};
 use spillway_health::{RegionLoad, ReplicaNow, with_nodes};
 use spillway_knowledge::Published;
 use spillway_proxy::shed_state_of;
-use spillway_pulse::{
-    ModelShare, OwnLoad, PeerView, Pulse, ReplicaLoad, ReplicaSignals, WHOLE_REGION,
-};
 use spillway_request::gateway::Gateway;
 use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, ShedState};
 use spillway_view::{OwnModel, View};
@@ -34,7 +34,7 @@ impl Own {
     pub(super) fn look(
         load: &mut RegionLoad,
         (gateway, view, speeds): (&Gateway, &View, &Published),
-        (pulse, peers): (&Pulse, &[PeerView]),
+        (gossip, peers): (&GossipMachine, &[PeerView]),
         now: Instant,
     ) -> Self {
         let replica_loads = view.replica_loads();
@@ -47,7 +47,7 @@ impl Own {
             .map(|(replica, index)| {
                 let slot = ReplicaSlot(index);
                 let spec = replica.spec();
-                let elsewhere = pulse.elsewhere(&spec.name);
+                let elsewhere = gossip.elsewhere(&spec.name);
                 ReplicaNow {
                     name: &spec.name,
                     models: &spec.models,

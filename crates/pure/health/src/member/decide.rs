@@ -9,7 +9,7 @@ use crate::cache_share::CacheShare;
 use crate::condition::{Cause, ConditionState, Evidence, Shift};
 use crate::life::{Life, LifeStep};
 use crate::quantile::Samples;
-use crate::ramp::Ramp;
+use crate::slow_start::Ramp;
 use crate::verdict::{Vote, Votes};
 
 /// Most steps after one input. An input leads to a few steps and never to a circle; if it ever did,
