@@ -166,7 +166,7 @@ impl Surroundings<'_> {
         let tenant = self.grant.tenant.as_ref();
         let told = remote.find_response(id, tenant).await?;
         // An id that another tenant has here stays with it.
-        self.gateway.responses.hear(id, told, coarse_clock::now()).ok()?;
+        self.gateway.responses.receive(id, told, coarse_clock::now()).ok()?;
         self.gateway
             .responses
             .find(id, coarse_clock::now())

@@ -433,7 +433,7 @@ impl Replica {
         let now = coarse_clock::now();
         // The silence of an idle replica means nothing, so it is measured from here.
         if taken == 1 {
-            self.heard(now);
+            self.note_byte(now);
         }
         self.server.started.fetch_add(1, order);
         let (replica, queues) = (Arc::clone(self), Arc::clone(queues));
@@ -470,7 +470,7 @@ impl Replica {
     }
 
     /// Notes that a byte of a reply arrived.
-    pub fn heard(&self, now: Instant) {
+    pub fn note_byte(&self, now: Instant) {
         self.server.heard_ms.store(since_epoch_ms(now), Ordering::Relaxed);
     }
 }

@@ -186,9 +186,9 @@ impl Sessions {
 
     /// Takes in the home of a session that another node reports. Returns the home that this node
     /// gives up for it, if both had chosen one at the same time.
-    pub fn hear(&self, key: SessionKey, home: SessionHome, now: Instant) -> Option<SessionHome> {
+    pub fn receive(&self, key: SessionKey, home: SessionHome, now: Instant) -> Option<SessionHome> {
         match self.spec {
-            SessionSpec::Header { .. } => self.homes.hear(key, home, now),
+            SessionSpec::Header { .. } => self.homes.receive(key, home, now),
             SessionSpec::Cookie { .. } => None,
         }
     }

@@ -188,7 +188,7 @@ fn the_home_of_a_new_session_is_known_before_the_reply() {
     assert_eq!(find(&sessions, line, &[]).target, Some(7));
     assert_eq!(sessions.new_key(&find(&sessions, line, &[])), None);
     let other = by_header(MAX_AGE, 10);
-    assert_eq!(other.hear(key, home, now), None);
+    assert_eq!(other.receive(key, home, now), None);
     assert_eq!(find(&other, line, &[]).target, Some(7), "the other node leads there, too");
     assert_eq!(sessions.some_homes(9), [(key, home)]);
     let cookies = by_cookie();

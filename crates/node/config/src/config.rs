@@ -81,7 +81,7 @@ pub struct Config {
     pub access: AccessConfig,
     /// Limits that this node enforces by itself; they can change while the node runs.
     pub limits: Vec<spillway_rate_limit::LimitTerms>,
-    /// Place and length of the stored usage.
+    /// Folder and length of the stored usage.
     pub usage: UsageConfig,
     /// Prices of tokens; they can change while the node runs.
     pub prices: spillway_usage::PriceList,
@@ -104,7 +104,7 @@ pub struct Config {
     pub text: String,
     /// Files that the config names: tokens, certificates, keys and credentials.
     pub files: ReadFiles,
-    /// Places of settings that only the start of a node can check.
+    /// Positions of settings that only the start of a node can check.
     pub places: StartPositions,
     /// Warnings: valid settings that most likely differ from the intended ones.
     pub warnings: ConfigErrors,

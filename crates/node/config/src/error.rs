@@ -1,4 +1,4 @@
-//! Errors and warnings of a config: message, place and remedy.
+//! Errors and warnings of a config: message, position and remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -36,11 +36,11 @@ pub struct ConfigError {
     pub label: String,
     /// Advice on how to correct it.
     pub remedy: String,
-    /// Place of the marked text.
+    /// Position of the marked text.
     pub place: Box<SourcePosition>,
 }
 
-/// Place that a diagnostic is about.
+/// Position that a diagnostic is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcePosition {
     /// Path of the file.
@@ -120,7 +120,7 @@ impl ConfigError {
     }
 }
 
-/// Writes place, message and remedy in one line, for logs.
+/// Writes position, message and remedy in one line, for logs.
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.place.variable, self.position()) {
@@ -136,7 +136,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Errors of a config, with warnings about it, in the order of their places. As an error it has at
+/// Errors of a config, with warnings about it, in the order of their positions. As an error it has at
 /// least one that is no warning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigErrors {
@@ -200,7 +200,7 @@ impl ConfigErrors {
         self.all.retain(condition);
     }
 
-    /// Puts diagnostics into the order of their places: the whole file first, the environment last.
+    /// Puts diagnostics into the order of their positions: the whole file first, the environment last.
     pub(crate) fn sort(&mut self) {
         let key = |error: &ConfigError| {
             let place = &error.place;

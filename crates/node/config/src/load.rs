@@ -15,7 +15,7 @@ impl Config {
     /// Reads and checks a file, with overrides from this process's environment.
     ///
     /// # Errors
-    /// Returns all errors that could be found, each with its place and a remedy.
+    /// Returns all errors that could be found, each with its position and a remedy.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
         Self::load_with(path, std::env::vars())
     }
@@ -23,7 +23,7 @@ impl Config {
     /// Reads and checks a file, with overrides from `environment`.
     ///
     /// # Errors
-    /// Returns all errors that could be found, each with its place and a remedy.
+    /// Returns all errors that could be found, each with its position and a remedy.
     pub fn load_with(
         path: &Path,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -45,7 +45,7 @@ impl Config {
     /// to its folder.
     ///
     /// # Errors
-    /// Returns all errors that could be found, each with its place and a remedy.
+    /// Returns all errors that could be found, each with its position and a remedy.
     pub fn parse(
         text: &str,
         path: &Path,

@@ -34,7 +34,7 @@ pub(crate) struct Recovered<T> {
 pub(crate) struct LostParts {
     /// Sections from which something is missing.
     sections: BTreeSet<String>,
-    /// Places of everything in the tables that lost a setting.
+    /// Positions of everything in the tables that lost a setting.
     places: Vec<Range<usize>>,
 }
 
@@ -131,7 +131,7 @@ impl Reading<'_> {
     }
 }
 
-/// Returns the place of an error, the error in words, and its correction; `None` if its place is
+/// Returns the position of an error, the error in words, and its correction; `None` if its position is
 /// unknown.
 fn find(
     source: &Source,

@@ -34,9 +34,9 @@ pub type ReadFiles = BTreeMap<PathBuf, u64>;
 #[derive(Debug, Clone)]
 pub(crate) struct Variable {
     pub(crate) name: String,
-    /// Place of the name in the text.
+    /// Position of the name in the text.
     pub(crate) name_at: Range<usize>,
-    /// Place of the value in the text.
+    /// Position of the value in the text.
     pub(crate) value_at: Range<usize>,
 }
 

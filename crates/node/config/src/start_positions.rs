@@ -1,4 +1,4 @@
-//! Places of settings that need the machine to be checked: ports, certificates, folders.
+//! Positions of settings that need the machine to be checked: ports, certificates, folders.
 
 use toml::Spanned;
 
@@ -7,7 +7,7 @@ use crate::error::ConfigError;
 use crate::file::ConfigFile;
 use crate::source::Source;
 
-/// Place of a setting, for errors that are found later than the file is read.
+/// Position of a setting, for errors that are found later than the file is read.
 #[derive(Debug, Clone)]
 pub struct SettingPosition(ConfigError);
 
@@ -29,7 +29,7 @@ impl SettingPosition {
     }
 }
 
-/// Places of settings that only the start of a node can check.
+/// Positions of settings that only the start of a node can check.
 #[derive(Debug, Clone)]
 pub struct StartPositions {
     /// Addresses of the listeners, in the config's order.
@@ -44,7 +44,7 @@ pub struct StartPositions {
     pub usage: Option<SettingPosition>,
 }
 
-/// Places of a cluster's settings.
+/// Positions of a cluster's settings.
 #[derive(Debug, Clone)]
 pub struct ClusterPositions {
     /// Address for other nodes.

@@ -20,7 +20,7 @@ pub(crate) enum SoughtItem {
     Key,
     Table,
     List,
-    /// Any value but one inside which the same place is found again.
+    /// Any value but one inside which the same position is found again.
     Value,
 }
 
@@ -94,7 +94,7 @@ fn get_mut<'a, 'i>(
     })
 }
 
-/// Puts another value in place of the one at a path. The place in the text stays.
+/// Puts another value in place of the one at a path. The position in the text stays.
 pub(crate) fn replace<'i>(table: &mut DeTable<'i>, path: &[PathStep], value: DeValue<'i>) {
     if let Some(place) = get_mut(table, path) {
         *place.get_mut() = value;
@@ -142,7 +142,7 @@ pub(crate) fn rename(table: &mut DeTable<'_>, path: &[PathStep], name: &str) {
     }
 }
 
-/// Returns the places of a value, and of all keys and values in it.
+/// Returns the positions of a value, and of all keys and values in it.
 pub(crate) fn places(value: &Spanned<DeValue<'_>>) -> Vec<Range<usize>> {
     let mut places = vec![value.span()];
     match value.get_ref() {

@@ -164,7 +164,7 @@ impl CacheEvents {
 }
 
 /// Returns the numbers of a reply to a request of this node.
-pub(super) fn told(replied: &Replied) -> ReplyFigures {
+pub(super) fn figures_of(replied: &Replied) -> ReplyFigures {
     ReplyFigures {
         written: replied.written.as_slice().to_vec(),
         prompt_bytes: replied.prompt_bytes,

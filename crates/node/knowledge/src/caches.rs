@@ -12,7 +12,7 @@ use spillway_types::{Holder, NodeName, ReplicaName};
 use spillway_view::{Replica, Replied};
 
 use super::address_book::{AddressBook, KnownAddress};
-use super::cache_events::{CacheEvents, told};
+use super::cache_events::{CacheEvents, figures_of};
 use super::cache_pages::{ExpectedHits, Pages};
 use super::cache_watch::PrefixCacheCounts;
 use super::forwards::Forwards;
@@ -108,7 +108,7 @@ impl Caches {
             heat.note(chain, now_ms);
         }
         if let Some(sharing) = &mut self.sharing {
-            sharing.tell_sent(known.id, chain);
+            sharing.report_sent(known.id, chain);
         }
     }
 
@@ -134,7 +134,7 @@ impl Caches {
         let (chain, written) = (replied.chain.as_slice(), replied.written.as_slice());
         let Some(known) = self.book.of_identity(replied.identity) else { return };
         let Self { events, index, .. } = self;
-        let is_told = events.replied(index, known, chain, (told(replied), now_ms));
+        let is_told = events.replied(index, known, chain, (figures_of(replied), now_ms));
         if written.is_empty() {
             return;
         }
@@ -145,7 +145,7 @@ impl Caches {
         }
         if let Some(sharing) = &mut self.sharing {
             let prompt_blocks = u32::try_from(chain.len()).unwrap_or(u32::MAX);
-            sharing.tell_written(known.id, &self.whole, prompt_blocks);
+            sharing.report_written(known.id, &self.whole, prompt_blocks);
         }
     }
 
@@ -170,7 +170,7 @@ impl Caches {
         if let Some(sharing) = &mut self.sharing
             && u64::from(predicted) > cached_tokens.saturating_add(SURPRISE_TOKENS)
         {
-            sharing.tell_cached(known.id, chain, blocks);
+            sharing.report_cached(known.id, chain, blocks);
         }
     }
 
@@ -180,11 +180,11 @@ impl Caches {
     }
 
     /// Handles a datagram of another node of the region.
-    pub(super) fn heard(&mut self, from: &NodeName, datagram: &[u8], now_ms: u64) {
+    pub(super) fn receive(&mut self, from: &NodeName, datagram: &[u8], now_ms: u64) {
         let Self { index, heat, sharing, book, forwards, events, .. } = self;
         let Some(sharing) = sharing else { return };
         let taken = sharing.handle_datagram(from, datagram, |heard| {
-            if forwards.heard(&heard) {
+            if forwards.receive(&heard) {
                 return;
             }
             let known = |id| book.of_id(id).and_then(|known| Some((known, known.holder?)));

@@ -47,7 +47,7 @@ impl Node {
         let due = self.caches.sharing().unwrap().flush();
         for (to, datagram) in &due {
             assert_eq!(*to, To::All);
-            other.caches.heard(&"n".into(), datagram, 0);
+            other.caches.receive(&"n".into(), datagram, 0);
         }
         due.len()
     }

@@ -150,7 +150,7 @@ impl KnowledgeTask {
                 () = passed(due) => due = self.learn().then(|| Instant::now() + GATHER),
                 Some((from, datagram)) = self.inbox.datagrams.recv() => {
                     let now_ms = self.now_ms();
-                    self.caches.heard(&from, &datagram, now_ms);
+                    self.caches.receive(&from, &datagram, now_ms);
                 }
                 Some(event) = self.inbox.events.recv() => self.note(event),
                 Some(delivery) = self.followers.next() => {

@@ -33,7 +33,9 @@ use spillway_view::View;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use self::open::{no_cluster, open_admin, open_dns, open_listeners, told, warn_of_clear_tokens};
+use self::open::{
+    named_holder, no_cluster, open_admin, open_dns, open_listeners, warn_of_clear_tokens,
+};
 pub use self::stop::Stopped;
 use crate::access::KeyBook;
 use crate::admin::{Admin, AdminSocket, serve_admin};
@@ -67,7 +69,7 @@ const RECALL_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An address can't be listened on.
-    #[error("can't listen on {address}: {cause}{}", told(holder.as_deref()))]
+    #[error("can't listen on {address}: {cause}{}", named_holder(holder.as_deref()))]
     Listen {
         /// Address that can't be listened on.
         address: SocketAddr,
@@ -125,7 +127,7 @@ pub struct Node {
     keeper: KeeperHandle,
     keys: Arc<KeyBook>,
     locating: Locating,
-    /// Places of regions, for operators.
+    /// Coordinates of regions, for operators.
     places: Arc<RegionCoordinates>,
     /// Room in the data folder, for operators.
     room: Arc<Room>,

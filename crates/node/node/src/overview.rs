@@ -44,7 +44,7 @@ pub(crate) struct OverviewSource {
     pub(crate) listeners: Vec<(SocketAddr, Arc<Listener>)>,
     pub(crate) feedback: Arc<Feedback>,
     pub(crate) keeper: KeeperHandle,
-    /// Places of regions, by the config.
+    /// Coordinates of regions, by the config.
     pub(crate) places: Arc<RegionCoordinates>,
     /// Room in the data folder.
     pub(crate) room: Arc<Room>,
@@ -52,7 +52,7 @@ pub(crate) struct OverviewSource {
     pub(crate) last: LastAnswers,
 }
 
-/// Places of regions, by the config.
+/// Coordinates of regions, by the config.
 #[derive(Debug, Default)]
 pub(crate) struct RegionCoordinates(BTreeMap<RegionName, Coordinates>);
 

@@ -41,7 +41,7 @@ fn what_is_no_floor_is_leased_by_need() {
     let mut world = world();
     world.applied("a1", need("a1", 1, 0));
     assert_eq!(tokens(&world.state), [(25, 300), (25, 0), (50, 0)]);
-    assert_eq!(world.changes, [], "watchers hear nothing of it");
+    assert_eq!(world.changes, [], "watchers receive nothing of it");
     assert!(world.state.system_audit().len() <= 1, "nor does the audit trail");
     // Other nodes get a node's lease only when the node gives it back. A part stays free for the
     // node without a statement.

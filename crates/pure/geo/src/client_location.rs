@@ -1,4 +1,4 @@
-//! Places on Earth, from location databases.
+//! Locations of clients, from location databases.
 
 use spillway_types::Country;
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use crate::entry::ClaimEntry;
 use crate::fair::{Want, fair};
 
-/// Time without work after which a node is idle and leaves its last place to nodes that have work.
+/// Time without work after which a node is idle and leaves its last slot to nodes that have work.
 const IDLE: Duration = Duration::from_millis(500);
-/// Time for which a node uses a place that others wait for, where there are fewer places than nodes
+/// Time for which a node uses a slot that others wait for, where there are fewer slots than nodes
 /// with work.
 const TURN: Duration = Duration::from_secs(1);
 /// Time for which a node leaves each of the others a turn: longer than a claim takes to change
@@ -33,14 +33,14 @@ pub(crate) struct Claim {
     turn: ClaimTurn,
 }
 
-/// State of taking turns, where there are fewer places than nodes with work.
+/// State of taking turns, where there are fewer slots than nodes with work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ClaimTurn {
-    /// There are places enough, or this node waits for one. => Ours
+    /// There are slots enough, or this node waits for one. => Ours
     Open,
-    /// This node has used a place since that moment. => (Theirs | Open)
+    /// This node has used a slot since that moment. => (Theirs | Open)
     Ours { since: Instant },
-    /// This node left its place then to the `owed` rivals, by their place in the order, that have
+    /// This node left its slot then to the `owed` rivals, by their place in the order, that have
     /// had none since. => Open
     Theirs { since: Instant, owed: Vec<bool> },
 }
@@ -88,7 +88,7 @@ impl Rival {
         self.claim.wanted.max(self.in_flight)
     }
 
-    /// Returns what the rival wants. A rival with neither work nor a place has left its last place
+    /// Returns what the rival wants. A rival with neither work nor a slot has left its last slot
     /// to others.
     fn want(&self) -> Want {
         Want { wanted: self.wanted(), is_idle: self.wanted() == 0 && self.held() == 0 }
@@ -138,21 +138,21 @@ impl Claim {
     }
 
     /// Notes that the report has contained `entry` since `version`, or before.
-    pub(crate) fn told(&mut self, entry: ClaimEntry, version: u64) {
+    pub(crate) fn sent(&mut self, entry: ClaimEntry, version: u64) {
         if self.raise == (Raise::Drafted { to: entry.proposed }) {
             self.raise = Raise::Sent { to: entry.proposed, version };
         }
     }
 
     /// Gives the claim up: a living node has received nothing from us for so long that it may have
-    /// taken our places.
+    /// taken our slots.
     pub(crate) fn suspend(&mut self) {
         self.usable = 0;
         self.raise = Raise::None;
     }
 
     /// Goes on with what is known of the `rivals`, which are in the order of their names. This node
-    /// comes before the rival at `place`.
+    /// comes before the rival at `slot`.
     pub(crate) fn settle(&mut self, rivals: &[Rival], place: usize, now: Instant) {
         // Without rivals the whole limit is ours at once.
         if rivals.is_empty() {
@@ -168,7 +168,7 @@ impl Claim {
         let mut targets = fair(self.limit, &wants);
         let mut target = targets.remove(place);
         let working = wants.iter().filter(|want| want.wanted > 0).count();
-        // With more nodes at work than places, fair shares would leave the last nodes without any.
+        // With more nodes at work than slots, fair shares would leave the last nodes without any.
         if working > self.limit as usize && self.limit > 0 {
             target = self.take_turns(rivals, now);
         } else {
@@ -178,8 +178,8 @@ impl Claim {
         self.propose(rivals, target);
     }
 
-    /// Takes turns where there are fewer places than nodes with work: uses one place for a while,
-    /// then leaves it until each starving rival has had one. Returns how many places this node
+    /// Takes turns where there are fewer slots than nodes with work: uses one place for a while,
+    /// then leaves it until each starving rival has had one. Returns how many slots this node
     /// should have now.
     fn take_turns(&mut self, rivals: &[Rival], now: Instant) -> u32 {
         let starving = || rivals.iter().map(Rival::is_starving);
@@ -187,7 +187,7 @@ impl Claim {
         self.turn = match std::mem::replace(&mut self.turn, ClaimTurn::Open) {
             ClaimTurn::Open if self.usable > 0 => ClaimTurn::Ours { since: now },
             ClaimTurn::Ours { .. } if self.usable == 0 => ClaimTurn::Open,
-            // This node has had its turn, and another one has no place.
+            // This node has had its turn, and another one has no slot.
             ClaimTurn::Ours { since } if passed(since) >= TURN && starving().any(|it| it) => {
                 ClaimTurn::Theirs { since: now, owed: starving().collect() }
             }
@@ -195,14 +195,14 @@ impl Claim {
                 let owed: Vec<bool> =
                     owed.iter().zip(starving()).map(|(owed, starving)| *owed && starving).collect();
                 let count = u32::try_from(owed.len()).unwrap_or(u32::MAX);
-                // A rival that never takes its place must not hold this node up forever.
+                // A rival that never takes its slot must not hold this node up forever.
                 let is_over = passed(since) >= TURN_LEFT.saturating_mul(count);
                 match !is_over && owed.contains(&true) {
                     true => ClaimTurn::Theirs { since, owed },
                     false => ClaimTurn::Open,
                 }
             }
-            // Nodes joined or left, so the places in `owed` belong to other nodes now.
+            // Nodes joined or left, so the slots in `owed` belong to other nodes now.
             ClaimTurn::Theirs { .. } => ClaimTurn::Open,
             same => same,
         };

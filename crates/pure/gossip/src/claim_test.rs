@@ -29,7 +29,7 @@ fn proposed(claim: &Claim) -> u32 {
 /// Settles the claim, and publishes a drafted raise as `version`.
 fn settle(claim: &mut Claim, rivals: &[Rival], place: usize, version: u64) {
     claim.settle(rivals, place, start());
-    claim.told(claim.entry(), version);
+    claim.sent(claim.entry(), version);
 }
 
 #[test]
@@ -198,7 +198,7 @@ impl Region {
                 rivals.remove(place);
                 let claim = &mut self.claims[place];
                 claim.settle(&rivals, place, self.now);
-                claim.told(claim.entry(), self.version);
+                claim.sent(claim.entry(), self.version);
             }
             let sum: u32 = self.claims.iter().map(|claim| claim.usable.max(claim.in_flight)).sum();
             assert!(sum <= limit, "{sum} of {limit} are used");

@@ -35,7 +35,7 @@ impl Claims {
     }
 
     /// Goes on with every claim. Returns true if the number of usable requests changed. `rivals`
-    /// returns what other nodes hold of a replica, and `place` is this node's place among their
+    /// returns what other nodes hold of a replica, and `slot` is this node's slot among their
     /// names.
     pub(crate) fn settle(
         &mut self,
@@ -52,9 +52,9 @@ impl Claims {
     }
 
     /// Notes that the report has contained `entry` since `version`, or before.
-    pub(crate) fn told(&mut self, id: NameId, entry: ClaimEntry, version: u64) {
+    pub(crate) fn sent(&mut self, id: NameId, entry: ClaimEntry, version: u64) {
         if let Some(claim) = self.claims.get_mut(&id) {
-            claim.told(entry, version);
+            claim.sent(entry, version);
         }
     }
 

@@ -54,10 +54,10 @@ mod tests {
         let speeds = Speeds::new(1).tell(&BTreeMap::from([("llama".into(), Speed::UNKNOWN)]));
         assert_eq!(Content::of(&speeds[0]), Some(Content::Speeds));
         let mut sharing = Sharing::new(SharingConfig::default(), 0);
-        sharing.tell_sent(NameId::of_replica(&"gpu".into()), &[1]);
+        sharing.report_sent(NameId::of_replica(&"gpu".into()), &[1]);
         assert_eq!(Content::of(&sharing.flush()[0].1), Some(Content::Prompts));
         let now = some_moment();
-        let word = SteeringGossip::new("eu".into(), 1).tell_inside(Steering::Send, now).unwrap();
+        let word = SteeringGossip::new("eu".into(), 1).report_inside(Steering::Send, now).unwrap();
         assert_eq!(Content::of(&word), Some(Content::Steering));
         let list = bytes::Bytes::from_static(b"list");
         let word = RevocationGossip::default().tell(&[list], now).unwrap();

@@ -44,7 +44,7 @@ impl FailureDetector {
     }
 
     /// Notes a datagram, and returns its place among those before it.
-    pub(crate) fn hear(&mut self, now: Instant, datagram: &Datagram) -> Arrival {
+    pub(crate) fn receive(&mut self, now: Instant, datagram: &Datagram) -> Arrival {
         let arrival = self.arrival(now, datagram);
         // The report in a datagram that was overtaken is outdated.
         if matches!(arrival, Arrival::Reborn | Arrival::Newest) {
@@ -144,15 +144,15 @@ mod tests {
         let member = GossipMember::new("a", "r");
         let mut detector = FailureDetector::new(&member, start);
         let origin = NameId::of_node(&member.region, &member.node);
-        let mut hear = |at_ms, incarnation, seq| {
+        let mut receive = |at_ms, incarnation, seq| {
             let body = Body::Ask { incarnation: 0, have: 0 };
             let datagram = Datagram { origin, incarnation, seq, heard: 0, body };
-            detector.hear(start + Duration::from_millis(at_ms), &datagram)
+            detector.receive(start + Duration::from_millis(at_ms), &datagram)
         };
-        assert!(matches!(hear(0, 9_000, 1), Arrival::Reborn));
-        assert!(matches!(hear(9_000, 5, 1), Arrival::Old), "it may have been under way");
-        assert!(matches!(hear(10_001, 5, 2), Arrival::Reborn));
-        assert!(matches!(hear(10_050, 5, 3), Arrival::Newest));
+        assert!(matches!(receive(0, 9_000, 1), Arrival::Reborn));
+        assert!(matches!(receive(9_000, 5, 1), Arrival::Old), "it may have been under way");
+        assert!(matches!(receive(10_001, 5, 2), Arrival::Reborn));
+        assert!(matches!(receive(10_050, 5, 3), Arrival::Newest));
     }
 
     #[test]

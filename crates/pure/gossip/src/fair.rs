@@ -3,7 +3,7 @@
 /// Want of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
-    /// Places that the node has work for.
+    /// Slots that the node has work for.
     pub(crate) wanted: u32,
     /// True if the node has had no work for some time.
     pub(crate) is_idle: bool,
@@ -15,22 +15,22 @@ pub(crate) struct Want {
 /// First, nodes that want something get one place each. Second, every node that is not idle has
 /// one, so that none has to ask before its next request. Third, all get what they want, then one
 /// more, those with least first. Fourth, idle nodes have one each; the rest goes evenly to all.
-/// Among equals, the earlier in the list comes first. With fewer places than nodes with work, the
+/// Among equals, the earlier in the list comes first. With fewer slots than nodes with work, the
 /// last ones get nothing; claims take turns then.
 pub(crate) fn fair(limit: u32, wants: &[Want]) -> Vec<u32> {
     let mut parts = vec![0; wants.len()];
     let mut left = limit;
     let busy = |want: &Want, cap| if want.is_idle { 0 } else { cap };
     let steps: [&dyn Fn(&Want) -> u32; 5] = [
-        // One place for each node with work.
+        // One slot for each node with work.
         &|want| want.wanted.min(1),
-        // One place for each node that is not idle.
+        // One slot for each node that is not idle.
         &|want| busy(want, 1),
-        // As many places as each node has work for.
+        // As many slots as each node has work for.
         &|want| busy(want, want.wanted.max(1)),
-        // One spare place.
+        // One spare slot.
         &|want| busy(want, want.wanted.saturating_add(1)),
-        // One place for idle nodes, too.
+        // One slot for idle nodes, too.
         &|want| want.wanted.saturating_add(1),
     ];
     for step in steps {

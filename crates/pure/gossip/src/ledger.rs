@@ -105,12 +105,12 @@ impl<E: ReportEntry> Ledger<E> {
     }
 
     /// Returns the entry of `id` as published last.
-    pub(crate) fn told(&self, id: NameId) -> Option<&E> {
+    pub(crate) fn sent(&self, id: NameId) -> Option<&E> {
         self.told.get(&id).map(|told| &told.entry)
     }
 
     #[cfg(test)]
-    pub(crate) fn all_told(&self) -> Vec<E> {
+    pub(crate) fn all_sent(&self) -> Vec<E> {
         self.told.values().map(|told| told.entry.clone()).collect()
     }
 

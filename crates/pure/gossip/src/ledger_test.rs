@@ -112,7 +112,7 @@ fn what_was_not_told_yet_is_in_no_answer() {
     set(&mut ledger, &[(1, 50.0)]);
     assert_eq!(queued(&ledger.since(0)), [(1, 1.0)]);
     assert_eq!(ledger.digest(), digest);
-    assert_eq!(ledger.told(id(1)), Some(&entry(1, 1.0)));
+    assert_eq!(ledger.sent(id(1)), Some(&entry(1, 1.0)));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn of_two_entries_with_one_id_the_first_counts() {
     let mut ledger = Ledger::new();
     assert_eq!(set(&mut ledger, &[(1, 1.0), (2, 2.0), (1, 3.0)]), 1);
     assert_eq!(ledger.publish(0.0, 999).entries.len(), 2);
-    assert_eq!(ledger.told(id(1)), Some(&entry(1, 1.0)));
+    assert_eq!(ledger.sent(id(1)), Some(&entry(1, 1.0)));
 }
 
 #[test]

@@ -63,7 +63,7 @@ proptest! {
                 }
             }
             if mirror.is_whole() && mirror.version() == ledger.version() {
-                prop_assert_eq!(copy(&mirror), ledger.all_told());
+                prop_assert_eq!(copy(&mirror), ledger.all_sent());
             }
             let mut answer = reports(&ledger, ledger.since(mirror.version()));
             rng.shuffle(&mut answer);
@@ -72,7 +72,7 @@ proptest! {
             }
             prop_assert!(mirror.is_whole());
             prop_assert_eq!(mirror.version(), ledger.version());
-            prop_assert_eq!(copy(&mirror), ledger.all_told());
+            prop_assert_eq!(copy(&mirror), ledger.all_sent());
         }
     }
 }

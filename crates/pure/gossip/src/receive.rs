@@ -82,7 +82,7 @@ impl GossipMachine {
             Body::Sibling { report, .. } => report.whole || !report.entries.is_empty(),
             Body::Region(_) | Body::Ask { .. } => false,
         };
-        let arrival = sibling.detector.hear(now, &datagram);
+        let arrival = sibling.detector.receive(now, &datagram);
         // After a restart of the node, none of its earlier reports holds.
         if arrival == Arrival::Reborn {
             sibling.start_over(&self.config);
@@ -159,7 +159,7 @@ impl GossipMachine {
         let Some(foreigner) = self.foreigners.get_mut(from) else {
             return Err(GossipError::Stranger(from.clone()));
         };
-        let arrival = foreigner.detector.hear(now, &datagram);
+        let arrival = foreigner.detector.receive(now, &datagram);
         match (arrival, &datagram.body) {
             // A late part fills gaps of the report, but its field about our contact is outdated.
             (Arrival::Late, Body::Region(report)) => {
@@ -172,7 +172,7 @@ impl GossipMachine {
             (Arrival::Newest, _) => {}
         }
         if let Some(region) = self.regions.get_mut(from_region) {
-            region.hear(now, datagram.heard.checked_sub(1));
+            region.receive(now, datagram.heard.checked_sub(1));
         }
         self.settle_region(from_region, now);
         match datagram.body {

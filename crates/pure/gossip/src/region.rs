@@ -33,7 +33,7 @@ impl RegionContact {
         Self { heard_at: None, word_ms: None, reach: Reach::Silent, since: None }
     }
 
-    pub(crate) fn hear(&mut self, now: Instant, word_ms: Option<u32>) {
+    pub(crate) fn receive(&mut self, now: Instant, word_ms: Option<u32>) {
         self.heard_at = Some(now);
         self.word_ms = word_ms;
     }

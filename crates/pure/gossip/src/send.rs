@@ -32,11 +32,11 @@ impl GossipMachine {
     pub(crate) fn send_siblings(&mut self, now: Instant) {
         let portion = self.sibling_ledger.publish(self.ignored(), self.portion_bytes_max());
         for (id, claim) in self.claims.entries().collect::<Vec<_>>() {
-            if let Some(SiblingEntry::Replica(told)) = self.sibling_ledger.told(id)
+            if let Some(SiblingEntry::Replica(told)) = self.sibling_ledger.sent(id)
                 // The line may not have found room in this report.
                 && told.claim.proposed == claim.proposed
             {
-                self.claims.told(id, claim, self.sibling_ledger.version());
+                self.claims.sent(id, claim, self.sibling_ledger.version());
             }
         }
         let reports = self.reports(&self.sibling_ledger, portion, now);

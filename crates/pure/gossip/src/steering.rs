@@ -59,14 +59,14 @@ impl SteeringGossip {
 
     /// Returns the datagram about this node for the others of its region, if one is due.
     #[must_use]
-    pub fn tell_inside(&mut self, own: Steering, now: Instant) -> Option<Bytes> {
+    pub fn report_inside(&mut self, own: Steering, now: Instant) -> Option<Bytes> {
         self.inside.is_due(own, now).then(|| self.datagram(own)).flatten()
     }
 
     /// Returns the datagram about the own region for all nodes elsewhere, if one is due. Only the
     /// region's speaker sends it.
     #[must_use]
-    pub fn tell_outside(&mut self, region: Steering, now: Instant) -> Option<Bytes> {
+    pub fn report_outside(&mut self, region: Steering, now: Instant) -> Option<Bytes> {
         self.outside.is_due(region, now).then(|| self.datagram(region)).flatten()
     }
 

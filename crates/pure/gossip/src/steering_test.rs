@@ -20,7 +20,7 @@ fn gossip(region: &str, incarnation: u64) -> SteeringGossip {
     SteeringGossip::new(region.into(), incarnation)
 }
 
-fn hear(gossip: &mut SteeringGossip, now: Instant, from: (&str, &str), word: &Bytes) -> bool {
+fn receive(gossip: &mut SteeringGossip, now: Instant, from: (&str, &str), word: &Bytes) -> bool {
     let (node, region) = (NodeName::from(from.0), RegionName::from(from.1));
     gossip.handle_datagram(now, &node, &region, word).is_ok()
 }
@@ -37,7 +37,7 @@ fn a_change_is_told_twice_at_once_and_then_now_and_again() {
     let (mut us, mut now, mut told) = (gossip("us", 1), start(), Vec::new());
     for turn in 0..40 {
         let own = if turn < 20 { Steering::Send } else { DRAINING };
-        if us.tell_inside(own, now).is_some() {
+        if us.report_inside(own, now).is_some() {
             told.push(turn);
         }
         now += ms(50);
@@ -49,12 +49,12 @@ fn a_change_is_told_twice_at_once_and_then_now_and_again() {
 fn what_is_told_inside_is_of_the_node_and_outside_of_the_region() {
     let now = start();
     let (mut us, mut eu) = (gossip("us", 1), gossip("eu", 1));
-    let inside = us.tell_inside(DRAINING, now).unwrap();
+    let inside = us.report_inside(DRAINING, now).unwrap();
     let mut sibling = gossip("us", 9);
-    assert!(hear(&mut sibling, now, ("a", "us"), &inside));
+    assert!(receive(&mut sibling, now, ("a", "us"), &inside));
     assert_eq!(sibling.sibling(&"a".into(), now), Some(DRAINING));
-    let outside = us.tell_outside(Steering::Send, now).unwrap();
-    assert!(hear(&mut eu, now, ("a", "us"), &outside));
+    let outside = us.report_outside(Steering::Send, now).unwrap();
+    assert!(receive(&mut eu, now, ("a", "us"), &outside));
     assert_eq!(eu.region(&"us".into(), now), Some(Steering::Send));
     assert_eq!(eu.sibling(&"a".into(), now), None, "it is none");
 }
@@ -63,18 +63,18 @@ fn what_is_told_inside_is_of_the_node_and_outside_of_the_region() {
 fn the_newest_word_counts_whoever_of_the_region_speaks() {
     let now = start();
     let (mut first, mut second, mut eu) = (gossip("us", 5), gossip("us", 3), gossip("eu", 1));
-    let old = first.tell_outside(Steering::Send, now).unwrap();
-    let new = first.tell_outside(SHEDDING, now).unwrap();
-    assert!(hear(&mut eu, now, ("a", "us"), &new));
-    assert!(!hear(&mut eu, now, ("a", "us"), &old), "overtaken on the way");
-    assert!(!hear(&mut eu, now, ("a", "us"), &new), "doubled on the way");
+    let old = first.report_outside(Steering::Send, now).unwrap();
+    let new = first.report_outside(SHEDDING, now).unwrap();
+    assert!(receive(&mut eu, now, ("a", "us"), &new));
+    assert!(!receive(&mut eu, now, ("a", "us"), &old), "overtaken on the way");
+    assert!(!receive(&mut eu, now, ("a", "us"), &new), "doubled on the way");
     assert_eq!(eu.region(&"us".into(), now), Some(SHEDDING));
-    let other = second.tell_outside(DRAINING, now).unwrap();
-    assert!(hear(&mut eu, now + ms(1), ("b", "us"), &other));
+    let other = second.report_outside(DRAINING, now).unwrap();
+    assert!(receive(&mut eu, now + ms(1), ("b", "us"), &other));
     assert_eq!(eu.region(&"us".into(), now + ms(1)), Some(DRAINING));
     // A node that was restarted counts from zero.
-    let reborn = gossip("us", 6).tell_outside(Steering::Send, now).unwrap();
-    assert!(hear(&mut eu, now + ms(2), ("a", "us"), &reborn));
+    let reborn = gossip("us", 6).report_outside(Steering::Send, now).unwrap();
+    assert!(receive(&mut eu, now + ms(2), ("a", "us"), &reborn));
     assert_eq!(eu.region(&"us".into(), now + ms(2)), Some(Steering::Send));
 }
 
@@ -82,13 +82,13 @@ fn the_newest_word_counts_whoever_of_the_region_speaks() {
 fn an_old_word_is_none_and_so_is_that_of_a_node_that_left() {
     let now = start();
     let (mut us, mut eu) = (gossip("us", 1), gossip("eu", 1));
-    let word = us.tell_outside(DRAINING, now).unwrap();
-    assert!(hear(&mut eu, now, ("a", "us"), &word));
+    let word = us.report_outside(DRAINING, now).unwrap();
+    assert!(receive(&mut eu, now, ("a", "us"), &word));
     assert_eq!(eu.region(&"us".into(), now + ms(5_000)), Some(DRAINING));
     assert_eq!(eu.region(&"us".into(), now + ms(5_001)), None);
     eu.keep(|node| node.as_str() != "a");
     assert_eq!(eu.region(&"us".into(), now), None);
-    assert!(!hear(&mut eu, now, ("a", "us"), &Bytes::from_static(b"SW")));
+    assert!(!receive(&mut eu, now, ("a", "us"), &Bytes::from_static(b"SW")));
 }
 
 #[test]

@@ -268,7 +268,7 @@ impl Holder {
             Some(_) => {}
             None => self.overtake(shares),
         }
-        self.rows.hear(shares);
+        self.rows.receive(shares);
         let known = [RequestWindow::Second, RequestWindow::Minute]
             .map(|requests| LimitKind::ALL.map(|kind| self.knows(kind, now_ns, requests)));
         if known != self.known {

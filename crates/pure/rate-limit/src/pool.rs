@@ -97,7 +97,7 @@ impl Pool {
     }
 
     /// Applies a process's own line of a statement. No number goes up by it.
-    pub(crate) fn hear(&mut self, run: &Run, line: &ShareLine) {
+    pub(crate) fn receive(&mut self, run: &Run, line: &ShareLine) {
         if let Some(floor) = self.floors.get_mut(&run.node) {
             *floor = Units::each(|kind| floor[kind].min(line.floor[kind]));
         }
@@ -310,7 +310,7 @@ mod tests {
             lease: Units::NONE,
             need: Units([5; 3]),
         };
-        pool.hear(&newcomer, &line);
+        pool.receive(&newcomer, &line);
         pool.settle(&terms);
         assert_eq!(pool.lease(&newcomer).map(|lease| lease.held), Some(Units::NONE));
         assert_eq!(pool.targets(&terms, LimitKind::TokenRate).iter().sum::<u64>(), 0);

@@ -114,7 +114,7 @@ impl Rows {
     }
 
     /// Adopts a division: views of limits that changed become invalid.
-    pub(crate) fn hear(&mut self, shares: &Shares) {
+    pub(crate) fn receive(&mut self, shares: &Shares) {
         // A division is a function of the statements, so the same ones have left it as it was.
         if self.statements == *shares.runs() {
             return;

@@ -95,7 +95,7 @@ impl Shares {
             }
             rows += new_rows;
             let pool = self.pools.entry(line.scope.clone()).or_default();
-            counted(&mut self.derived.rows, pool, |pool| pool.hear(&said.run, line));
+            counted(&mut self.derived.rows, pool, |pool| pool.receive(&said.run, line));
             touched.insert(line.scope.clone());
         }
         // After its lines, which are about what the process had before.

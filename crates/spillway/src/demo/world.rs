@@ -234,7 +234,7 @@ impl DemoWorld {
             let have_met = DemoRegion::ALL.into_iter().all(knows_all);
             have_met.then_some(()).ok_or("one knows too few")
         };
-        wait_for("the nodes do not hear each other", MEETING_MAX, LOOK, look).await
+        wait_for("the nodes do not receive each other", MEETING_MAX, LOOK, look).await
     }
 }
 

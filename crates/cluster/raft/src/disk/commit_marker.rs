@@ -1,4 +1,4 @@
-//! A second place that remembers how far the log had come.
+//! A second record of how far the log had come.
 //!
 //! After each commit of the log its number is noted here. If the log is found behind that number,
 //! the disk has lost a commit that it had confirmed: a flipped bit in the newest root makes redb
@@ -16,7 +16,7 @@ use spillway_types::DiskId;
 
 use super::fault::DiskError;
 
-/// Bytes of one of the two places: a note torn while written leaves the other.
+/// Bytes of one of the two halves of the file: a note torn while written leaves the other.
 const PLACE_BYTES: usize = 64;
 
 /// Number of the log's last commit, and the log's disk.
@@ -72,7 +72,7 @@ impl CommitMarker for CommitMarkerFile {
     }
 }
 
-/// The newest whole note of both places.
+/// The newest whole note of both halves.
 pub(crate) fn newest(places: &[u8]) -> Option<CommitNote> {
     let notes = places.chunks(PLACE_BYTES).filter_map(|place| {
         let bytes = usize::from(*place.first()?);
@@ -81,12 +81,12 @@ pub(crate) fn newest(places: &[u8]) -> Option<CommitNote> {
     notes.max_by_key(|note| note.serial)
 }
 
-/// Returns the place of a note in the file, and its bytes.
+/// Returns the position of a note in the file, and its bytes.
 pub(crate) fn place_of(note: CommitNote) -> Result<(u64, [u8; PLACE_BYTES]), DiskError> {
     let frame = spillway_codec::encode(&note)
         .map_err(|error| DiskError::io("encoding a note")(std::io::Error::other(error)))?;
     let mut place = [0; PLACE_BYTES];
-    // A note is much shorter than its place.
+    // A note is much shorter than its half of the file.
     place[0] = frame.len() as u8;
     place[1..=frame.len()].copy_from_slice(&frame);
     Ok((note.serial % 2 * PLACE_BYTES as u64, place))

@@ -10,7 +10,7 @@ use spillway_types::NodeId;
 use tokio::time::timeout;
 
 use super::context::{Context, send};
-use super::heard::LeaderContact;
+use super::leader_contact::LeaderContact;
 use super::parcels::Parcels;
 use super::read_index::read_index;
 use crate::disk::StoredSnapshot;

@@ -22,7 +22,7 @@ use spillway_upstream::{ClientHalf, UpstreamBody};
 use spillway_view::HeldSlot;
 use tokio::time::{Sleep, sleep_until};
 
-use crate::relay::behind::Behind;
+use crate::relay::backpressure::Behind;
 use crate::relay::content::Content;
 use crate::relay::relay_plan::RelayPlan;
 use crate::request::{AttemptObserver, PendingContinuation, RequestRecord};

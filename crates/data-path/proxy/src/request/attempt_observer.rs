@@ -110,7 +110,7 @@ impl AttemptObserver {
         if matches!(failed.error, AttemptError::NoModel) {
             let now = coarse_clock::now();
             let after = now.saturating_duration_since(self.asked_at);
-            self.replica.heard(now);
+            self.replica.note_byte(now);
             self.tell(now, SignKind::Answered { after, form: ReplyForm::Error, worked: None });
             self.tell(now, SignKind::LacksModel);
         }
@@ -120,7 +120,7 @@ impl AttemptObserver {
     /// Notes the reply's head.
     pub(crate) fn head<T>(&mut self, head: &Response<T>) {
         let now = coarse_clock::now();
-        self.replica.heard(now);
+        self.replica.note_byte(now);
         self.is_success = head.status().is_success();
         self.is_stream = is_event_stream(head.headers());
         if let Some(feedback) = &mut self.feedback {
@@ -183,7 +183,7 @@ impl AttemptObserver {
     /// Notes a piece of the reply's body. `is_answer` is false as long as a stream has no content: what
     /// some engines send before they read the prompt is no first token.
     pub(crate) fn piece(&mut self, is_answer: bool, now: Instant) {
-        self.replica.heard(now);
+        self.replica.note_byte(now);
         if !is_answer {
             return;
         }

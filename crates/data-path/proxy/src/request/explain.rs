@@ -50,7 +50,7 @@ pub struct ExplainRequest {
     pub sees_isolated: bool,
 }
 
-/// Place to which a request would go now, and the judgement of every other place.
+/// Target to which a request would go now, and the judgement of every other target.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
     /// Route of the request.
@@ -101,7 +101,7 @@ pub enum Decision {
     Replica,
     /// Forward the request to another region.
     Region,
-    /// Let the request wait in this node for a place.
+    /// Let the request wait in this node for a slot.
     Wait,
     /// Turn the request away for now.
     Shed,

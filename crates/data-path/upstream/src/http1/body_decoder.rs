@@ -149,13 +149,13 @@ impl BodyDecoder {
     }
 }
 
-/// A run through the chunks in a buffer. Data is moved together at the place where the first of it
+/// A run through the chunks in a buffer. Data is moved together at the position where the first of it
 /// lies.
 struct ChunkRun<'b> {
     bytes: &'b mut [u8],
-    /// Place behind what was read.
+    /// Position behind what was read.
     at: usize,
-    /// Place of the data so far.
+    /// Position of the data so far.
     data: Range<usize>,
 }
 

@@ -37,7 +37,7 @@ impl ReplyHead {
     }
 }
 
-/// A field by the places of its name and its value.
+/// A field by the positions of its name and its value.
 type HeaderRanges = (Range<usize>, Range<usize>);
 
 /// Takes a head off `buffer`; `None` if it is not complete. `method` is that of the request, and

@@ -4,7 +4,7 @@ use spillway_prefix::FineIndex;
 use spillway_prefix::kv::{KvMirror, ReplyFigures, Sender};
 use spillway_types::{BlockHashes, Holder};
 
-use super::hearsay::{CacheNews, CacheReport, Sent, Written};
+use super::request_news::{CacheNews, CacheReport, Sent, Written};
 use crate::text::{BLOCK_TOKENS, BYTES_PER_TOKEN};
 
 /// Milliseconds between two looks for prompts whose events are complete, as in the gateway.

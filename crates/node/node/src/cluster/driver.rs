@@ -120,7 +120,7 @@ impl Driver {
             lists: mpsc::channel(LISTS_MAX),
             parts,
         };
-        // Before the first request: until others have reported, this node has no places to give.
+        // Before the first request: until others have reported, this node has no slots to give.
         driver.look();
         driver
     }
@@ -140,7 +140,7 @@ impl Driver {
                     siblings::count(&mut self.gossip, &self.parts.gateway.view());
                 }
                 () = sleep_until(due.into()) => self.gossip.handle_timeout(Instant::now()),
-                Some((from, datagram)) = self.parts.datagrams.recv() => self.hear(&from, &datagram),
+                Some((from, datagram)) = self.parts.datagrams.recv() => self.receive(&from, &datagram),
                 Some(list) = self.lists.1.recv() => self.names.learn(&list),
                 () = stop.cancelled() => return,
             }
@@ -148,7 +148,7 @@ impl Driver {
         }
     }
 
-    fn hear(&mut self, from: &Identity, datagram: &[u8]) {
+    fn receive(&mut self, from: &Identity, datagram: &[u8]) {
         let now = Instant::now();
         let taken = match Content::of(datagram) {
             Some(Content::Speeds) => {
@@ -252,9 +252,9 @@ impl Driver {
     fn tell_steering(&mut self, now: Instant) {
         let own = self.parts.gateway.steering();
         let region = self.own_steering(now);
-        let inside = self.steering.tell_inside(own, now);
+        let inside = self.steering.report_inside(own, now);
         let is_speaker = *self.gossip.speaker() == self.parts.me.node;
-        let outside = is_speaker.then(|| self.steering.tell_outside(region, now)).flatten();
+        let outside = is_speaker.then(|| self.steering.report_outside(region, now)).flatten();
         for member in &self.members {
             let is_sibling = member.region == self.parts.me.region;
             let Some(datagram) = (if is_sibling { &inside } else { &outside }) else { continue };
@@ -427,7 +427,7 @@ fn tell(event: &GossipEvent) {
                 tracing::warn!(%region, "a region is lost: no report comes from it");
             }
             (Reach::Both, Reach::Deaf) => {
-                tracing::warn!(%region, "a region is lost: it does not hear this node");
+                tracing::warn!(%region, "a region is lost: it does not receive this node");
             }
             // Neither was it reachable before, nor is it now.
             _ => tracing::debug!(%region, ?from, ?to, "a region is not reachable"),

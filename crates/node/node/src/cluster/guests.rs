@@ -62,7 +62,7 @@ impl Handler for Guests {
     fn datagram(&self, from: &Identity, datagram: Bytes) {
         if Content::of(&datagram) == Some(Content::Prompts) {
             if *from.region() == self.region {
-                self.knowledge.hear(from.node(), datagram);
+                self.knowledge.receive(from.node(), datagram);
             }
             return;
         }
@@ -99,7 +99,7 @@ impl Handler for Guests {
     }
 }
 
-/// Terms of a request that is accepted, and its place among the coming guests.
+/// Terms of a request that is accepted, and its slot among the coming guests.
 type Decided = (GuestTerms, Option<PendingGuest>);
 
 impl Guests {
@@ -209,7 +209,7 @@ fn answer(served: Result<Response<LinkBody>, GuestError>) -> Response<LinkBody> 
     }
 }
 
-/// Builds the reply for a request that was accepted, but whose place was taken in the meantime.
+/// Builds the reply for a request that was accepted, but whose slot was taken in the meantime.
 fn not_served(refusal: &GuestError) -> Response<LinkBody> {
     let empty: LinkBody = Empty::new().map_err(|never| match never {}).boxed_unsync();
     let mut response = Response::new(empty);

@@ -83,7 +83,7 @@ impl Own {
             let nodes = u32::try_from(live + 1).unwrap_or(u32::MAX);
             let speed = speeds.of_model(&name);
             let known = before.own.get(&name);
-            // Guests that were accepted and have no place yet outlive a measurement.
+            // Guests that were accepted and have no slot yet outlive a measurement.
             let coming = known.map(|known| known.coming.clone()).unwrap_or_default();
             (name, OwnModel { load, speed, sent, ended, coming, nodes })
         };

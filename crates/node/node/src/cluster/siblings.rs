@@ -22,12 +22,12 @@ pub(super) fn count(gossip: &mut GossipMachine, view: &View) {
     }
 }
 
-/// Shares the places of each replica with the region's other nodes, which `peers` has.
+/// Shares the slots of each replica with the region's other nodes, which `peers` has.
 pub(super) fn share(gossip: &GossipMachine, peers: &[PeerView], view: &View) {
     let me = &gossip.me().node;
     for replica in view.replicas() {
         let name = &replica.spec().name;
-        // Without a claim the node may use all places of the replica.
+        // Without a claim the node may use all slots of the replica.
         replica.set_claim(gossip.claim(name).unwrap_or(u32::MAX));
         let elsewhere = gossip.elsewhere(name);
         let sharer = |peer: &PeerView| {

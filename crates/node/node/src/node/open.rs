@@ -69,7 +69,7 @@ fn no_listening(
 }
 
 /// Returns the end of the error message: the process that has the address, if it is known.
-pub(super) fn told(holder: Option<&str>) -> String {
+pub(super) fn named_holder(holder: Option<&str>) -> String {
     holder.map(|holder| format!(": {holder}")).unwrap_or_default()
 }
 

@@ -87,7 +87,7 @@ impl Budgets {
         let own = self.own_spending(store, today);
         for report in own.into_iter().chain(store.spending()) {
             if budgets.contains_key(&report.tenant) {
-                book.hear(&report);
+                book.receive(&report);
             }
         }
     }
@@ -151,7 +151,7 @@ impl Budgets {
         }
         let KnownSpending { budgets, book, marks, .. } = &mut *known;
         let rows = report.rows.iter().filter(|row| budgets.contains_key(&row.tenant));
-        rows.for_each(|row| book.hear(row));
+        rows.for_each(|row| book.receive(row));
         marks.insert(node.clone(), report.upto);
     }
 

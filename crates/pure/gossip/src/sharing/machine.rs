@@ -113,7 +113,7 @@ impl Sharing {
     }
 
     /// Shares that a prompt was sent to a replica.
-    pub fn tell_sent(&mut self, replica: NameId, chain: &[u64]) {
+    pub fn report_sent(&mut self, replica: NameId, chain: &[u64]) {
         let chain = self.cut(chain);
         self.counters.told += u64::from(!chain.is_empty());
         let news = self.news(replica, chain);
@@ -123,7 +123,7 @@ impl Sharing {
 
     /// Shares that, according to a reply, `blocks` leading blocks of its prompt had been in the
     /// replica's cache. Worth sharing only if that is fewer than was believed.
-    pub fn tell_cached(&mut self, replica: NameId, chain: &[u64], blocks: u32) {
+    pub fn report_cached(&mut self, replica: NameId, chain: &[u64], blocks: u32) {
         let chain = self.cut(chain);
         let news = self.news(replica, chain);
         self.put_all(&To::All, news, |told| PromptEntry::Cached { told, blocks });
@@ -131,7 +131,7 @@ impl Sharing {
 
     /// Shares that a replica has written a whole reply: `chain` has the blocks of its prompt, and
     /// then those of the reply.
-    pub fn tell_written(&mut self, replica: NameId, chain: &[u64], prompt_blocks: u32) {
+    pub fn report_written(&mut self, replica: NameId, chain: &[u64], prompt_blocks: u32) {
         let chain = self.cut(chain);
         let news = self.news(replica, chain);
         self.put_all(&To::All, news, |told| PromptEntry::Written { told, prompt_blocks });
@@ -167,9 +167,9 @@ impl Sharing {
         &mut self,
         from: &NodeName,
         bytes: &[u8],
-        mut hear: impl FnMut(SiblingNews<'_>),
+        mut receive: impl FnMut(SiblingNews<'_>),
     ) -> Result<(), ShareError> {
-        let taken = self.take(from, bytes, &mut hear);
+        let taken = self.take(from, bytes, &mut receive);
         self.counters.refused += u64::from(taken.is_err());
         taken
     }
@@ -184,7 +184,7 @@ impl Sharing {
         &mut self,
         from: &NodeName,
         bytes: &[u8],
-        hear: &mut impl FnMut(SiblingNews<'_>),
+        receive: &mut impl FnMut(SiblingNews<'_>),
     ) -> Result<(), ShareError> {
         let frame: Frame = decode(bytes)?;
         // While the key changes, some nodes still use the other one.
@@ -197,17 +197,17 @@ impl Sharing {
                 PromptEntry::Sent(told) => {
                     if let Some(chain) = self.learn(from, &told)? {
                         self.counters.heard += 1;
-                        hear(SiblingNews::Sent(told.replica, &chain));
+                        receive(SiblingNews::Sent(told.replica, &chain));
                     }
                 }
                 PromptEntry::Cached { told, blocks } => {
                     if let Some(chain) = self.learn(from, &told)? {
-                        hear(SiblingNews::Cached(told.replica, &chain, blocks));
+                        receive(SiblingNews::Cached(told.replica, &chain, blocks));
                     }
                 }
                 PromptEntry::Written { told, prompt_blocks } => {
                     if let Some(chain) = self.learn(from, &told)? {
-                        hear(SiblingNews::Written(told.replica, &chain, prompt_blocks));
+                        receive(SiblingNews::Written(told.replica, &chain, prompt_blocks));
                     }
                 }
                 PromptEntry::Part(told) => drop(self.learn(from, &told)?),

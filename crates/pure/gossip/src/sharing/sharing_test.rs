@@ -25,7 +25,7 @@ impl Region {
     }
 
     fn tell(&mut self, node: usize, replica: NameId, chain: &[u64]) {
-        self.nodes[node].0.tell_sent(replica, chain);
+        self.nodes[node].0.report_sent(replica, chain);
         self.nodes[node].1.insert((replica, chain.to_vec()), None);
     }
 
@@ -39,7 +39,7 @@ impl Region {
                         let is_meant = to == To::All || to == To::Node(name(at).as_str().into());
                         if is_meant && !is_lost() {
                             self.bytes += datagram.len();
-                            self.hear(at, from, &datagram);
+                            self.receive(at, from, &datagram);
                         }
                     }
                 }
@@ -47,7 +47,7 @@ impl Region {
         }
     }
 
-    fn hear(&mut self, at: usize, from: usize, datagram: &[u8]) {
+    fn receive(&mut self, at: usize, from: usize, datagram: &[u8]) {
         let (sharing, known) = &mut self.nodes[at];
         let from = name(from).as_str().into();
         let taken = sharing.handle_datagram(&from, datagram, |heard| {
@@ -137,7 +137,7 @@ fn a_prompt_of_many_blocks_goes_in_several_datagrams_and_a_longer_one_is_cut() {
 fn a_word_on_what_was_cached_is_heard() {
     let mut region = Region::new(2, SharingConfig::default());
     let turn = [1, 2, 3];
-    region.nodes[0].0.tell_cached(gpu(0), &turn, 1);
+    region.nodes[0].0.report_cached(gpu(0), &turn, 1);
     region.settle(never);
     assert_eq!(region.nodes[1].1.get(&(gpu(0), turn.to_vec())), Some(&Some(1)));
 }
@@ -150,7 +150,7 @@ fn a_reply_is_heard_behind_its_prompt_for_the_price_of_its_blocks() {
     region.settle(never);
     let before = region.bytes;
     let whole: Vec<u64> = (1..=67).collect();
-    region.nodes[0].0.tell_written(gpu(0), &whole, 64);
+    region.nodes[0].0.report_written(gpu(0), &whole, 64);
     region.settle(never);
     assert_eq!(region.nodes[1].1.get(&(gpu(0), whole)), Some(&Some(64)));
     assert_eq!(region.bytes - before, 14 + 2 + 1 + 4 + 9 + 1 + 24 + 1);
@@ -183,7 +183,7 @@ fn hashes_of_another_key_are_ignored_and_a_new_key_starts_anew() {
     region.tell(0, gpu(0), &[1, 2, 3]);
     region.settle(never);
     assert!(region.all_know(gpu(0), &[1, 2, 3]), "asked for, since the two were told before");
-    region.nodes[0].0.tell_sent(gpu(0), &[9]);
+    region.nodes[0].0.report_sent(gpu(0), &[9]);
     region.nodes[0].0.set_epoch(5);
     assert!(!region.nodes[0].0.is_due(), "what waits is of the old key");
 }
@@ -193,13 +193,13 @@ fn what_waits_is_bounded_and_what_finds_no_room_is_counted() {
     let config = SharingConfig { waiting_bytes_max: 1_000, ..SharingConfig::default() };
     let mut sharing = Sharing::new(config, 0);
     for start in 0..100_u64 {
-        sharing.tell_sent(gpu(0), &[start * 10 + 1, start * 10 + 2]);
+        sharing.report_sent(gpu(0), &[start * 10 + 1, start * 10 + 2]);
     }
     let bytes: usize = sharing.flush().iter().map(|(_, datagram)| datagram.len()).sum();
     assert!((900..1_100).contains(&bytes), "{bytes}");
     assert!(sharing.counters().dropped > 50);
     assert!(!sharing.is_due());
-    sharing.tell_sent(gpu(0), &[5]);
+    sharing.report_sent(gpu(0), &[5]);
     assert!(sharing.is_due(), "there is room again");
 }
 
@@ -207,7 +207,7 @@ fn what_waits_is_bounded_and_what_finds_no_room_is_counted() {
 fn a_flush_has_its_limit_and_the_rest_waits() {
     let config = SharingConfig { flush_max: 2, ..SharingConfig::default() };
     let mut sharing = Sharing::new(config, 0);
-    sharing.tell_sent(gpu(0), &(1..=1_000).collect::<Vec<u64>>());
+    sharing.report_sent(gpu(0), &(1..=1_000).collect::<Vec<u64>>());
     assert_eq!(sharing.flush().len(), 2);
     assert!(sharing.is_due());
 }

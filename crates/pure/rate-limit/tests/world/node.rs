@@ -109,7 +109,7 @@ impl Node {
     }
 
     /// Applies the entries that have arrived.
-    pub(crate) fn hear(&mut self, log: &[(u64, Entry)], now_ms: u64) {
+    pub(crate) fn receive(&mut self, log: &[(u64, Entry)], now_ms: u64) {
         let mut is_other_limit = false;
         while let Some((at_ms, entry)) = log.get(self.applied)
             && at_ms + self.delay_ms <= now_ms

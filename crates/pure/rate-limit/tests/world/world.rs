@@ -155,7 +155,7 @@ impl World {
     fn turn(&mut self, place: usize, allowed: Units) -> Result<(), String> {
         let (node, now_ms) = (&mut self.nodes[place], self.now_ms);
         if node.way.hears {
-            node.hear(&self.log, now_ms);
+            node.receive(&self.log, now_ms);
         }
         node.serve(now_ms, (&mut self.checker, allowed), &mut self.dice)?;
         if self.saves && self.dice.u32(..500) == 0 {

@@ -8,14 +8,14 @@ use crate::text::router_chain;
 impl World {
     /// Notes that a node sent a request to a replica, and lets its neighbours learn of it.
     pub(super) fn spread_sent(&mut self, request: usize, node: usize, replica: usize) {
-        self.tell_sent(request, (node, replica), true);
+        self.report_sent(request, (node, replica), true);
         self.spread(node, |other| WorldEvent::Shared { request, node: other, replica });
     }
 
     /// Notes that a replica of a node has the whole of a request cached, and lets the node's
     /// neighbours learn of it.
     pub(super) fn spread_written(&mut self, request: usize, node: usize, replica: usize) {
-        self.tell_written(request, (node, replica), true);
+        self.report_written(request, (node, replica), true);
         self.spread(node, |other| WorldEvent::Written { request, node: other, replica });
     }
 
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    pub(super) fn tell_sent(
+    pub(super) fn report_sent(
         &mut self,
         request: usize,
         (node, replica): (usize, usize),
@@ -48,7 +48,7 @@ impl World {
         self.nodes[node].router.sent(&sent);
     }
 
-    pub(super) fn tell_written(
+    pub(super) fn report_written(
         &mut self,
         request: usize,
         (node, replica): (usize, usize),
