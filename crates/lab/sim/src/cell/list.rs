@@ -400,7 +400,7 @@ pub(super) const BESIDES: &[Cell] = &[
         operator: PROMPTS_SET,
         ..cell(
             ("prompts-1.2", "overload"),
-            "system prompts at 1.2 of the full load; Spillway has an objective of 500 ms and 104 places a \
+            "system prompts at 1.2 of the full load; Spillway has an objective of 500 ms and 104 slots a \
              replica",
             Map::Three,
             open(PROMPTS, 1.2, Course::Steady),
@@ -427,14 +427,14 @@ pub(super) const BESIDES: &[Cell] = &[
     broken_full(
         "cut-full",
         "one region, which has more system prompts than it can serve, is cut off; Spillway has an \
-         objective of 500 ms and 104 places a replica",
+         objective of 500 ms and 104 slots a replica",
         skewed(PROMPTS, 0.7),
         CUT,
     ),
     broken_full(
         "region-lost-full",
         "as region-lost, with system prompts at 0.9 of the full load; Spillway has an objective of \
-         500 ms and 104 places a replica",
+         500 ms and 104 slots a replica",
         open(PROMPTS, 0.9, Course::Steady),
         LOST_REGION,
     ),
