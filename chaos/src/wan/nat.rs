@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::packet::{Endpoint, Packet, PacketProtocol, Side};
+use super::packet::{Packet, PacketAddress, PacketProtocol, Side};
 
 /// Most flows that a region remembers, as many as a small router. Beyond that the longest idle one
 /// is forgotten.
@@ -38,7 +38,7 @@ pub struct Forward {
 }
 
 impl Forward {
-    fn inside(&self) -> Endpoint {
+    fn inside(&self) -> PacketAddress {
         (self.to, self.to_port.unwrap_or(self.port))
     }
 }
@@ -59,16 +59,16 @@ struct Mapping {
     public_port: u16,
     used_ns: u64,
     /// Peers that the inside has written to; only these may answer.
-    peers: BTreeSet<Endpoint>,
+    peers: BTreeSet<PacketAddress>,
 }
 
 /// Address translation of one region.
 #[derive(Debug)]
 pub(crate) struct Nat {
     pub(crate) plan: NatPlan,
-    mappings: BTreeMap<(PacketProtocol, Endpoint), Mapping>,
+    mappings: BTreeMap<(PacketProtocol, PacketAddress), Mapping>,
     /// Inside endpoint of each public port in use.
-    owners: BTreeMap<(PacketProtocol, u16), Endpoint>,
+    owners: BTreeMap<(PacketProtocol, u16), PacketAddress>,
     /// Number of rebinds. Shifts the ports that are given out.
     rebinds: u16,
 }
@@ -119,7 +119,12 @@ impl Nat {
         self.rebinds = self.rebinds.wrapping_add(1);
     }
 
-    fn map(&mut self, now_ns: u64, key: (PacketProtocol, Endpoint), peer: Endpoint) -> Option<u16> {
+    fn map(
+        &mut self,
+        now_ns: u64,
+        key: (PacketProtocol, PacketAddress),
+        peer: PacketAddress,
+    ) -> Option<u16> {
         let idle_ns = self.plan.idle_ns;
         let expired = |mapping: &Mapping| now_ns.saturating_sub(mapping.used_ns) > idle_ns;
         // An expired mapping is replaced, so its peers may no longer answer.
@@ -148,8 +153,8 @@ impl Nat {
         now_ns: u64,
         protocol: PacketProtocol,
         public_port: u16,
-        peer: Endpoint,
-    ) -> Option<Endpoint> {
+        peer: PacketAddress,
+    ) -> Option<PacketAddress> {
         let inside = *self.owners.get(&(protocol, public_port))?;
         let mapping = self.mappings.get_mut(&(protocol, inside))?;
         let is_idle = now_ns.saturating_sub(mapping.used_ns) > self.plan.idle_ns;
@@ -166,7 +171,7 @@ impl Nat {
 
     /// Returns the flow's own port if that is free, else the next free one; `None` if all are
     /// taken.
-    fn free_port(&self, (protocol, inside): (PacketProtocol, Endpoint)) -> Option<u16> {
+    fn free_port(&self, (protocol, inside): (PacketProtocol, PacketAddress)) -> Option<u16> {
         let is_free = |port: u16| {
             !self.owners.contains_key(&(protocol, port))
                 && !self.plan.forwards.iter().any(|f| f.protocol == protocol && f.port == port)
@@ -191,7 +196,7 @@ impl Nat {
         }
     }
 
-    fn forget(&mut self, key: (PacketProtocol, Endpoint)) {
+    fn forget(&mut self, key: (PacketProtocol, PacketAddress)) {
         if let Some(mapping) = self.mappings.remove(&key) {
             self.owners.remove(&(key.0, mapping.public_port));
         }

@@ -20,7 +20,7 @@ fn nat() -> Nat {
 }
 
 /// Returns the public source and the peer of a packet from `inside` to `peer`.
-fn leave(nat: &mut Nat, now_ns: u64, inside: Endpoint, peer: Endpoint) -> Endpoint {
+fn leave(nat: &mut Nat, now_ns: u64, inside: PacketAddress, peer: PacketAddress) -> PacketAddress {
     let mut bytes = udp(inside, peer, b"hello");
     let mut packet = Packet::parse(&mut bytes).unwrap();
     nat.leave(now_ns, &mut packet).unwrap();
@@ -31,7 +31,7 @@ fn leave(nat: &mut Nat, now_ns: u64, inside: Endpoint, peer: Endpoint) -> Endpoi
 }
 
 /// Returns the inside destination of a packet from `peer` to the public `port`.
-fn arrive(nat: &mut Nat, now_ns: u64, peer: Endpoint, port: u16) -> Option<Endpoint> {
+fn arrive(nat: &mut Nat, now_ns: u64, peer: PacketAddress, port: u16) -> Option<PacketAddress> {
     let mut bytes = udp(peer, (PUBLIC, port), b"hello");
     let mut packet = Packet::parse(&mut bytes).unwrap();
     nat.arrive(now_ns, &mut packet)?;

@@ -17,7 +17,7 @@ pub enum PacketProtocol {
 }
 
 /// Address and port at one end of a flow.
-pub(crate) type Endpoint = (Ipv4Addr, u16);
+pub(crate) type PacketAddress = (Ipv4Addr, u16);
 
 /// End of the path of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl<'a> Packet<'a> {
 
     /// Returns protocol, source and destination; `None` for other protocols, fragments and ICMP
     /// errors.
-    pub(crate) fn flow(&self) -> Option<(PacketProtocol, Endpoint, Endpoint)> {
+    pub(crate) fn flow(&self) -> Option<(PacketProtocol, PacketAddress, PacketAddress)> {
         let transport = self.transport()?;
         let source = self.word(port_offset(transport.protocol, Side::Source) + self.header_bytes);
         let destination =
@@ -70,7 +70,7 @@ impl<'a> Packet<'a> {
     }
 
     /// Replaces address and port at one end. Does nothing if the packet has no flow.
-    pub(crate) fn rewrite(&mut self, side: Side, endpoint: Endpoint) {
+    pub(crate) fn rewrite(&mut self, side: Side, endpoint: PacketAddress) {
         let Some(transport) = self.transport() else { return };
         let checksum = self.header_bytes + transport.checksum;
         // A UDP checksum of zero means that there is none.
@@ -161,7 +161,11 @@ fn port_offset(protocol: PacketProtocol, side: Side) -> usize {
 pub(crate) mod testing {
     use super::*;
 
-    pub(crate) fn udp(source: Endpoint, destination: Endpoint, payload: &[u8]) -> Vec<u8> {
+    pub(crate) fn udp(
+        source: PacketAddress,
+        destination: PacketAddress,
+        payload: &[u8],
+    ) -> Vec<u8> {
         let mut body = Vec::new();
         body.extend(source.1.to_be_bytes());
         body.extend(destination.1.to_be_bytes());
@@ -171,7 +175,7 @@ pub(crate) mod testing {
         packet(17, source.0, destination.0, body, Some(6))
     }
 
-    pub(crate) fn tcp(source: Endpoint, destination: Endpoint) -> Vec<u8> {
+    pub(crate) fn tcp(source: PacketAddress, destination: PacketAddress) -> Vec<u8> {
         let mut body = vec![0; 20];
         body[..2].copy_from_slice(&source.1.to_be_bytes());
         body[2..4].copy_from_slice(&destination.1.to_be_bytes());

@@ -4,7 +4,7 @@ use std::io::{IsTerminal, stderr};
 
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use serde_json::{Value, json};
-use spillway_config::{ConfigError, ConfigErrors, Place, Severity};
+use spillway_config::{ConfigError, ConfigErrors, Severity, SourcePosition};
 
 /// Writes diagnostics to standard error with their lines, in colour on a terminal.
 pub(crate) fn show(errors: &ConfigErrors) {
@@ -39,7 +39,7 @@ pub(crate) fn as_json(errors: &ConfigErrors) -> Vec<Value> {
 }
 
 fn one_as_json(error: &ConfigError) -> Value {
-    let Place { path, variable, mark, .. } = &*error.place;
+    let SourcePosition { path, variable, mark, .. } = &*error.place;
     // Places inside a variable's value are none of the file.
     let mark = mark.as_ref().filter(|_| variable.is_none());
     let (line, column) = mark.map(|mark| mark.start).unzip();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use spillway_geo::{Locator, Place};
+use spillway_geo::{ClientLocation, Locator};
 
 use crate::cli::GeoArgs;
 use crate::output;
@@ -38,7 +38,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("can't read {}", path.display()))
 }
 
-fn shown(place: &Place) -> Value {
+fn shown(place: &ClientLocation) -> Value {
     json!({
         "country": place.country,
         "latitude": place.coordinates.map(|point| point.latitude),
@@ -47,7 +47,7 @@ fn shown(place: &Place) -> Value {
     })
 }
 
-fn picture(place: &Place) -> String {
+fn picture(place: &ClientLocation) -> String {
     let known = [
         place.country.map(|country| format!("country {country}")),
         place
@@ -67,14 +67,14 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_place_is_shown() {
-        let place = Place {
+        let place = ClientLocation {
             country: "DE".parse().ok(),
             coordinates: Coordinates::new(50.11, 8.68),
             asn: Some(64_500),
         };
         let text = "country DE\nlatitude 50.11, longitude 8.68\nautonomous system 64500";
         assert_eq!(picture(&place), text);
-        assert_eq!(picture(&Place::default()), "unknown");
+        assert_eq!(picture(&ClientLocation::default()), "unknown");
         let expected =
             json!({ "country": "DE", "latitude": 50.11, "longitude": 8.68, "asn": 64_500 });
         assert_eq!(shown(&place), expected);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use spillway_config::Config;
 use spillway_node::Node;
-use spillway_quota::{Scope, Units};
+use spillway_rate_limit::{Scope, Units};
 use spillway_tests::{
     Client, OK, PATIENCE, Page, SLOWDOWN, Scripted, Setup, chat, eventually, get,
 };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use http::HeaderValue;
 use spillway_cluster_state::{Item, LEASE_MS, Limit, LimitScope};
 use spillway_node::Node;
-use spillway_quota::{LimitKind, QuotaAsk, Scope, Units};
+use spillway_rate_limit::{LimitKind, QuotaAsk, Scope, Units};
 use spillway_tests::{Client, PATIENCE, Reply, chat, eventually, post};
 
 use crate::join::{Growing, make_token};

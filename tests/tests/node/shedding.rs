@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use spillway_emulator::Emulator;
 use spillway_node::Node;
-use spillway_quota::{Holding, LimitKind, LimitTerms, RequestWindow, Scope, Units};
+use spillway_rate_limit::{Holding, LimitKind, LimitTerms, RequestWindow, Scope, Units};
 use spillway_tests::{
     Client, ClientBody, OK, PATIENCE, Page, RAW_ROUTE, Reply, SLOWDOWN, Scripted, Setup, chat,
     eventually, full, message, slow_emulator, spawn, within,

@@ -7,7 +7,7 @@ use http::{HeaderValue, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use spillway_node::Node;
-use spillway_quota::{Holding, LimitKind, LimitTerms, RequestWindow, Scope, Units};
+use spillway_rate_limit::{Holding, LimitKind, LimitTerms, RequestWindow, Scope, Units};
 use spillway_tests::{
     CallServer, Client, Page, Reply, Scripted, Setup, both, chat, eventually, full, noise, spawn,
     within,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
 use spillway_control_plane::ControlPlane;
-use spillway_quota::OwnLimits;
+use spillway_rate_limit::OwnLimits;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{self, Credential};
@@ -232,7 +232,7 @@ impl Admin {
             .inspect_err(|error| self.refused(&target, None, error))?;
         let segments = call::segments(head.uri.path())?;
         let (endpoint, path) = match endpoint::find(&head.method, &segments) {
-            EndpointMatch::Endpoint(endpoint, path) => (endpoint, path),
+            EndpointMatch::AdminEndpoint(endpoint, path) => (endpoint, path),
             EndpointMatch::OtherMethods(methods) => return Ok(other_methods(&methods)),
             EndpointMatch::Nothing => return Err(no_path()),
         };
@@ -293,7 +293,7 @@ impl Admin {
     ) {
         let by_caller = matches!(error.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let found = call::segments(path).map(|segments| endpoint::find(method, &segments));
-        let Ok(EndpointMatch::Endpoint(endpoint, _)) = found else { return };
+        let Ok(EndpointMatch::AdminEndpoint(endpoint, _)) = found else { return };
         if !by_caller || !endpoint.is_order() {
             return;
         }

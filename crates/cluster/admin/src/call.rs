@@ -11,7 +11,7 @@ use spillway_cluster_state::{Expect, RequestId, key_hash};
 
 use crate::access::Caller;
 use crate::config::AdminConfig;
-use crate::endpoint::{Endpoint, Operation};
+use crate::endpoint::{AdminEndpoint, Operation};
 use crate::error::ApiError;
 use crate::query::Query;
 
@@ -26,7 +26,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// A parsed request.
 #[derive(Clone, Debug)]
 pub(crate) struct AdminCall {
-    pub(crate) endpoint: &'static Endpoint,
+    pub(crate) endpoint: &'static AdminEndpoint,
     pub(crate) caller: Caller,
     /// Values of the `{names}` in the endpoint's path.
     pub(crate) path: Vec<String>,
@@ -48,7 +48,7 @@ pub(crate) fn segments(path: &str) -> Result<Vec<String>, ApiError> {
 impl AdminCall {
     /// Parses query, headers and body.
     pub(crate) async fn read(
-        endpoint: &'static Endpoint,
+        endpoint: &'static AdminEndpoint,
         path: Vec<String>,
         caller: Caller,
         (head, body): (Parts, Incoming),

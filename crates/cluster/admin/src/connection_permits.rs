@@ -1,4 +1,4 @@
-//! Places for connections of the admin listener, and the choice of a connection that makes room for
+//! Permits for connections of the admin listener, and the choice of a connection that makes room for
 //! a new one.
 
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Maximum number of connections: a few scrapers, people, and replicas that push their load.
 const CONNECTIONS_MAX: usize = 256;
-/// Maximum number of connections that have not shown a good token. The other places are kept for
+/// Maximum number of connections that have not shown a good token. The other permits are kept for
 /// those that have.
 const GUESTS_MAX: usize = 128;
 /// Maximum number of one client's connections without a good token.
@@ -25,12 +25,12 @@ const IPV6_BITS: u32 = 64;
 #[derive(Debug, Default)]
 pub struct ConnectionPermits(Mutex<PermitTable>);
 
-/// Place of one connection; given back when dropped.
+/// Permit of one connection; given back when dropped.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     number: u64,
     places: Arc<ConnectionPermits>,
-    /// Cancelled when another connection needs the place.
+    /// Cancelled when another connection needs the permit.
     taken_back: CancellationToken,
 }
 
@@ -58,7 +58,7 @@ struct PermitHolder {
 }
 
 impl ConnectionPermits {
-    /// Takes a place for one more connection. If there is none, the oldest connection without a
+    /// Takes a permit for one more connection. If there is none, the oldest connection without a
     /// good token makes room, first among those of the same client, then of the client with most;
     /// else the longest idle one. `None` if all are busy.
     pub fn take(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<ConnectionPermit> {
@@ -81,7 +81,7 @@ impl ConnectionPermit {
         Busy(Arc::clone(self))
     }
 
-    /// Returns when the connection has to end: another one needs its place, or it has shown no good
+    /// Returns when the connection has to end: another one needs its permit, or it has shown no good
     /// token and sends nothing.
     pub async fn over(&self) {
         let stayed = async {

@@ -10,7 +10,7 @@ use crate::resource::Resource;
 
 /// An endpoint: path, method, operation, and the role that it needs.
 #[derive(Debug)]
-pub(crate) struct Endpoint {
+pub(crate) struct AdminEndpoint {
     pub(crate) method: Method,
     /// Path, with `{names}` for the variable parts.
     pub(crate) path: String,
@@ -73,7 +73,7 @@ const WRITE: &[&str] = &["dry_run"];
 const PUT: &[&str] = &["dry_run", "create"];
 
 /// All endpoints.
-pub(crate) static ENDPOINTS: LazyLock<Vec<Endpoint>> = LazyLock::new(|| {
+pub(crate) static ENDPOINTS: LazyLock<Vec<AdminEndpoint>> = LazyLock::new(|| {
     let records = Resource::ALL.iter().copied().flat_map(of_resource);
     records.chain(actions()).chain(of_node()).collect()
 });
@@ -81,7 +81,7 @@ pub(crate) static ENDPOINTS: LazyLock<Vec<Endpoint>> = LazyLock::new(|| {
 /// Result of looking up a path: an endpoint with the values of its `{names}`, or the methods that
 /// the path takes.
 pub(crate) enum EndpointMatch {
-    Endpoint(&'static Endpoint, Vec<String>),
+    AdminEndpoint(&'static AdminEndpoint, Vec<String>),
     OtherMethods(Vec<&'static Method>),
     Nothing,
 }
@@ -92,7 +92,7 @@ pub(crate) fn find(method: &Method, segments: &[String]) -> EndpointMatch {
     for endpoint in ENDPOINTS.iter() {
         let Some(parts) = matched(&endpoint.path, segments) else { continue };
         if endpoint.method == method {
-            return EndpointMatch::Endpoint(endpoint, parts);
+            return EndpointMatch::AdminEndpoint(endpoint, parts);
         }
         // The path exists with another method: 405 instead of 404.
         others.push(&endpoint.method);
@@ -117,7 +117,7 @@ fn matched(path: &str, segments: &[String]) -> Option<Vec<String>> {
     Some(parts)
 }
 
-impl Endpoint {
+impl AdminEndpoint {
     fn read(path: impl Into<String>, operation: Operation, query: &'static [&'static str]) -> Self {
         let role = AdminRole::Read;
         let (method, path, summary) = (Method::GET, path.into(), String::new());
@@ -144,21 +144,21 @@ impl Endpoint {
     }
 }
 
-fn of_resource(resource: Resource) -> Vec<Endpoint> {
+fn of_resource(resource: Resource) -> Vec<AdminEndpoint> {
     let (name, one) = (resource.name(), resource.item_path());
     let admin = AdminRole::Admin;
     let mut all = vec![
-        Endpoint::read(format!("/v1/{name}"), Operation::List(resource), LIST)
+        AdminEndpoint::read(format!("/v1/{name}"), Operation::List(resource), LIST)
             .about(format!("Lists {name}, a page at a time.")),
-        Endpoint::read(one.clone(), Operation::Show(resource), READ)
+        AdminEndpoint::read(one.clone(), Operation::Show(resource), READ)
             .about(format!("Shows one of {name}.")),
-        Endpoint::write(Method::DELETE, one.clone(), Operation::Remove(resource), admin)
+        AdminEndpoint::write(Method::DELETE, one.clone(), Operation::Remove(resource), admin)
             .about(format!("Removes one of {name}, with what belongs to it.")),
     ];
     if resource.is_writable() {
-        let write = |method, operation| Endpoint {
+        let write = |method, operation| AdminEndpoint {
             query: PUT,
-            ..Endpoint::write(method, one.clone(), operation, admin)
+            ..AdminEndpoint::write(method, one.clone(), operation, admin)
         };
         let put = write(Method::PUT, Operation::Put(resource));
         all.push(put.about(format!("Writes one of {name} as a whole.")));
@@ -168,11 +168,12 @@ fn of_resource(resource: Resource) -> Vec<Endpoint> {
     all
 }
 
-fn actions() -> Vec<Endpoint> {
-    let act = |path: &str, operation, role| Endpoint::write(Method::POST, path, operation, role);
+fn actions() -> Vec<AdminEndpoint> {
+    let act =
+        |path: &str, operation, role| AdminEndpoint::write(Method::POST, path, operation, role);
     let operate = |path: &str, operation| act(path, operation, AdminRole::Operate);
     let admin = |path: &str, operation| act(path, operation, AdminRole::Admin);
-    let create = |path: &str, operation| Endpoint { query: PUT, ..admin(path, operation) };
+    let create = |path: &str, operation| AdminEndpoint { query: PUT, ..admin(path, operation) };
     let region = Operation::SetRegionState;
     let replica = Operation::SetReplicaState;
     vec![
@@ -199,26 +200,32 @@ fn actions() -> Vec<Endpoint> {
         admin("/v1/nodes/{node}/operators", Operation::SetNodeOperators)
             .about("Lets operators' orders come from a node, or forbids it."),
         // It is no entry of the log: where it is needed, there is no leader.
-        Endpoint { query: &[], ..admin("/v1/nodes/{node}/trust-disk", Operation::TrustDisk) }
+        AdminEndpoint { query: &[], ..admin("/v1/nodes/{node}/trust-disk", Operation::TrustDisk) }
             .about("Has a node vote with a disk from the past. Only that node takes it."),
         create("/v1/join-tokens", Operation::CreateJoinToken)
             .about("Makes a join token. Its secret is in the answer and nowhere else."),
     ]
 }
 
-fn of_node() -> Vec<Endpoint> {
-    let read = Endpoint::read;
+fn of_node() -> Vec<AdminEndpoint> {
+    let read = AdminEndpoint::read;
     // A hand-over is no entry of the log, so there is nothing that a dry run could show.
-    let transfer = Endpoint {
+    let transfer = AdminEndpoint {
         query: &[],
-        ..Endpoint::write(Method::POST, "/v1/leader", Operation::TransferLeader, AdminRole::Operate)
+        ..AdminEndpoint::write(
+            Method::POST,
+            "/v1/leader",
+            Operation::TransferLeader,
+            AdminRole::Operate,
+        )
     };
     // Only sent as POST for its body: it writes nothing.
-    let explain = Endpoint {
+    let explain = AdminEndpoint {
         query: &[],
-        ..Endpoint::write(Method::POST, "/v1/explain", Operation::Explain, AdminRole::Read)
+        ..AdminEndpoint::write(Method::POST, "/v1/explain", Operation::Explain, AdminRole::Read)
     };
-    let backup = Endpoint { role: AdminRole::Admin, ..read("/v1/backup", Operation::Backup, &[]) };
+    let backup =
+        AdminEndpoint { role: AdminRole::Admin, ..read("/v1/backup", Operation::Backup, &[]) };
     vec![
         read("/v1/status", Operation::Status, &[]).about("Shows what this node knows of the log."),
         read("/v1/leader", Operation::Leader, &[])
@@ -270,7 +277,7 @@ mod tests {
     fn every_path_leads_to_its_own_endpoint() {
         for endpoint in ENDPOINTS.iter() {
             match find(&endpoint.method, &segments(&endpoint.path)) {
-                EndpointMatch::Endpoint(found, _) => {
+                EndpointMatch::AdminEndpoint(found, _) => {
                     assert!(std::ptr::eq(found, endpoint), "{endpoint:?}");
                 }
                 _ => panic!("{endpoint:?}"),
@@ -281,7 +288,7 @@ mod tests {
 
     #[test]
     fn what_stands_in_the_path_comes_along() {
-        let EndpointMatch::Endpoint(endpoint, parts) =
+        let EndpointMatch::AdminEndpoint(endpoint, parts) =
             find(&Method::POST, &segments("/v1/replicas/eu/a/drain"))
         else {
             panic!("not found")
@@ -289,7 +296,10 @@ mod tests {
         assert_eq!(endpoint.operation, Operation::SetReplicaState(ReplicaState::Draining));
         assert_eq!(parts, ["eu", "a"]);
         assert!(matches!(find(&Method::GET, &segments("/v1/nothing")), EndpointMatch::Nothing));
-        assert!(matches!(find(&Method::GET, &segments("/v1/nodes/")), EndpointMatch::Endpoint(..)));
+        assert!(matches!(
+            find(&Method::GET, &segments("/v1/nodes/")),
+            EndpointMatch::AdminEndpoint(..)
+        ));
         let EndpointMatch::OtherMethods(methods) = find(&Method::POST, &segments("/v1/keys/k"))
         else {
             panic!("another method")

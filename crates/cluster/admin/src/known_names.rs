@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use spillway_cluster_state::{LimitScope, State};
-use spillway_quota::Scope;
+use spillway_rate_limit::Scope;
 use spillway_types::{misspelt, nearest};
 
 use crate::resource::Resource;

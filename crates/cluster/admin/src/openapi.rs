@@ -12,7 +12,7 @@ use crate::answer::{
     Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, RequestsAnswer, RoutesAnswer,
     StatusAnswer, SteeringAnswer, TransferOrder, TrieAnswer, TrustAnswer, WorldAnswer, Written,
 };
-use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
+use crate::endpoint::{AdminEndpoint, ENDPOINTS, Operation};
 use crate::error::ErrorAnswer;
 use crate::forms::{
     Item, JoinTokenRecord, KeyInfo, KeyRecord, ModelRecord, NewJoinToken, NewKey, NodeInfo,
@@ -65,7 +65,7 @@ fn document() -> Value {
     })
 }
 
-fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
+fn operation(endpoint: &AdminEndpoint, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
     let (status, content) = response(endpoint, generator);
     responses.insert(status.to_owned(), json!({ "description": "Done.", "content": content }));
@@ -98,14 +98,14 @@ fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
 }
 
 /// Returns the id of an operation, made from method and path, which are unique together.
-fn operation_id(endpoint: &Endpoint) -> String {
+fn operation_id(endpoint: &AdminEndpoint) -> String {
     let path = endpoint.path.trim_start_matches("/v1/");
     let words = path.split(['/', '.', '-']).map(|word| word.trim_matches(['{', '}']));
     let method = endpoint.method.as_str().to_ascii_lowercase();
     std::iter::once(method.as_str()).chain(words).collect::<Vec<_>>().join("_")
 }
 
-fn parameters(endpoint: &Endpoint) -> Vec<Value> {
+fn parameters(endpoint: &AdminEndpoint) -> Vec<Value> {
     let names = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{'));
     let mut all: Vec<Value> = names
         .map(|name| {
@@ -210,7 +210,7 @@ fn partial(whole: &Schema, generator: &SchemaGenerator) -> Schema {
     Schema::try_from(fields).unwrap_or_default()
 }
 
-fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static str, Value) {
+fn response(endpoint: &AdminEndpoint, generator: &mut SchemaGenerator) -> (&'static str, Value) {
     let schema = match endpoint.operation {
         Operation::List(resource) => record(resource, Amount::Many, generator),
         Operation::Show(resource) => record(resource, Amount::One, generator),

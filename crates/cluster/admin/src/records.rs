@@ -6,7 +6,7 @@ use spillway_cluster_state::{
     CertificateSerial, KeyId, LimitScope, Node, NodeId, Record, RecordKey, ReplicaId, Row, State,
     Table, TenantName, TokenId,
 };
-use spillway_quota::Scope;
+use spillway_rate_limit::Scope;
 
 use crate::forms::{
     HealthInfo, Item, JoinTokenRecord, KeyInfo, KeyRecord, LeaseInfo, LimitInfo, LimitRecord,

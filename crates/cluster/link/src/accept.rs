@@ -13,7 +13,7 @@ use crate::config::ms;
 use crate::hello;
 use crate::join::{self, Guest};
 use crate::kind::Kind;
-use crate::peer::{Arrival, Origin};
+use crate::peer::{Arrival, ConnectionOrigin};
 use crate::shared::LinkShared;
 use crate::tls::{HandshakeError, identity_of, peer_certificate, refused_by_peer};
 use crate::transport;
@@ -144,7 +144,7 @@ async fn welcome(
     shared.members.admit(&identity).or(Err(CloseCode::NotMember))?;
     let peer = shared.peer(identity.node()).ok_or(CloseCode::NotMember)?;
     let connection = connection.clone();
-    let arrival = Arrival { connection, process, origin: Origin::Peer };
+    let arrival = Arrival { connection, process, origin: ConnectionOrigin::Peer };
     if peer.arrive(kind, arrival) { Ok(None) } else { Err(CloseCode::TooMany) }
 }
 

@@ -197,7 +197,7 @@ impl Link {
     /// Returns an error if the list has no effect, or `from` has sent another one just before.
     pub fn hear_revoked(&self, from: &NodeName, list: &[u8]) -> Result<bool, RevocationError> {
         let authorities = self.shared.sessions.used().authorities;
-        let is_new = self.shared.revoked.hear(from, list, &authorities, Instant::now())?;
+        let is_new = self.shared.revoked.receive(from, list, &authorities, Instant::now())?;
         if is_new {
             self.shared.apply_revoked();
             // The disk may be slow, and the caller must not wait for it.

@@ -145,7 +145,7 @@ impl RevokedCertificates {
     ///
     /// # Errors
     /// Returns an error if the list has no effect, or its sender has to wait.
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         &self,
         from: &NodeName,
         der: &[u8],
@@ -274,22 +274,22 @@ mod tests {
         let [own, other] = [(), ()].map(|()| Authority::new("test", validity).unwrap());
         let authorities = certificates_of_pem(own.certificate_pem().as_bytes());
         let (revoked, now) = (RevokedCertificates::default(), Instant::now());
-        let hear = |from: &str, der: &[u8], ms| {
+        let receive = |from: &str, der: &[u8], ms| {
             let now = now + Duration::from_millis(ms);
-            revoked.hear(&from.into(), der, &authorities, now)
+            revoked.receive(&from.into(), der, &authorities, now)
         };
         let signed = list(&own, "5c");
-        assert_eq!(hear("a", &list(&other, "1"), 0), Err(RevocationError::NotSigned));
-        assert_eq!(hear("a", b"junk", 99), Err(RevocationError::TooOften));
-        assert_eq!(hear("a", &signed, 99), Err(RevocationError::TooOften));
-        assert_eq!(hear("b", &signed, 99), Ok(true));
-        assert_eq!(hear("a", &list(&own, "6d"), 100), Ok(true), "a refused one takes no turn");
-        assert_eq!(hear("a", &signed, 150), Ok(false), "what is known costs nothing");
+        assert_eq!(receive("a", &list(&other, "1"), 0), Err(RevocationError::NotSigned));
+        assert_eq!(receive("a", b"junk", 99), Err(RevocationError::TooOften));
+        assert_eq!(receive("a", &signed, 99), Err(RevocationError::TooOften));
+        assert_eq!(receive("b", &signed, 99), Ok(true));
+        assert_eq!(receive("a", &list(&own, "6d"), 100), Ok(true), "a refused one takes no turn");
+        assert_eq!(receive("a", &signed, 150), Ok(false), "what is known costs nothing");
         let expected = ["5c", "6d"].map(str::to_owned).into();
         assert_eq!(revoked.publish(|all| all), expected);
         for number in 0..2 * HEARD_MAX {
             let der = list(&own, &format!("{:x}", number + 0x100));
-            let heard = hear(&format!("n{number}"), &der, 200);
+            let heard = receive(&format!("n{number}"), &der, 200);
             assert_eq!(heard.is_ok(), number < HEARD_MAX - 2, "{number}: {heard:?}");
         }
     }
@@ -303,7 +303,7 @@ mod tests {
         let of =
             |authority: &Authority| certificates_of_pem(authority.certificate_pem().as_bytes());
         let revoked = RevokedCertificates::default();
-        let heard = revoked.hear(&"a".into(), &list(&old, "5c"), &of(&old), Instant::now());
+        let heard = revoked.receive(&"a".into(), &list(&old, "5c"), &of(&old), Instant::now());
         assert_eq!(heard, Ok(true));
         revoked.reload(&[of(&old), of(&new)].concat());
         assert_eq!(revoked.publish(|all| all).len(), 1);
@@ -330,7 +330,10 @@ mod tests {
         assert!(all(&revoked).is_empty(), "there is no file yet");
         let now = Instant::now();
         for (from, serial) in [("a", "5c"), ("b", "6d")] {
-            assert_eq!(revoked.hear(&from.into(), &list(&own, serial), &of(&own), now), Ok(true));
+            assert_eq!(
+                revoked.receive(&from.into(), &list(&own, serial), &of(&own), now),
+                Ok(true)
+            );
             revoked.save_kept();
         }
         let expected = BTreeSet::from(["5c", "6d"].map(str::to_owned));

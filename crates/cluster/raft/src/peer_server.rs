@@ -19,7 +19,7 @@ use crate::machine::Machine;
 use crate::net::{Context, LeaderContact, Parcels, read_index, send};
 use crate::proposer::propose_here;
 use crate::raft::{LogId, Vote};
-use crate::rules::standing::{Claim, SenderStanding, Situation};
+use crate::rules::standing::{BallotClaim, SenderStanding, Situation};
 use crate::state_machine::{Applied, Raft, loaded};
 use crate::wire::{
     Answer, Ballot, Call, CallError, Candidacy, Offer, Opening, Point, Purpose, Report,
@@ -130,7 +130,7 @@ impl<M: Machine> PeerServer<M> {
     fn listens(&self, sender: (NodeId, &Identity), ballot: Ballot) -> bool {
         let listens = self
             .situation(sender, ballot)
-            .is_some_and(|situation| situation.admits(Claim::Candidate, ballot));
+            .is_some_and(|situation| situation.admits(BallotClaim::Candidate, ballot));
         self.judged(sender.1, ballot, listens)
     }
 

@@ -1,4 +1,4 @@
-//! State that all client connections of a node share: places, memory, and the drain signal.
+//! State that all client connections of a node share: slots, memory, and the drain signal.
 
 use std::io;
 use std::net::IpAddr;
@@ -147,8 +147,8 @@ impl FrontDoor {
         self.tracker.wait().await;
     }
 
-    /// Returns a place for one more client connection, with one of the client's own places if its
-    /// address is known. Counts the refusal and returns `None` if there is no place.
+    /// Returns a slot for one more client connection, with one of the client's own slots if its
+    /// address is known. Counts the refusal and returns `None` if there is no slot.
     pub fn admit_connection(self: &Arc<Self>, client: Option<IpAddr>) -> Option<ConnectionPermit> {
         let open = self.counters.open.fetch_add(1, Ordering::Relaxed) + 1;
         // Created before the checks: dropping the permit takes the count back.
@@ -167,7 +167,7 @@ impl FrontDoor {
         Some(permit)
     }
 
-    /// Returns one of a client's own places for connections. Counts the refusal and returns `None`
+    /// Returns one of a client's own slots for connections. Counts the refusal and returns `None`
     /// if all are in use.
     pub fn admit_client(&self, client: IpAddr) -> Option<Share> {
         let share = self.clients.take(client);
@@ -269,11 +269,11 @@ impl FrontDoor {
     }
 }
 
-/// Place of one client connection, given back when dropped.
+/// Slot of one client connection, given back when dropped.
 #[derive(Debug)]
 pub struct ConnectionPermit {
     door: Arc<FrontDoor>,
-    /// Place among the client's own connections.
+    /// Slot among the client's own connections.
     _share: Option<Share>,
 }
 

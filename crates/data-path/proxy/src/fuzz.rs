@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, HeaderValue};
 use spillway_prefix::{PrefixConfig, PrefixHasher};
-use spillway_view::{SessionChange, SessionPlace, SessionSpec, Sessions};
+use spillway_view::{SessionChange, SessionSpec, SessionTarget, Sessions};
 
 use crate::request::fuzz::retry_after_header;
 
@@ -25,20 +25,21 @@ fn session_cookie(input: &[u8]) {
     let find = |value: &[u8]| {
         let mut headers = HeaderMap::new();
         headers.append("cookie", HeaderValue::from_bytes(value).ok()?);
-        Some(sessions.find(&headers, (None, None), &hasher, |place| place == REPLICA))
+        Some(sessions.find(&headers, (None, None), &hasher, |target| target == REPLICA))
     };
     let Some(found) = find(input) else { return };
-    if found.place.is_some() {
+    if found.target.is_some() {
         let name = format!("{REPLICA:016x}");
         let lower = input.to_ascii_lowercase();
         let is_named = lower.windows(name.len()).any(|part| part == name.as_bytes());
         assert!(is_named, "a session of a replica that no cookie names");
     }
-    let place = SessionPlace::Replica(REPLICA);
-    if let Some(SessionChange::Cookie(set)) = sessions.replied(&found, place, &[], Instant::now()) {
+    let target = SessionTarget::Replica(REPLICA);
+    if let Some(SessionChange::Cookie(set)) = sessions.replied(&found, target, &[], Instant::now())
+    {
         assert!(set.value.len() <= 128, "a cookie of {} bytes", set.value.len());
         let back = find(format!("home={}", set.value).as_bytes());
-        assert_eq!(back.and_then(|back| back.place), Some(REPLICA));
+        assert_eq!(back.and_then(|back| back.target), Some(REPLICA));
     }
 }
 

@@ -27,7 +27,7 @@ use crate::gateway::Gateway;
 use crate::path::replica_path;
 use crate::prepared::{Prepared, ReadBody, Routed};
 use crate::surroundings::{Contents, Surroundings};
-use crate::target::{NamePlace, ResolvedTarget, Target, Wanted};
+use crate::target::{NamePosition, ResolvedTarget, Target, Wanted};
 
 /// Most bytes of a message that the gateway answers itself: the longest contains a service name.
 const LOCAL_BYTES_MAX: usize = 4 << 10;
@@ -188,7 +188,7 @@ impl Surroundings<'_> {
                 version: None,
                 user: None,
                 stored_at: None,
-                place: NamePlace::Route,
+                position: NamePosition::Route,
             };
             let ResolvedTarget { route, model, target } = self.find(Some(route), wanted)?;
             (route, Some(model), target)
@@ -226,7 +226,7 @@ impl Surroundings<'_> {
     async fn find_model(self, named: ModelRef<'_>) -> Result<ResolvedTarget, GatewayError> {
         let (name, version) = (some(named.model), some(named.version));
         let wanted =
-            Wanted { name, version, user: None, stored_at: None, place: NamePlace::Message };
+            Wanted { name, version, user: None, stored_at: None, position: NamePosition::Message };
         self.look_for(None, wanted).await
     }
 }

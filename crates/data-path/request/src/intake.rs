@@ -13,7 +13,8 @@ use spillway_front::front_door::FrontDoor;
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::ShedReason;
 use spillway_transport::{
-    DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, UploadPace, WireBody, WireError, refuse_oversize, wake,
+    DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, UploadPace, WireBody, WireError, coarse_clock,
+    refuse_oversize,
 };
 use tokio::time::{Instant as Moment, timeout, timeout_at};
 
@@ -53,7 +54,7 @@ pub async fn buffer(
     mut body: WireBody,
 ) -> Result<Buffered, GatewayError> {
     let limits = door.limits();
-    let started = wake::now();
+    let started = coarse_clock::now();
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut reservation = BodyReservation::new(door, holder);
     let mut gathered = Gathered::default();
@@ -93,7 +94,7 @@ pub async fn buffer(
         due = pace.due(now);
     }
     let bytes = gathered.into_bytes();
-    Ok(Buffered { bytes, wait: wake::since(started), reservation: Some(reservation) })
+    Ok(Buffered { bytes, wait: coarse_clock::since(started), reservation: Some(reservation) })
 }
 
 /// Reasons to stop waiting for the next piece of a body.

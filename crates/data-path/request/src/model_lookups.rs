@@ -34,7 +34,7 @@ pub struct ModelLookups {
 
 /// A lookup that a request waits for.
 #[derive(Debug)]
-pub(crate) struct Lookup<'a> {
+pub(crate) struct ModelLookup<'a> {
     number: u64,
     pub(crate) views: NewViews<'a>,
 }
@@ -88,13 +88,13 @@ impl ModelLookups {
     }
 
     /// Begins a lookup, or joins one that is under way; `None` if none may begin now.
-    pub(crate) fn begin(&self, now: Instant) -> Option<Lookup<'_>> {
+    pub(crate) fn begin(&self, now: Instant) -> Option<ModelLookup<'_>> {
         if !self.is_open() {
             return None;
         }
         let views = self.new_views()?;
         let begun = self.begun.load(Ordering::Acquire);
-        let mut lookup = Lookup { number: begun, views };
+        let mut lookup = ModelLookup { number: begun, views };
         if begun > *lookup.views.over.borrow() {
             return Some(lookup);
         }
@@ -126,7 +126,7 @@ impl ModelLookups {
     }
 }
 
-impl Lookup<'_> {
+impl ModelLookup<'_> {
     /// Returns true if the lookup is over. Later changes are new ones.
     pub(crate) fn is_over(&mut self) -> bool {
         *self.views.over.borrow_and_update() >= self.number

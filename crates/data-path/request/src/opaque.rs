@@ -18,7 +18,7 @@ use crate::intake::refuse_announced;
 use crate::path::replica_path;
 use crate::prepared::{Prepared, ReadBody, Routed};
 use crate::surroundings::{Contents, Surroundings, refuse_encoding};
-use crate::target::{NamePlace, ResolvedTarget, Target, Wanted};
+use crate::target::{NamePosition, ResolvedTarget, Target, Wanted};
 
 /// Most bytes of JSON that a compressed body may expand to, or a few bytes could demand any amount
 /// of work. Tensors behind the JSON are not expanded.
@@ -33,7 +33,7 @@ impl Surroundings<'_> {
         route: Arc<Route>,
     ) -> Result<Prepared, GatewayError> {
         let (route, model, target) = if route.spec.default_model.is_some() {
-            let wanted = Wanted::named(None, NamePlace::Route);
+            let wanted = Wanted::named(None, NamePosition::Route);
             let ResolvedTarget { route, model, mut target } = self.find(Some(route), wanted)?;
             target.allow_fallback(self, &route, &model, || Renaming::Nothing);
             (route, Some(model), target)

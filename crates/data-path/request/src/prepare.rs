@@ -31,7 +31,7 @@ use crate::prompt::{PromptEnd, PromptScope, engine_salt, hash_prompt};
 use crate::reply_hasher::ReplyHasher;
 use crate::stored::Stored;
 use crate::surroundings::{Contents, Surroundings, no_such_path, refuse_encoding};
-use crate::target::{NamePlace, ResolvedTarget, Wanted};
+use crate::target::{NamePosition, ResolvedTarget, Wanted};
 
 /// Reads a request's body and finds its route and model. A body that was not begun stays in `body`. Call
 /// [`Surroundings::check_regions`] next, before the request is served.
@@ -117,7 +117,7 @@ impl Surroundings<'_> {
             None => None,
         };
         let (pinned, home) = stored.map_or((None, None), Stored::split);
-        let wanted = Wanted::named(named, NamePlace::Body);
+        let wanted = Wanted::named(named, NamePosition::Body);
         let wanted = Wanted { user, stored_at: pinned, ..wanted };
         let ResolvedTarget { route, model, mut target } = self.look_for(route, wanted).await?;
         let new_model = Some(model.as_str()).filter(|name| Some(*name) != named);
@@ -217,7 +217,7 @@ impl Surroundings<'_> {
         let buffered = self.buffer(body).await?;
         let form = read_form(&self.head.headers, &buffered.bytes)?;
         let named = form.model;
-        let wanted = Wanted::named(named, NamePlace::Form);
+        let wanted = Wanted::named(named, NamePosition::Form);
         let ResolvedTarget { route, model, target } = self.look_for(None, wanted).await?;
         let mut engine_fields = EngineFields::NONE;
         form.names.iter().for_each(|name| engine_fields.note(name));
@@ -246,7 +246,7 @@ impl Surroundings<'_> {
         let name = decode_name(model).ok_or_else(bad_model_path)?;
         let version = version.map(|version| decode_name(version).ok_or_else(bad_model_path));
         let version = version.transpose()?;
-        let wanted = Wanted::named(Some(&*name), NamePlace::Path);
+        let wanted = Wanted::named(Some(&*name), NamePosition::Path);
         let wanted = Wanted { version: version.as_deref(), ..wanted };
         let ResolvedTarget { route, model, mut target } = self.look_for(None, wanted).await?;
         target.allow_fallback(self, &route, &model, || Renaming::Path);

@@ -12,7 +12,7 @@ use spillway_protocol::{
 };
 use spillway_types::{Inquiry, ModelName, ReplicaSlot};
 use spillway_upstream::{OutboundBody, RequestBody};
-use spillway_view::{Place, Replica, Route, WantedUsage};
+use spillway_view::{HeldSlot, Replica, Route, WantedUsage};
 
 use crate::continuation_terms::ContinuationTerms;
 use crate::cost::Cost;
@@ -198,10 +198,10 @@ impl Prepared {
         is_hidden && !is_apart && self.flavour != Flavour::Grpc
     }
 
-    /// Returns true if replies from this place must not report cached tokens; false for another
+    /// Returns true if replies from this target must not report cached tokens; false for another
     /// region, which hides them itself.
-    pub fn hides_cache_at(&self, authenticator: &Authenticator, place: Option<&Place>) -> bool {
-        let replica = place.and_then(Place::replica);
+    pub fn hides_cache_at(&self, authenticator: &Authenticator, target: Option<&HeldSlot>) -> bool {
+        let replica = target.and_then(HeldSlot::replica);
         replica.is_some_and(|replica| self.hides_cache(authenticator, replica))
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_front::access::Grant;
-use spillway_quota::{LimitKind, QuotaAsk, Quotas, Rates};
-use spillway_transport::wake;
+use spillway_rate_limit::{LimitKind, QuotaAsk, Quotas, Rates};
+use spillway_transport::coarse_clock;
 use spillway_types::Inquiry;
 
 /// Names of the headers of one kind: the limit, the rest of it, and the time until all of it is
@@ -31,13 +31,13 @@ pub fn rates(quotas: &Quotas, grant: &Grant, inquiry: &Inquiry) -> Option<Rates>
         model: inquiry.model.as_ref().map(|model| model.as_str()),
         tokens: 0,
         said: 0,
-        now: wake::now(),
+        now: coarse_clock::now(),
     })
 }
 
 /// Adds the headers with the current state of the rate limits at this node.
 pub fn tell(quotas: &Quotas, rates: &Rates, headers: &mut HeaderMap) {
-    let now_ns = quotas.clock_ns(wake::now());
+    let now_ns = quotas.clock_ns(coarse_clock::now());
     for (kind, names) in [(LimitKind::RequestRate, &REQUESTS), (LimitKind::TokenRate, &TOKENS)] {
         let Some(room) = rates.room(now_ns, kind) else { continue };
         let [limit, remaining, reset] = names;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_protocol::{Echo, ErrorKind, GatewayError, Segments};
-use spillway_transport::{WireBody, wake};
+use spillway_transport::{WireBody, coarse_clock};
 use spillway_types::{ModelName, RegionName, ReplicaSlot};
 use spillway_upstream::RequestBody;
 use spillway_view::{Destination, Home, Route, StoredResponse};
@@ -93,7 +93,7 @@ impl Surroundings<'_> {
     /// Returns an error if the response belongs or may belong to another tenant, without a word
     /// about its existence, or if the model is not for the key.
     pub async fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
-        let known = self.gateway.homes.responses.find(id, wake::now());
+        let known = self.gateway.homes.responses.find(id, coarse_clock::now());
         let is_known = known.is_some();
         let found = match known.filter(|stored| self.can_locate(stored)) {
             Some(stored) => Some(stored),
@@ -161,11 +161,11 @@ impl Surroundings<'_> {
         let tenant = self.grant.tenant.as_ref();
         let told = remote.find_response(id, tenant).await?;
         // An id that another tenant has here stays with it.
-        self.gateway.homes.responses.hear(id, told, wake::now()).ok()?;
+        self.gateway.homes.responses.receive(id, told, coarse_clock::now()).ok()?;
         self.gateway
             .homes
             .responses
-            .find(id, wake::now())
+            .find(id, coarse_clock::now())
             .filter(|stored| stored.tenant.as_ref() == tenant)
     }
 

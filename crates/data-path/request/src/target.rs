@@ -30,7 +30,7 @@ pub struct Target {
     pub new_session: Option<SessionKey>,
     /// View in which the model was found, if the request began with an older one.
     pub newer_view: Option<Arc<View>>,
-    /// Share of a guest in the count of guests without a place.
+    /// Share of a guest in the count of guests without a slot.
     pub coming: Option<PendingGuest>,
     /// Residency rules of the credential and of the client's country, without those of the route.
     pub granted: Residency,
@@ -47,13 +47,13 @@ pub struct Wanted<'a> {
     pub user: Option<&'a str>,
     /// Replica that stores the response which the request continues.
     pub stored_at: Option<ReplicaSlot>,
-    /// Place of the name in the request.
-    pub place: NamePlace,
+    /// Position of the name in the request.
+    pub position: NamePosition,
 }
 
-/// Place of the model's name in a request.
+/// Position of the model's name in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NamePlace {
+pub enum NamePosition {
     /// A JSON body, which can be changed, but has no field for a version.
     Body,
     /// A form, which cannot be changed.
@@ -62,7 +62,7 @@ pub enum NamePlace {
     Path,
     /// A gRPC message, next to the version; both can be changed.
     Message,
-    /// No place: the route sets the model.
+    /// Nowhere: the route sets the model.
     Route,
 }
 
@@ -79,13 +79,13 @@ pub struct ResolvedTarget {
 
 impl<'a> Wanted<'a> {
     /// Returns a request for a name without version, user and stored response.
-    pub fn named(name: Option<&'a str>, place: NamePlace) -> Self {
-        Self { name, version: None, user: None, stored_at: None, place }
+    pub fn named(name: Option<&'a str>, position: NamePosition) -> Self {
+        Self { name, version: None, user: None, stored_at: None, position }
     }
 
     /// Returns the name; `None` if it is missing or empty. llama.cpp's web page sends an empty one.
     fn given_name(self) -> Option<&'a str> {
-        self.name.filter(|name| !name.is_empty() || !self.place.may_be_empty())
+        self.name.filter(|name| !name.is_empty() || !self.position.may_be_empty())
     }
 }
 
@@ -103,7 +103,7 @@ impl Surroundings<'_> {
         let default = default.map(ModelName::as_str);
         let name = match wanted.given_name().or(default) {
             Some(name) => name,
-            None if wanted.place.may_be_empty() => self.only_model(prefixed.as_deref())?,
+            None if wanted.position.may_be_empty() => self.only_model(prefixed.as_deref())?,
             None => return Err(self.no_model()),
         };
         // Before anything is said about the name.
@@ -112,7 +112,7 @@ impl Surroundings<'_> {
         }
         let stored_at = wanted.stored_at.map(|slot| self.view.replica(slot).spec());
         let sources = ArmSources { headers: &self.head.headers, user: wanted.user, stored_at };
-        let is_fixed = wanted.place == NamePlace::Form;
+        let is_fixed = wanted.position == NamePosition::Form;
         let sources = (!is_fixed).then_some(sources);
         let asked = AskedName { name, version: wanted.version, sources };
         // The node that sent a guest has resolved its name and drawn its arm.
@@ -127,11 +127,12 @@ impl Surroundings<'_> {
             None => {
                 let route = self.view.route_of_model(Some(&model));
                 let route = route.ok_or_else(|| self.unknown_model(name))?;
-                let is_call = wanted.place == NamePlace::Message;
+                let is_call = wanted.position == NamePosition::Message;
                 Arc::clone(if is_call { route.over_grpc() } else { route })
             }
         };
-        let pin = resolved.version.map(|version| Pin { version, telling: wanted.place.telling() });
+        let pin =
+            resolved.version.map(|version| Pin { version, telling: wanted.position.telling() });
         let group = route.group_for(Some(&model), pin.as_ref());
         // Guests were sent here to be served here.
         let is_elsewhere = self.guest.is_none() && self.view.is_known(&model);
@@ -204,7 +205,7 @@ impl Target {
     }
 }
 
-impl NamePlace {
+impl NamePosition {
     /// Returns true if a request may leave out the name where it can mean one model alone.
     fn may_be_empty(self) -> bool {
         matches!(self, Self::Body | Self::Form)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::ModelName;
 use spillway_view::{Route, View};
 use tokio::time::timeout_at;
@@ -24,7 +24,7 @@ impl RoutingState {
     /// something, or the replicas have answered. Returns `None` at once if they were asked a moment
     /// ago.
     pub async fn look_again<T>(&self, mut find: impl FnMut(Arc<View>) -> Option<T>) -> Option<T> {
-        let now = wake::now();
+        let now = coarse_clock::now();
         let mut lookup = self.model_lookups.begin(now)?;
         loop {
             // First, so that the view is the one at the lookup's end or newer.

@@ -74,14 +74,14 @@ pub struct FrameBudget {
     earned: u64,
     filled_at: Instant,
     sender: FrameSender,
-    content: Content,
+    content: FrameContent,
     fields: HpackFields,
     facts: FrameFacts,
 }
 
 /// Content of the current payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
+enum FrameContent {
     /// Nothing that is read.
     Skipped,
     /// Length of the padding of a header block.
@@ -115,7 +115,7 @@ impl FrameBudget {
             earned: 0,
             filled_at: now,
             sender,
-            content: Content::Skipped,
+            content: FrameContent::Skipped,
             fields: HpackFields::default(),
             facts: FrameFacts::default(),
         }
@@ -165,7 +165,7 @@ impl FrameBudget {
         loop {
             let (passing, after) = bytes.split_at(self.payload.min(bytes.len()));
             self.payload -= passing.len();
-            if self.content != Content::Skipped {
+            if self.content != FrameContent::Skipped {
                 cost += FIELD_COST * self.read(passing);
             }
             bytes = after;
@@ -187,13 +187,13 @@ impl FrameBudget {
     fn cost_of_frame(&mut self) -> u64 {
         let [high, middle, low, kind, flags, ..] = self.header;
         self.payload = u32::from_be_bytes([0, high, middle, low]) as usize;
-        self.content = Content::Skipped;
+        self.content = FrameContent::Skipped;
         match kind {
             DATA if self.payload == 0 && flags & END_STREAM == 0 => return CONTROL,
             DATA => return 0,
             SETTINGS => {
                 if self.sender == FrameSender::Replica && flags & ACK == 0 {
-                    self.content = Content::Settings { setting: [0; 6], length: 0 };
+                    self.content = FrameContent::Settings { setting: [0; 6], length: 0 };
                 }
                 return SETTINGS_COST;
             }
@@ -204,21 +204,21 @@ impl FrameBudget {
                 // A field takes a byte at least, so a short block has none to be paid for.
                 let is_short = self.payload as u64 <= FIELDS_FREE && flags & END_HEADERS != 0;
                 self.content = match (flags & PADDED != 0, flags & PRIORITY != 0) {
-                    _ if is_short => Content::Skipped,
-                    (true, has_priority) => Content::Padding { has_priority },
-                    (false, true) => Content::Fields { ahead: PRIORITY_BYTES, padding: 0 },
-                    (false, false) => Content::Fields { ahead: 0, padding: 0 },
+                    _ if is_short => FrameContent::Skipped,
+                    (true, has_priority) => FrameContent::Padding { has_priority },
+                    (false, true) => FrameContent::Fields { ahead: PRIORITY_BYTES, padding: 0 },
+                    (false, false) => FrameContent::Fields { ahead: 0, padding: 0 },
                 };
             }
             CONTINUATION => {
                 self.facts.block_bytes += self.payload as u64;
-                self.content = Content::Fields { ahead: 0, padding: 0 };
+                self.content = FrameContent::Fields { ahead: 0, padding: 0 };
             }
             _ => {}
         }
         // Replicas are trusted with their fields: the library limits each block.
         if self.sender == FrameSender::Replica {
-            self.content = Content::Skipped;
+            self.content = FrameContent::Skipped;
         }
         CONTROL
     }
@@ -226,21 +226,21 @@ impl FrameBudget {
     /// Reads the next bytes of a payload. Returns the fields in them that are to be paid for.
     fn read(&mut self, passing: &[u8]) -> u64 {
         match &mut self.content {
-            Content::Skipped => 0,
-            Content::Padding { has_priority } => {
+            FrameContent::Skipped => 0,
+            FrameContent::Padding { has_priority } => {
                 let Some((padding, rest)) = passing.split_first() else { return 0 };
                 let ahead = if *has_priority { PRIORITY_BYTES } else { 0 };
-                self.content = Content::Fields { ahead, padding: usize::from(*padding) };
+                self.content = FrameContent::Fields { ahead, padding: usize::from(*padding) };
                 self.read(rest)
             }
-            Content::Fields { ahead, padding } => {
+            FrameContent::Fields { ahead, padding } => {
                 let (skipped, block) = passing.split_at((*ahead).min(passing.len()));
                 *ahead -= skipped.len();
                 // Of these bytes the last may be padding already.
                 let padded = padding.saturating_sub(self.payload).min(block.len());
                 self.fields.read(&block[..block.len() - padded], FIELDS_FREE)
             }
-            Content::Settings { setting, length } => {
+            FrameContent::Settings { setting, length } => {
                 for byte in passing {
                     setting[*length] = *byte;
                     *length = (*length + 1) % setting.len();

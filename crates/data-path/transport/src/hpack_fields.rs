@@ -6,7 +6,7 @@
 /// Reader of the header blocks of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct HpackFields {
-    next: Next,
+    next: FieldPart,
     /// Strings of the current field that are still to come.
     strings: u8,
     /// Fields of the current block so far.
@@ -15,7 +15,7 @@ pub(crate) struct HpackFields {
 
 /// Part of a field that comes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Next {
+enum FieldPart {
     /// First byte of a field.
     // Field => (Field | Index | Length)
     #[default]
@@ -47,29 +47,29 @@ impl HpackFields {
         while let Some((&byte, rest)) = bytes.split_first() {
             bytes = rest;
             self.next = match self.next {
-                Next::Field => self.field(byte),
-                Next::Index if byte & 0x80 != 0 => Next::Index,
-                Next::Index => self.string(),
-                Next::Length => match u64::from(byte & 0x7f) {
-                    0x7f => Next::LengthRest(0x7f, 0),
+                FieldPart::Field => self.field(byte),
+                FieldPart::Index if byte & 0x80 != 0 => FieldPart::Index,
+                FieldPart::Index => self.string(),
+                FieldPart::Length => match u64::from(byte & 0x7f) {
+                    0x7f => FieldPart::LengthRest(0x7f, 0),
                     length => self.text(length),
                 },
-                Next::LengthRest(value, bits) => {
+                FieldPart::LengthRest(value, bits) => {
                     let more = u64::from(byte & 0x7f).checked_shl(bits).unwrap_or(u64::MAX);
                     let length = value.saturating_add(more);
                     if byte & 0x80 == 0 {
                         self.text(length)
                     } else {
-                        Next::LengthRest(length, bits.saturating_add(7))
+                        FieldPart::LengthRest(length, bits.saturating_add(7))
                     }
                 }
                 // This byte is the first of the text.
-                Next::Text(length) => {
+                FieldPart::Text(length) => {
                     let more = usize::try_from(length - 1).unwrap_or(usize::MAX).min(bytes.len());
                     bytes = &bytes[more..];
                     match length - 1 - more as u64 {
                         0 => self.string(),
-                        left => Next::Text(left),
+                        left => FieldPart::Text(left),
                     }
                 }
             };
@@ -78,7 +78,7 @@ impl HpackFields {
     }
 
     /// Reads the first byte of a field: its kind, and its index or the beginning of that.
-    fn field(&mut self, byte: u8) -> Next {
+    fn field(&mut self, byte: u8) -> FieldPart {
         self.fields += 1;
         let (mask, has_value) = match byte {
             0x80.. => (0x7f, false),
@@ -94,21 +94,21 @@ impl HpackFields {
             (true, 0) => 2,
             (true, _) => 1,
         };
-        if index == mask { Next::Index } else { self.string() }
+        if index == mask { FieldPart::Index } else { self.string() }
     }
 
-    fn text(&mut self, length: u64) -> Next {
-        if length == 0 { self.string() } else { Next::Text(length) }
+    fn text(&mut self, length: u64) -> FieldPart {
+        if length == 0 { self.string() } else { FieldPart::Text(length) }
     }
 
     /// Returns what follows a string or an index.
-    fn string(&mut self) -> Next {
+    fn string(&mut self) -> FieldPart {
         match self.strings.checked_sub(1) {
             Some(left) => {
                 self.strings = left;
-                Next::Length
+                FieldPart::Length
             }
-            None => Next::Field,
+            None => FieldPart::Field,
         }
     }
 }
@@ -140,7 +140,11 @@ mod tests {
             for step in 1..=block.len() {
                 let mut reader = HpackFields::default();
                 let fields: u64 = block.chunks(step).map(|piece| reader.read(piece, 0)).sum();
-                assert_eq!((fields, reader.next), (expected, Next::Field), "{block:?} by {step}");
+                assert_eq!(
+                    (fields, reader.next),
+                    (expected, FieldPart::Field),
+                    "{block:?} by {step}"
+                );
             }
         }
     }
@@ -151,7 +155,7 @@ mod tests {
         block.extend(vec![0xff; 127 + 9 + (7 << 7)]);
         block.extend([0x3f, 0xe1, 0x1f, 0x82]);
         let mut reader = HpackFields::default();
-        assert_eq!((reader.read(&block, 0), reader.next), (4, Next::Field));
+        assert_eq!((reader.read(&block, 0), reader.next), (4, FieldPart::Field));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod ahead_room;
 mod body_limits;
+pub mod coarse_clock;
 mod frame_budget;
 mod hpack_fields;
 mod limits;
@@ -13,7 +14,6 @@ mod stream;
 pub mod tls;
 mod unread_body;
 mod upload_pace;
-pub mod wake;
 mod wire_body;
 
 pub use ahead_room::{AheadHold, AheadRoom};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use spillway_journey::{Connection, SOURCE_LOOK};
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{Deadline, SignFault};
 use tokio::time::{timeout, timeout_at};
 use tokio_util::task::TaskTracker;
@@ -19,7 +19,7 @@ use crate::http2::{Http2Connection, OpenStream};
 use crate::kept_body::{GivenBack, KeptBody};
 use crate::line::{LineKind, Traffic, UpstreamLine};
 use crate::replica_connections::ReplicaConnections;
-use crate::shared_connections::{Found, OpeningTurn};
+use crate::shared_connections::{OpeningTurn, StreamOrTurn};
 use crate::timeouts::Timeouts;
 use crate::upstream_body::UpstreamBody;
 
@@ -149,7 +149,7 @@ impl AttemptExchange<'_> {
         was_kept: &mut bool,
     ) -> Result<Response<UpstreamBody>, AttemptError> {
         let Self { pools, replica, bounds, .. } = self;
-        let idle = bounds.kept_from(|| replica.take_idle(pools.worker, wake::now()));
+        let idle = bounds.kept_from(|| replica.take_idle(pools.worker, coarse_clock::now()));
         *was_kept = idle.is_some();
         let connection = match idle {
             Some(idle) => idle,
@@ -231,11 +231,11 @@ impl AttemptExchange<'_> {
         let opened = timeout(self.bounds.connect(), async {
             let turn = match connection {
                 Connection::KeptOrNew => shared.find().await,
-                Connection::New => Found::Turn(shared.turn()),
+                Connection::New => StreamOrTurn::Turn(shared.turn()),
             };
             match turn {
-                Found::Stream(stream) => Ok((stream, true)),
-                Found::Turn(turn) => Ok((self.open(turn).await?, false)),
+                StreamOrTurn::Stream(stream) => Ok((stream, true)),
+                StreamOrTurn::Turn(turn) => Ok((self.open(turn).await?, false)),
             }
         });
         opened.await.map_err(|_| AttemptError::ConnectTimeout)?
@@ -305,7 +305,7 @@ impl AttemptBounds {
     }
 
     fn connect(&self) -> Duration {
-        self.timeouts.connect.min(self.deadline.remaining(wake::now()))
+        self.timeouts.connect.min(self.deadline.remaining(coarse_clock::now()))
     }
 
     /// Limits the wait for a reply's head, by time and by the replica going down.
@@ -315,16 +315,16 @@ impl AttemptBounds {
         exchange: impl Future<Output = Result<T, E>>,
         sending: &mut impl Sending,
     ) -> Result<T, E> {
-        let asked_at = wake::now();
+        let asked_at = coarse_clock::now();
         let by_first_byte = asked_at + self.timeouts.first_byte;
         let due = by_first_byte.min(self.deadline.at());
         let mut exchange = pin!(exchange);
         loop {
-            let look_at = due.min(wake::now() + SOURCE_LOOK);
+            let look_at = due.min(coarse_clock::now() + SOURCE_LOOK);
             if let Ok(done) = timeout_at(look_at.into(), &mut exchange).await {
                 return done;
             }
-            let now = wake::now();
+            let now = coarse_clock::now();
             if now >= due {
                 // The client's own deadline is no fault of the replica.
                 let is_late = self.deadline.has_passed(now);

@@ -60,7 +60,7 @@ fn bounds() -> AttemptBounds {
             first_byte: Duration::from_secs(7_200),
             ..Timeouts::default()
         },
-        deadline: Deadline::after(wake::now(), Duration::from_secs(7_200)),
+        deadline: Deadline::after(coarse_clock::now(), Duration::from_secs(7_200)),
         connection: Connection::KeptOrNew,
         traffic: Traffic::Http,
     }
@@ -149,8 +149,8 @@ async fn beyond_a_server_s_limit_of_streams_further_connections_are_opened() {
     }
     // Those beyond the first end once they were idle for long.
     let pool = replica.pool(0).shared(LineKind::Http2);
-    pool.sweep(Duration::from_secs(60), wake::now());
-    pool.sweep(Duration::ZERO, wake::now());
+    pool.sweep(Duration::from_secs(60), coarse_clock::now());
+    pool.sweep(Duration::ZERO, coarse_clock::now());
     while replica.open() > 1 {
         // wait: between two looks.
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -268,7 +268,7 @@ async fn the_farewell_of_an_idle_connection_is_no_reply_to_a_request() {
             assert_eq!(reply.status(), expected);
             let mut body = reply.into_body();
             if keeps {
-                replica.keep(0, body.take_connection().unwrap(), wake::now());
+                replica.keep(0, body.take_connection().unwrap(), coarse_clock::now());
             }
         }
     };

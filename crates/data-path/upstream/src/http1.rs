@@ -27,13 +27,13 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use spillway_resolver::ConnectionAddress;
-use spillway_transport::{Received, Stream, wake};
+use spillway_transport::{Received, Stream, coarse_clock};
 use tokio::io::AsyncReadExt;
 
 use crate::body::OutboundBody;
 use crate::connection_count::ConnectionCount;
 use crate::error::AttemptError;
-use crate::http1::body_decoder::{BodyDecoder, Read};
+use crate::http1::body_decoder::{BodyDecoder, BodyRead};
 use crate::http1::reply_head::{ReplyHead, take_head};
 use crate::http1::request_writer::RequestWriter;
 
@@ -86,7 +86,7 @@ impl Http1Connection {
             reply: BodyDecoder::Over,
             keeps_alive: true,
             fault: None,
-            idle_since: wake::now(),
+            idle_since: coarse_clock::now(),
             _count: count,
         }
     }
@@ -204,12 +204,12 @@ impl Http1Connection {
     ) -> Poll<Option<Result<Frame<Bytes>, Http1Error>>> {
         loop {
             match self.reply.take(&mut self.buffer)? {
-                Read::Data(piece) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
-                Read::Trailers(trailers) => {
+                BodyRead::Data(piece) => return Poll::Ready(Some(Ok(Frame::data(piece)))),
+                BodyRead::Trailers(trailers) => {
                     return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
                 }
-                Read::End => return Poll::Ready(None),
-                Read::More => {}
+                BodyRead::End => return Poll::Ready(None),
+                BodyRead::More => {}
             }
             match ready!(self.poll_read(cx)) {
                 Ok(0) => self.reply.end()?,

@@ -41,7 +41,7 @@ pub use replica_connections::ReplicaConnections;
 pub use server_spec::{
     ClientIdentity, GrpcTarget, ReplicaProtocol, ServerSpec, TlsSpec, authority,
 };
-pub use shared_connections::{Found, OpeningTurn, SharedConnections};
+pub use shared_connections::{OpeningTurn, SharedConnections, StreamOrTurn};
 pub use stream_slots::StreamSlot;
 pub use streamed_body::{StreamedBody, StreamedBodyError, UploadHold, UploadProgress};
 pub use timeouts::Timeouts;

@@ -1,7 +1,7 @@
 //! Connection parameters of a replica: those of its main address, or of a separate one for gRPC.
 
 use http::HeaderValue;
-use spillway_resolver::{Endpoint, Resolver};
+use spillway_resolver::{HostPort, Resolver};
 use spillway_types::BasePath;
 
 use crate::server_spec::{GrpcTarget, ReplicaProtocol, authority};
@@ -28,7 +28,7 @@ pub struct UpstreamLine<'r> {
     /// Path below which the server has its API; `None` for the root.
     pub base: Option<&'r BasePath>,
     /// Host and port to connect to.
-    pub endpoint: &'r Endpoint,
+    pub endpoint: &'r HostPort,
 }
 
 /// Kinds of connections to a replica.
@@ -47,7 +47,7 @@ pub enum LineKind {
 pub struct GrpcLine {
     pub(crate) tls: Option<ReplicaTls>,
     pub(crate) authority: HeaderValue,
-    pub(crate) endpoint: Endpoint,
+    pub(crate) endpoint: HostPort,
 }
 
 impl GrpcLine {

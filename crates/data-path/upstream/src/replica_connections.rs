@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use http::HeaderValue;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use spillway_resolver::{Endpoint, Resolver};
+use spillway_resolver::{HostPort, Resolver};
 use spillway_types::BasePath;
 
 use crate::connection_count::ConnectionCount;
@@ -30,7 +30,7 @@ pub struct ReplicaConnections {
     authority: HeaderValue,
     base: Option<BasePath>,
     /// Host and port, with the addresses that the resolver keeps; requests never wait for names.
-    endpoint: Endpoint,
+    endpoint: HostPort,
     resolver: Resolver,
     /// Time after which an idle connection is closed.
     idle: Duration,

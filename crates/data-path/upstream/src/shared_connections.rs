@@ -29,7 +29,7 @@ pub struct SharedConnections {
 
 /// Result of looking for a stream.
 #[derive(Debug)]
-pub enum Found<'a> {
+pub enum StreamOrTurn<'a> {
     /// A stream of a connection that was there.
     Stream(OpenStream),
     /// Turn to open a connection.
@@ -63,7 +63,7 @@ impl SharedConnections {
 
     /// Waits for a stream on a connection that others open, or for the turn to open one. Connections
     /// are opened side by side only as far as more requests wait than the others will take.
-    pub async fn find(&self) -> Found<'_> {
+    pub async fn find(&self) -> StreamOrTurn<'_> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let _waits = WaitCount(self);
         loop {
@@ -71,7 +71,7 @@ impl SharedConnections {
             // Registered first, or a connection that is opened in between would wake no request.
             opened.as_mut().enable();
             if let Some(stream) = self.take() {
-                return Found::Stream(stream);
+                return StreamOrTurn::Stream(stream);
             }
             let order = Ordering::Relaxed;
             let (waiting, each) = (self.waiting.load(order), self.streams_max.load(order));
@@ -79,7 +79,7 @@ impl SharedConnections {
                 (opening == 0 || opening.saturating_mul(each) < waiting).then(|| opening + 1)
             };
             if self.opening.fetch_update(order, order, more).is_ok() {
-                return Found::Turn(OpeningTurn(self));
+                return StreamOrTurn::Turn(OpeningTurn(self));
             }
             opened.await;
         }

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use atomic_waker::AtomicWaker;
-use spillway_transport::{FrameFacts, wake};
+use spillway_transport::{FrameFacts, coarse_clock};
 
 /// Streams that are opened before the server has named its limit, as many as the HTTP library opens.
 const UNKNOWN_MAX: u32 = 100;
@@ -43,7 +43,7 @@ impl Default for StreamCount {
             is_settled: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
             idle_ms: AtomicU64::new(0),
-            since: wake::now(),
+            since: coarse_clock::now(),
             waiting: AtomicWaker::new(),
         }))
     }
@@ -117,7 +117,7 @@ impl StreamCount {
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        let passed_ms = wake::since(self.0.since).as_millis();
+        let passed_ms = coarse_clock::since(self.0.since).as_millis();
         self.0.idle_ms.store(u64::try_from(passed_ms).unwrap_or(u64::MAX), Ordering::Relaxed);
         self.0.open.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! Counts of sessions and conversations that continued at another place.
+//! Counts of sessions and conversations that continued at another target.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A change of the place where a client's requests are served.
+/// A change of the target where a client's requests are served.
 #[derive(Clone, Copy, Debug)]
 pub enum AffinityMove {
     /// A session by cookie or header continued at another replica of this region.
@@ -18,7 +18,7 @@ impl AffinityMove {
         [Self::SessionToReplica, Self::SessionToRegion, Self::ConversationToRegion];
 
     /// Returns the values of the metric's labels: the kind of affinity, and the kind of the new
-    /// place.
+    /// target.
     fn labels(self) -> (&'static str, &'static str) {
         match self {
             Self::SessionToReplica => ("session", "replica"),
@@ -38,7 +38,7 @@ impl AffinityMoves {
         self.0[moved as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the totals by kind of affinity and kind of the new place.
+    /// Returns the totals by kind of affinity and kind of the new target.
     pub fn totals(&self) -> Vec<(&'static str, &'static str, u64)> {
         let total = |moved: AffinityMove| {
             let (kept, to) = moved.labels();

@@ -99,7 +99,7 @@ impl Continuation {
                 StreamEnd::Count => ("refused", "count"),
                 StreamEnd::Deaths => ("refused", "deaths"),
                 StreamEnd::Budget => ("refused", "budget"),
-                StreamEnd::NoPlaceLeft => ("failed", "no_replica"),
+                StreamEnd::NoTargetLeft => ("failed", "no_replica"),
                 StreamEnd::Late => ("failed", "late"),
                 StreamEnd::Failed => ("failed", "attempt"),
             },
@@ -126,7 +126,7 @@ mod tests {
             over(StreamEnd::Count),
             over(StreamEnd::Budget),
             over(StreamEnd::Deaths),
-            over(StreamEnd::NoPlaceLeft),
+            over(StreamEnd::NoTargetLeft),
             over(StreamEnd::Late),
             over(StreamEnd::Failed),
         ];

@@ -40,7 +40,7 @@ impl Conversations {
 
     /// Notes the region that served the prompts with these last blocks, as another node reported
     /// it.
-    pub fn hear(&self, blocks: &[u64], region: &RegionName) {
+    pub fn receive(&self, blocks: &[u64], region: &RegionName) {
         blocks.iter().for_each(|block| self.0.insert(*block, region.clone()));
     }
 
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(conversations.find(&[1, 2, 3, 4, 5, 6]), served_in(&us, 5), "it moved");
         conversations.served(&[], &eu);
         assert_eq!(conversations.find(&[]), None);
-        conversations.hear(&[90, 91], &eu);
+        conversations.receive(&[90, 91], &eu);
         assert_eq!(conversations.find(&[8, 9, 91, 92]), served_in(&eu, 3), "another node told");
         assert!(!conversations.moved_to(&[8, 9, 91, 92], &eu));
         assert!(conversations.moved_to(&[8, 9, 91, 92, 93], &us));

@@ -13,7 +13,7 @@ pub struct GroupMemory {
     tickets: AtomicU64,
     /// Percentile of times to first byte, for hedging.
     pub first_byte: FirstByte,
-    /// Places that tenants hold.
+    /// Slots that tenants hold.
     pub tenants: Tenants,
     /// Probes of requests for which a late reply is predicted.
     pub slo_probes: SloProbes,

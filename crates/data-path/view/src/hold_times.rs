@@ -1,4 +1,4 @@
-//! Statistics of the time that requests hold a place at a replica.
+//! Statistics of the time that requests hold a slot at a replica.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl HoldTimes {
         HoldTime { count, tokens, held_ms, variance, covariance }
     }
 
-    /// Notes that a request of `tokens` tokens held its place for the time `held`.
+    /// Notes that a request of `tokens` tokens held its slot for the time `held`.
     pub fn note(&self, tokens: u32, held: Duration) {
         let HoldTime { count, tokens, held_ms, variance, covariance } =
             self.get().with(tokens, held.as_secs_f32() * 1e3);

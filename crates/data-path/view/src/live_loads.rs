@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use spillway_journey::{PlaceSight, Room, RoomLoads};
+use spillway_journey::{Room, RoomLoads, SlotSight};
 use spillway_route::{Loads, Snapshot};
 use spillway_types::{ReplicaSlot, Signals, Speed};
 use spillway_upstream::Traffic;
@@ -14,16 +14,16 @@ use crate::replica::Replica;
 use crate::replica_loads::ReplicaLoads;
 use crate::view::View;
 
-/// Places of a replica for one kind of traffic.
+/// Slots of a replica for one kind of traffic.
 #[derive(Clone, Copy, Debug)]
-pub struct TrafficPlaces<'r> {
+pub struct TrafficSlots<'r> {
     /// The replica.
     pub replica: &'r Replica,
     /// Kind of traffic.
     pub traffic: Traffic,
 }
 
-impl PlaceSight for TrafficPlaces<'_> {
+impl SlotSight for TrafficSlots<'_> {
     fn rests_for(&self, tenant: u64) -> bool {
         self.replica.tenant_rests().until(tenant).is_some()
     }
@@ -36,17 +36,17 @@ impl PlaceSight for TrafficPlaces<'_> {
         self.replica.loaded_adapters().has(adapter)
     }
 
-    fn places_for(&self, can_wait: bool) -> u32 {
-        let places = self.replica.places_for(can_wait);
+    fn slots_for(&self, can_wait: bool) -> u32 {
+        let slots = self.replica.slots_for(can_wait);
         match self.replica.connections().streams_free(self.traffic) {
-            u32::MAX => places,
+            u32::MAX => slots,
             // Other requests in flight may have taken no stream.
-            free => places.min(self.replica.in_flight().saturating_add(free)),
+            free => slots.min(self.replica.in_flight().saturating_add(free)),
         }
     }
 
-    fn places_for_guests(&self) -> u32 {
-        self.replica.places_for_guests()
+    fn slots_for_guests(&self) -> u32 {
+        self.replica.slots_for_guests()
     }
 }
 
@@ -59,16 +59,16 @@ pub struct LiveLoads<'v> {
     pub replica_loads: Guard<Arc<ReplicaLoads>>,
     /// Cached blocks of the prompt to be routed.
     pub cached: Cached,
-    /// Places that count for this request.
+    /// Slots that count for this request.
     pub room: Room,
     /// Kind of traffic of this request.
     pub traffic: Traffic,
 }
 
 impl LiveLoads<'_> {
-    fn places(&self, slot: ReplicaSlot, cached_blocks: u32) -> u32 {
-        let places = TrafficPlaces { replica: self.view.replica(slot), traffic: self.traffic };
-        self.room.places_with(&places, slot, cached_blocks)
+    fn slots(&self, slot: ReplicaSlot, cached_blocks: u32) -> u32 {
+        let slots = TrafficSlots { replica: self.view.replica(slot), traffic: self.traffic };
+        self.room.slots_with(&slots, slot, cached_blocks)
     }
 }
 
@@ -88,7 +88,7 @@ impl Loads for LiveLoads<'_> {
     }
 
     fn limit(&self, slot: ReplicaSlot) -> u32 {
-        self.places(slot, self.cached_blocks(slot))
+        self.slots(slot, self.cached_blocks(slot))
     }
 
     fn started(&self, slot: ReplicaSlot) -> u64 {
@@ -139,7 +139,7 @@ impl Loads for LiveLoads<'_> {
         Snapshot {
             in_flight: replica.in_flight(),
             elsewhere: replica.elsewhere(),
-            limit: self.places(slot, cached_blocks),
+            limit: self.slots(slot, cached_blocks),
             cached_blocks,
             pending_tokens: pending_tokens(replica),
             context_tokens: replica.context_tokens(),

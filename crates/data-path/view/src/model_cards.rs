@@ -30,7 +30,7 @@ struct AgreedCard {
 
 /// Description collected of one model so far. An inner `None` marks replicas that differ.
 #[derive(Debug, Default)]
-struct Heard<'s> {
+struct MergedCard<'s> {
     root: Option<Option<&'s str>>,
     fields: BTreeMap<&'s str, Option<String>>,
 }
@@ -40,11 +40,11 @@ impl ModelCards {
     /// replicas have counts for all; a field on which they differ is left out.
     #[must_use]
     pub fn new<'s>(said: impl IntoIterator<Item = (&'s ModelName, &'s ServedModel)>) -> Self {
-        let mut heard: BTreeMap<&ModelName, Heard<'_>> = BTreeMap::new();
+        let mut merged: BTreeMap<&ModelName, MergedCard<'_>> = BTreeMap::new();
         for (name, model) in said {
-            heard.entry(name).or_default().hear(model);
+            merged.entry(name).or_default().merge(model);
         }
-        Self(heard.into_iter().map(|(name, heard)| (name.clone(), heard.into_told())).collect())
+        Self(merged.into_iter().map(|(name, merged)| (name.clone(), merged.into_card())).collect())
     }
 
     /// Returns true if a model is an adapter of another one.
@@ -79,8 +79,8 @@ impl ModelCards {
     }
 }
 
-impl<'s> Heard<'s> {
-    fn hear(&mut self, model: &'s ServedModel) {
+impl<'s> MergedCard<'s> {
+    fn merge(&mut self, model: &'s ServedModel) {
         if let Some(root) = &model.root {
             let known = *self.root.get_or_insert(Some(root));
             self.root = Some(known.filter(|known| known == root));
@@ -91,7 +91,7 @@ impl<'s> Heard<'s> {
         }
     }
 
-    fn into_told(self) -> AgreedCard {
+    fn into_card(self) -> AgreedCard {
         let fields = self.fields.into_iter();
         let fields = fields.filter_map(|(field, text)| Some((field.to_owned(), text?)));
         AgreedCard { root: self.root.flatten().map(str::to_owned), fields: fields.collect() }

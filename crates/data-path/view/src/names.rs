@@ -73,7 +73,7 @@ pub enum Unresolved {
 }
 
 /// Kind of a name by itself.
-enum Named<'n> {
+enum NameKind<'n> {
     Model(&'n ModelName),
     Split(&'n SplitSpec),
     Version(&'n ModelName, ModelVersion),
@@ -122,16 +122,16 @@ impl Names {
     /// Returns the model or split that the name denotes: as an alias, as a version, or itself.
     pub fn behind(&self, name: &str) -> Option<&ModelName> {
         Some(match self.named(name)? {
-            Named::Model(model) | Named::Version(model, _) => model,
-            Named::Split(split) => &split.name,
+            NameKind::Model(model) | NameKind::Version(model, _) => model,
+            NameKind::Split(split) => &split.name,
         })
     }
 
     /// Returns the models that may serve requests for a name: one, unless it is a split.
     pub fn models_behind(&self, name: &str) -> Vec<&ModelName> {
         match self.named(name) {
-            Some(Named::Model(model) | Named::Version(model, _)) => vec![model],
-            Some(Named::Split(split)) => split.arms.iter().map(|arm| &arm.model).collect(),
+            Some(NameKind::Model(model) | NameKind::Version(model, _)) => vec![model],
+            Some(NameKind::Split(split)) => split.arms.iter().map(|arm| &arm.model).collect(),
             None => Vec::new(),
         }
     }
@@ -152,17 +152,17 @@ impl Names {
     ) -> Result<Resolved, Unresolved> {
         let version = asked.version.map(ModelVersion::from);
         match self.named(asked.name).ok_or(Unresolved::Unknown)? {
-            Named::Model(model) => Ok(Resolved::plain(model, version)),
-            Named::Version(model, named) => match version {
+            NameKind::Model(model) => Ok(Resolved::plain(model, version)),
+            NameKind::Version(model, named) => match version {
                 Some(other) if other != named => Err(Unresolved::TwoVersions),
                 _ => Ok(Resolved::plain(model, Some(named))),
             },
             // Only models have versions: a request with a version means the model of that name.
-            Named::Split(split) if version.is_some() => {
+            NameKind::Split(split) if version.is_some() => {
                 let model = self.models.get(&split.name).ok_or(Unresolved::VersionOfSplit)?;
                 Ok(Resolved::plain(model, version))
             }
-            Named::Split(split) => {
+            NameKind::Split(split) => {
                 let Some(sources) = asked.sources else {
                     let model = self.models.get(&split.name).ok_or(Unresolved::FixedName)?;
                     return Ok(Resolved::plain(model, None));
@@ -174,28 +174,28 @@ impl Names {
         }
     }
 
-    fn named(&self, name: &str) -> Option<Named<'_>> {
+    fn named(&self, name: &str) -> Option<NameKind<'_>> {
         // First as a whole: a model's own name may contain the mark.
         self.whole(name).or_else(|| {
             let (base, version) = name.rsplit_once(VERSION_MARK)?;
             // Unless replicas declare versions, no replica could be chosen by one.
             let model = match self.whole(base)? {
-                Named::Model(model) => model,
-                Named::Split(split) => self.models.get(&split.name)?,
-                Named::Version(..) => return None,
+                NameKind::Model(model) => model,
+                NameKind::Split(split) => self.models.get(&split.name)?,
+                NameKind::Version(..) => return None,
             };
             let is_versioned = self.versioned.contains(model) && !version.is_empty();
-            is_versioned.then(|| Named::Version(model, ModelVersion::from(version)))
+            is_versioned.then(|| NameKind::Version(model, ModelVersion::from(version)))
         })
     }
 
     /// Returns the kind of a name that has no version in it.
-    fn whole(&self, name: &str) -> Option<Named<'_>> {
+    fn whole(&self, name: &str) -> Option<NameKind<'_>> {
         let name = self.spec.aliases.get(name).map_or(name, |target| target.as_str());
         // A split hides the model of the same name.
         match self.splits.get(name) {
-            Some(index) => self.spec.splits.get(*index).map(Named::Split),
-            None => self.models.get(name).map(Named::Model),
+            Some(index) => self.spec.splits.get(*index).map(NameKind::Split),
+            None => self.models.get(name).map(NameKind::Model),
         }
     }
 }

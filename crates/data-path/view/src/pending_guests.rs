@@ -1,20 +1,20 @@
-//! Guest requests that were accepted and have no place yet: their bodies are still in transit.
+//! Guest requests that were accepted and have no slot yet: their bodies are still in transit.
 //! Without this count, all guests that arrive within a round trip would be promised the same free
-//! place.
+//! slot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of accepted guests of one model without a place.
+/// Number of accepted guests of one model without a slot.
 #[derive(Clone, Debug, Default)]
 pub struct PendingGuests(Arc<AtomicU32>);
 
-/// Accepted guest; dropped when it has its place or ended without one.
+/// Accepted guest; dropped when it has its slot or ended without one.
 #[derive(Debug)]
 pub struct PendingGuest(Arc<AtomicU32>);
 
 impl PendingGuests {
-    /// Adds a guest, and returns it with the number of guests that were already without a place.
+    /// Adds a guest, and returns it with the number of guests that were already without a slot.
     pub fn welcome(&self) -> (PendingGuest, u32) {
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         (PendingGuest(Arc::clone(&self.0)), before)

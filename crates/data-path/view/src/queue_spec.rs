@@ -18,7 +18,7 @@ pub struct QueueSpec {
     /// Share of the replicas' weight, in thousandths, below which the least urgent classes are
     /// refused first; 0 never does.
     pub degraded_below_permille: u16,
-    /// Most of the places, in thousandths, that a tenant above its share leaves free for others; 0
+    /// Most of the slots, in thousandths, that a tenant above its share leaves free for others; 0
     /// leaves none.
     pub tenant_room_permille: u16,
 }

@@ -73,7 +73,7 @@ pub struct OwnModel {
     pub sent: u64,
     /// Requests of these that had ended.
     pub ended: u64,
-    /// Guests that were accepted and are about to take a place here.
+    /// Guests that were accepted and are about to take a slot here.
     pub coming: PendingGuests,
     /// Nodes of the region that serve clients.
     pub nodes: u32,
@@ -256,7 +256,7 @@ impl Regions {
     }
 
     /// Returns true if that region is being drained, by an operator's order or since its node is about
-    /// to end: streams leave it where another place can continue them.
+    /// to end: streams leave it where another slot can continue them.
     pub fn is_leaving(&self, region: &RegionName) -> bool {
         let is_leaving = |other: &OtherRegion| {
             let reason = AwayReason::Draining;
@@ -302,7 +302,7 @@ impl Regions {
     }
 
     /// Returns the own region as it is now. `group` are its replicas for the model, and `loads` say
-    /// which of their places count.
+    /// which of their slots count.
     pub fn own(
         &self,
         model: &ModelName,
@@ -324,7 +324,7 @@ impl Regions {
                 sent: since(now.sent, known.map(|known| known.sent)),
                 ended: since(now.ended, known.map(|known| known.ended)),
             },
-            places: now.places,
+            slots: now.slots,
             waiting,
             guests: 0,
             nodes: known.map_or(1, |known| known.nodes),
@@ -429,23 +429,23 @@ struct Now {
     sent: u64,
     ended: u64,
     /// Requests that the replicas would still take; `None` if one of them has no limit.
-    places: Option<u32>,
+    slots: Option<u32>,
 }
 
 impl Now {
     fn of(loads: &LiveLoads<'_>, candidates: &[Candidate]) -> Self {
-        let none = Self { places: Some(0), ..Self::default() };
+        let none = Self { slots: Some(0), ..Self::default() };
         candidates.iter().fold(none, |sum, candidate| {
             let replica = loads.view.replica(candidate.slot);
             let (in_flight, sent) = (replica.in_flight(), replica.started());
             let limit = candidate.in_flight_max.min(loads.limit(candidate.slot));
             let left = limit.saturating_sub(in_flight);
-            // A single replica without a limit makes the places unlimited.
+            // A single replica without a limit makes the slots unlimited.
             let is_limited = limit < u32::MAX;
             Self {
                 sent: sum.sent + sent,
                 ended: sum.ended + sent.saturating_sub(u64::from(in_flight)),
-                places: sum.places.filter(|_| is_limited).map(|places| places.saturating_add(left)),
+                slots: sum.slots.filter(|_| is_limited).map(|slots| slots.saturating_add(left)),
             }
         })
     }

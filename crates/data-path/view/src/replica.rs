@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use spillway_resolver::Resolver;
 use spillway_route::{HoldTime, Sharer};
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{DownCause, Holder};
 use spillway_upstream::{ReplicaConnections, ReplicaTlsError, StreamSlot, Traffic};
 
@@ -16,7 +16,7 @@ use crate::loaded_adapters::LoadedAdapters;
 use crate::overflow::OverflowCaps;
 use crate::replica_spec::ReplicaSpec;
 use crate::tenant_rests::TenantRests;
-use crate::tenants::TenantPlace;
+use crate::tenants::TenantSlot;
 use crate::usage_reports::UsageReports;
 use crate::wait_queues::WaitQueues;
 
@@ -50,7 +50,7 @@ pub struct Replica {
 pub struct ReplicaServer {
     connections: ReplicaConnections,
     in_flight: AtomicU32,
-    /// This node's part of the places, if several nodes share the server.
+    /// This node's part of the slots, if several nodes share the server.
     claim: AtomicU32,
     /// Adaptive concurrency limit, and the requests of the region's other nodes.
     concurrency: ConcurrencyLimiter,
@@ -77,7 +77,7 @@ pub struct ReplicaServer {
     is_silent: AtomicBool,
     /// True while the server is being drained.
     is_leaving: AtomicBool,
-    /// Statistics of the time that requests hold a place.
+    /// Statistics of the time that requests hold a slot.
     hold_times: HoldTimes,
     /// Number of the server in the prefix index; [`NO_HOLDER`] if it has none.
     holder: AtomicU32,
@@ -123,7 +123,7 @@ impl Replica {
             overflow: spec
                 .overflow
                 .as_ref()
-                .map(|overflow| Box::new(OverflowCaps::new(overflow, wake::now()))),
+                .map(|overflow| Box::new(OverflowCaps::new(overflow, coarse_clock::now()))),
         };
         Ok(Self { spec, server: Arc::new(server) })
     }
@@ -189,15 +189,15 @@ impl Replica {
         self.server.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Returns this node's part of the places; `u32::MAX` if it may use them all.
+    /// Returns this node's part of the slots; `u32::MAX` if it may use them all.
     #[must_use]
     pub fn claim(&self) -> u32 {
         self.server.claim.load(Ordering::Relaxed)
     }
 
-    /// Sets this node's part of the places; requests in flight stay.
-    pub fn set_claim(&self, places: u32) {
-        self.server.claim.store(places, Ordering::Relaxed);
+    /// Sets this node's part of the slots; requests in flight stay.
+    pub fn set_claim(&self, slots: u32) {
+        self.server.claim.store(slots, Ordering::Relaxed);
     }
 
     /// Returns the requests of the region's other nodes in flight, by their last report.
@@ -251,7 +251,7 @@ impl Replica {
     /// Returns the requests of this node in flight at which the replica takes no more guests for now:
     /// while its limit is a guess, guests come as fast as replies begin. `u32::MAX` if nothing but the
     /// limit bounds them.
-    pub fn places_for_guests(&self) -> u32 {
+    pub fn slots_for_guests(&self) -> u32 {
         let concurrency = &self.server.concurrency;
         match concurrency.guests_unbegun_max() {
             u32::MAX => u32::MAX,
@@ -272,14 +272,14 @@ impl Replica {
         self.server.concurrency.take(self.in_flight())
     }
 
-    /// Returns this node's part of the places now: 0 while the replica rests.
-    pub fn places(&self) -> u32 {
+    /// Returns this node's part of the slots now: 0 while the replica rests.
+    pub fn slots(&self) -> u32 {
         let resting_ms = self.server.resting_ms.load(Ordering::Relaxed);
         // The usual case needs no look at the clock.
         if resting_ms == 0 {
             return self.claim();
         }
-        if since_epoch_ms(wake::now()) < resting_ms {
+        if since_epoch_ms(coarse_clock::now()) < resting_ms {
             return 0;
         }
         // Keeps a longer rest that was asked for in between; the next call sees it.
@@ -289,11 +289,11 @@ impl Replica {
         self.claim()
     }
 
-    /// Returns the places for a request that can or cannot wait at this node. A waiting request
+    /// Returns the slots for a request that can or cannot wait at this node. A waiting request
     /// respects the adaptive limit; a request that cannot wait would be refused because of it.
-    pub fn places_for(&self, can_wait: bool) -> u32 {
-        let places = self.places();
-        if can_wait { places.min(self.server.concurrency.part()) } else { places }
+    pub fn slots_for(&self, can_wait: bool) -> u32 {
+        let slots = self.slots();
+        if can_wait { slots.min(self.server.concurrency.part()) } else { slots }
     }
 
     /// Returns the limit of concurrent requests.
@@ -368,7 +368,7 @@ impl Replica {
     }
 
     /// Marks the replica as being drained, or as one that stays: streams leave a draining replica
-    /// where another place can continue them.
+    /// where another slot can continue them.
     pub fn set_leaving(&self, is_leaving: bool) {
         self.server.is_leaving.store(is_leaving, Ordering::Relaxed);
     }
@@ -416,31 +416,31 @@ impl Replica {
         Some(now.saturating_duration_since(heard_at))
     }
 
-    /// Takes a place for one more request, of `places` in all; `None` if all are taken, or all streams
+    /// Takes a slot for one more request, of `slots` in all; `None` if all are taken, or all streams
     /// of this traffic. Its release wakes the waiting requests.
     pub fn lease(
         self: &Arc<Self>,
         queues: &Arc<WaitQueues>,
-        places: u32,
+        slots: u32,
         traffic: Traffic,
     ) -> Option<Lease> {
         let stream = Some(self.connections().take_stream(traffic)?);
-        let most = self.spec.in_flight_max.min(places);
+        let most = self.spec.in_flight_max.min(slots);
         let more = |taken: u32| (taken < most).then(|| taken + 1);
         let order = Ordering::Relaxed;
         let taken = self.server.in_flight.fetch_update(order, order, more).ok()? + 1;
         self.server.concurrency.note_most(taken);
-        let now = wake::now();
+        let now = coarse_clock::now();
         // The silence of an idle replica means nothing, so it is measured from here.
         if taken == 1 {
-            self.heard(now);
+            self.note_byte(now);
         }
         self.server.started.fetch_add(1, order);
         let (replica, queues) = (Arc::clone(self), Arc::clone(queues));
         Some(Lease { replica, queues, stream, tenant: None, tokens: 0, taken_at: now })
     }
 
-    /// Returns statistics of the time that recent requests of this node held a place.
+    /// Returns statistics of the time that recent requests of this node held a slot.
     pub fn hold_time(&self) -> HoldTime {
         self.server.hold_times.get()
     }
@@ -470,7 +470,7 @@ impl Replica {
     }
 
     /// Notes that a byte of a reply arrived.
-    pub fn heard(&self, now: Instant) {
+    pub fn note_byte(&self, now: Instant) {
         self.server.heard_ms.store(since_epoch_ms(now), Ordering::Relaxed);
     }
 }
@@ -480,15 +480,15 @@ fn since_epoch_ms(at: Instant) -> u64 {
     u64::try_from(passed).unwrap_or(u64::MAX)
 }
 
-/// Place of one request at a replica; released when dropped.
+/// Slot of one request at a replica; released when dropped.
 #[derive(Debug)]
 pub struct Lease {
     replica: Arc<Replica>,
     queues: Arc<WaitQueues>,
     /// Slot of its stream; `None` once released.
     stream: Option<StreamSlot>,
-    /// Place of the same request in its tenant's count.
-    tenant: Option<TenantPlace>,
+    /// Slot of the same request in its tenant's count.
+    tenant: Option<TenantSlot>,
     /// Size of the request in tokens.
     tokens: u32,
     /// Start of the lease.
@@ -496,13 +496,13 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Returns the replica that the place is at.
+    /// Returns the replica that the slot is at.
     pub fn replica(&self) -> &Arc<Replica> {
         &self.replica
     }
 
-    /// Assigns the place to a tenant's count, and notes the request's size in tokens.
-    pub fn of(self, tenant: Option<TenantPlace>, tokens: u32) -> Self {
+    /// Assigns the slot to a tenant's count, and notes the request's size in tokens.
+    pub fn of(self, tenant: Option<TenantSlot>, tokens: u32) -> Self {
         // Field by field, since a type with `Drop` cannot be taken apart.
         let mut lease = self;
         (lease.tenant, lease.tokens) = (tenant, tokens);
@@ -513,8 +513,8 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.replica.server.in_flight.fetch_sub(1, Ordering::Relaxed);
-        self.replica.server.hold_times.note(self.tokens, wake::since(self.taken_at));
-        // Released first, so that the woken requests see these places as free.
+        self.replica.server.hold_times.note(self.tokens, coarse_clock::since(self.taken_at));
+        // Released first, so that the woken requests see these slots as free.
         drop(self.tenant.take());
         drop(self.stream.take());
         self.queues.wake();

@@ -64,7 +64,7 @@ pub struct OverflowSpec {
     pub names: BTreeMap<ModelName, String>,
     /// Country in which the API serves; `None` if it is unknown.
     pub country: Option<Country>,
-    /// Time that a request waits for a place elsewhere before it goes there.
+    /// Time that a request waits for a slot elsewhere before it goes there.
     pub after: Duration,
     /// Most requests that go there, in percent of those for its models; 100 for no cap.
     pub share_percent_max: u32,

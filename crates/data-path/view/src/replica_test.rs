@@ -36,7 +36,7 @@ fn what_was_sent_before_it_went_down_is_lost_unless_it_is_heard() {
     let at = |ms| *EPOCH + Duration::from_millis(ms);
     let (failure, silence) = (Some(DownCause::Failure), Some(DownCause::Silence));
     assert_eq!(replica.lost(at(1_000), at(9_000)), None, "it is up");
-    replica.heard(at(1_500));
+    replica.note_byte(at(1_500));
     replica.set_down(silence, at(2_000));
     replica.set_down(silence, at(3_000));
     assert_eq!(replica.lost(at(1_000), at(2_400)), None, "it may be heard of still");
@@ -44,7 +44,7 @@ fn what_was_sent_before_it_went_down_is_lost_unless_it_is_heard() {
     replica.set_down(failure, at(2_600));
     assert_eq!(replica.lost(at(1_000), at(2_600)), failure, "it died after all");
     assert_eq!(replica.lost(at(2_100), at(9_000)), None, "it was sent there all the same");
-    replica.heard(at(2_300));
+    replica.note_byte(at(2_300));
     assert_eq!(replica.lost(at(1_000), at(9_000)), None, "it goes on");
     replica.set_down(None, at(3_000));
     replica.set_down(failure, at(4_000));
@@ -72,7 +72,7 @@ fn refused_usage_reports_are_remembered_until_the_replica_is_replaced() {
 fn a_server_that_lists_other_models_keeps_its_connections_and_counts() {
     let replica = Arc::new(replica());
     let queues = Arc::new(WaitQueues::new(crate::queue_spec::WaitTotals::default()));
-    let lease = replica.lease(&queues, u32::MAX, Traffic::Http).expect("a place");
+    let lease = replica.lease(&queues, u32::MAX, Traffic::Http).expect("a slot");
     let spec = ReplicaSpec {
         models: vec!["tiny".into()],
         continues_chats: true,

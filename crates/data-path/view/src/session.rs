@@ -7,14 +7,14 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_prefix::PrefixHasher;
 use spillway_protocol::cookie;
 use spillway_route::Candidate;
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{ModelName, RegionName, ReplicaName, TenantName};
 
 use crate::session_homes::{SessionHome, SessionHomes, SessionKey};
 
-/// Most places in one cookie: a client of several models may have sessions at several replicas, and
-/// a replica of another region also takes a place for that region.
-const PLACES_MAX: usize = 6;
+/// Most targets in one cookie: a client of several models may have sessions at several replicas, and
+/// a replica of another region also takes a target for that region.
+const TARGETS_MAX: usize = 6;
 /// Digits of a replica's identity in a cookie.
 const PLACE_DIGITS: usize = 16;
 
@@ -53,7 +53,7 @@ pub struct Sessions {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Session {
     /// Identity of the replica or region to prefer; `None` if the session has none yet.
-    pub place: Option<u64>,
+    pub target: Option<u64>,
     token: Token,
 }
 
@@ -66,9 +66,9 @@ enum Token {
     Header(Option<SessionKey>),
 }
 
-/// Place that replied to a request of a session, by its identity.
+/// Target that replied to a request of a session, by its identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionPlace {
+pub enum SessionTarget {
     /// A replica of the own region.
     Replica(u64),
     /// Another region.
@@ -122,14 +122,15 @@ impl Sessions {
         match &self.spec {
             SessionSpec::Cookie { name, .. } => {
                 let known = cookie(headers, name).and_then(read_places).unwrap_or_default();
-                let place = known.iter().copied().find(|place| is_candidate(*place));
-                Session { place, token: Token::Cookie(known) }
+                let target = known.iter().copied().find(|target| is_candidate(*target));
+                Session { target, token: Token::Cookie(known) }
             }
             SessionSpec::Header { name, .. } => {
                 let value = headers.get(name).filter(|value| !value.is_empty());
                 let key = value.map(|value| key(value.as_bytes(), model, tenant, hasher));
-                let place = key.and_then(|key| self.homes.find(key, wake::now())?.place());
-                Session { place, token: Token::Header(key) }
+                let target =
+                    key.and_then(|key| self.homes.find(key, coarse_clock::now())?.target());
+                Session { target, token: Token::Header(key) }
             }
         }
     }
@@ -137,7 +138,7 @@ impl Sessions {
     /// Returns the key of a session by header that has no home yet.
     pub fn new_key(&self, session: &Session) -> Option<SessionKey> {
         match session.token {
-            Token::Header(key) if session.place.is_none() => key,
+            Token::Header(key) if session.target.is_none() => key,
             _ => None,
         }
     }
@@ -145,39 +146,39 @@ impl Sessions {
     /// Notes that a replica is asked for the first request of the session with this key. Returns the
     /// home if other nodes are to keep it: they may get the next request as soon as the reply ends.
     pub fn begun(&self, key: SessionKey, replica: u64, now: Instant) -> Option<SessionHome> {
-        match self.homes.find(key, now).and_then(|home| home.place()) {
+        match self.homes.find(key, now).and_then(|home| home.target()) {
             // Another request of the session was faster.
             Some(_) => None,
             None => self.homes.served(key, (None, Some(replica)), now),
         }
     }
 
-    /// Notes the place that replied to a request of `session`; returns the consequence, if there is
-    /// one. `beyond` are the places in the other region's own cookie.
+    /// Notes the target that replied to a request of `session`; returns the consequence, if there is
+    /// one. `beyond` are the targets in the other region's own cookie.
     pub fn replied(
         &self,
         session: &Session,
-        place: SessionPlace,
+        target: SessionTarget,
         beyond: &[u64],
         now: Instant,
     ) -> Option<SessionChange<'_>> {
         match (&self.spec, &session.token) {
             (SessionSpec::Cookie { name, max_age }, Token::Cookie(known)) => {
-                let place = place.identity();
-                // The client knows the place already.
-                if session.place == Some(place) && beyond.is_empty() {
+                let target = target.identity();
+                // The client knows the target already.
+                if session.target == Some(target) && beyond.is_empty() {
                     return None;
                 }
-                // Earlier places stay in the cookie, since they may serve other models.
-                let value = write_places(place, &[beyond, known].concat());
+                // Earlier targets stay in the cookie, since they may serve other models.
+                let value = write_targets(target, &[beyond, known].concat());
                 Some(SessionChange::Cookie(NewCookie { name, value, max_age: *max_age }))
             }
             (SessionSpec::Header { .. }, Token::Header(Some(key))) => {
-                let place = match place {
-                    SessionPlace::Replica(replica) => (None, Some(replica)),
-                    SessionPlace::Region(region) => (Some(region), None),
+                let target = match target {
+                    SessionTarget::Replica(replica) => (None, Some(replica)),
+                    SessionTarget::Region(region) => (Some(region), None),
                 };
-                self.homes.served(*key, place, now).map(|home| SessionChange::Home(*key, home))
+                self.homes.served(*key, target, now).map(|home| SessionChange::Home(*key, home))
             }
             _ => None,
         }
@@ -185,38 +186,38 @@ impl Sessions {
 
     /// Takes in the home of a session that another node reports. Returns the home that this node
     /// gives up for it, if both had chosen one at the same time.
-    pub fn hear(&self, key: SessionKey, home: SessionHome, now: Instant) -> Option<SessionHome> {
+    pub fn receive(&self, key: SessionKey, home: SessionHome, now: Instant) -> Option<SessionHome> {
         match self.spec {
-            SessionSpec::Header { .. } => self.homes.hear(key, home, now),
+            SessionSpec::Header { .. } => self.homes.receive(key, home, now),
             SessionSpec::Cookie { .. } => None,
         }
     }
 
     /// Returns up to `count` homes of sessions by header, each with its key.
     pub fn some_homes(&self, count: usize) -> Vec<(SessionKey, SessionHome)> {
-        self.homes.some(count, wake::now())
+        self.homes.some(count, coarse_clock::now())
     }
 
-    /// Returns true if a session continues at `place` though it belonged elsewhere. `serves_others`
-    /// returns whether a place serves other models only. A cookie with only such places belongs
+    /// Returns true if a session continues at `target` though it belonged elsewhere. `serves_others`
+    /// returns whether a target serves other models only. A cookie with only such targets belongs
     /// nowhere yet.
     pub fn moves(
         &self,
         session: &Session,
-        place: u64,
+        target: u64,
         serves_others: impl Fn(u64) -> bool,
     ) -> bool {
-        match (session.place, &session.token) {
-            (Some(home), _) => home != place,
+        match (session.target, &session.token) {
+            (Some(home), _) => home != target,
             (None, Token::Cookie(known)) => {
-                !known.contains(&place) && known.iter().any(|known| !serves_others(*known))
+                !known.contains(&target) && known.iter().any(|known| !serves_others(*known))
             }
             // Nothing is remembered under this key, so nothing is left behind.
             (None, Token::Header(_)) => false,
         }
     }
 
-    /// Removes this route's cookie from a reply of another region, and returns the places in it;
+    /// Removes this route's cookie from a reply of another region, and returns the targets in it;
     /// empty without such a cookie.
     pub fn take_cookie(&self, headers: &mut HeaderMap) -> Vec<u64> {
         let SessionSpec::Cookie { name, .. } = &self.spec else { return Vec::new() };
@@ -230,18 +231,18 @@ impl Sessions {
         // All other cookies of the reply stay.
         let lines: Vec<HeaderValue> = headers.get_all(SET_COOKIE).iter().cloned().collect();
         headers.remove(SET_COOKIE);
-        let mut places = Vec::new();
+        let mut targets = Vec::new();
         for line in lines {
             match value(&line) {
-                Some(found) => places = found.unwrap_or_default(),
+                Some(found) => targets = found.unwrap_or_default(),
                 None => _ = headers.append(SET_COOKIE, line),
             }
         }
-        places
+        targets
     }
 }
 
-impl SessionPlace {
+impl SessionTarget {
     /// Returns the identity of the replica or region.
     pub fn identity(self) -> u64 {
         match self {
@@ -278,28 +279,28 @@ fn key(
     SessionKey { session, tenant: hasher.hash_request_key(tenant.as_bytes()) }
 }
 
-/// Returns the places in a cookie's value; `None` if the gateway did not write it.
+/// Returns the targets in a cookie's value; `None` if the gateway did not write it.
 fn read_places(value: &[u8]) -> Option<Vec<u64>> {
     // The gateway never sets longer values; the bound limits the work.
-    if value.len() > PLACES_MAX * (PLACE_DIGITS + 1) {
+    if value.len() > TARGETS_MAX * (PLACE_DIGITS + 1) {
         return None;
     }
     let text = std::str::from_utf8(value).ok()?;
-    let place = |part: &str| {
+    let target = |part: &str| {
         let is_place = part.len() == PLACE_DIGITS && part.bytes().all(|b| b.is_ascii_hexdigit());
         u64::from_str_radix(part, 16).ok().filter(|_| is_place)
     };
-    text.split('.').map(place).collect()
+    text.split('.').map(target).collect()
 }
 
-fn write_places(latest: u64, known: &[u64]) -> String {
-    let mut places = vec![latest];
-    for place in known {
-        if places.len() < PLACES_MAX && !places.contains(place) {
-            places.push(*place);
+fn write_targets(latest: u64, known: &[u64]) -> String {
+    let mut targets = vec![latest];
+    for target in known {
+        if targets.len() < TARGETS_MAX && !targets.contains(target) {
+            targets.push(*target);
         }
     }
-    places.iter().map(|place| format!("{place:016x}")).collect::<Vec<_>>().join(".")
+    targets.iter().map(|target| format!("{target:016x}")).collect::<Vec<_>>().join(".")
 }
 
 #[cfg(test)]

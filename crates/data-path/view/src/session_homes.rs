@@ -59,13 +59,13 @@ struct KnownHome {
 impl SessionHome {
     /// Returns the identity by which requests of this region prefer the home; `None` if it is not
     /// known.
-    pub(crate) fn place(&self) -> Option<u64> {
+    pub(crate) fn target(&self) -> Option<u64> {
         self.region.or(self.replica)
     }
 
     /// Returns true if this home goes before another one of the same session.
     fn precedes(&self, other: &Self, key: u64) -> bool {
-        // Keyed, so that no place wins all sessions that two nodes begin at once.
+        // Keyed, so that no target wins all sessions that two nodes begin at once.
         let rank = |home: &Self| home.replica.map_or(0, |it| mix(it ^ key));
         match self.version.cmp(&other.version) {
             std::cmp::Ordering::Equal => rank(self) > rank(other),
@@ -126,7 +126,7 @@ impl SessionHomes {
 
     /// Takes in a home that another node reports. Returns the home that this node gives up for it:
     /// both began or moved the session at the same time.
-    pub(crate) fn hear(
+    pub(crate) fn receive(
         &self,
         key: SessionKey,
         told: SessionHome,
@@ -208,9 +208,9 @@ mod tests {
         // In another region, which itself sends the replica.
         let moved = SessionHome { region: EU, replica: None, version: 3 };
         assert_eq!(homes.served(of(1), (EU, None), later), Some(moved));
-        assert_eq!(homes.hear(of(1), home(EU, 9, 1), later), None, "from before it moved");
+        assert_eq!(homes.receive(of(1), home(EU, 9, 1), later), None, "from before it moved");
         assert_eq!(homes.find(of(1), now), Some(moved));
-        assert_eq!(homes.hear(of(1), home(EU, 9, 3), later), None);
+        assert_eq!(homes.receive(of(1), home(EU, 9, 3), later), None);
         assert_eq!(homes.find(of(1), now), Some(home(EU, 9, 3)));
         assert_eq!(homes.served(of(1), (EU, None), later), None, "where it is known to be");
         assert_eq!(homes.find(of(1), now), Some(home(EU, 9, 3)));
@@ -223,7 +223,10 @@ mod tests {
         for order in [[1, 2], [2, 1]] {
             let homes = homes();
             for version in order {
-                assert_eq!(homes.hear(of(1), home(None, u64::from(version), version), now), None);
+                assert_eq!(
+                    homes.receive(of(1), home(None, u64::from(version), version), now),
+                    None
+                );
             }
             assert_eq!(homes.find(of(1), now), Some(home(None, 2, 2)));
         }
@@ -237,7 +240,7 @@ mod tests {
             let (one, other) = (homes(), homes());
             let mine = one.served(of(key), (None, Some(7)), now).unwrap();
             let theirs = other.served(of(key), (None, Some(8)), now).unwrap();
-            let lost = [one.hear(of(key), theirs, now), other.hear(of(key), mine, now)];
+            let lost = [one.receive(of(key), theirs, now), other.receive(of(key), mine, now)];
             assert_eq!(one.find(of(key), now), other.find(of(key), now), "{key}");
             assert_eq!(lost.iter().flatten().count(), 1, "{key}");
             wins[usize::from(one.find(of(key), now) == Some(theirs))] += 1;
@@ -264,7 +267,7 @@ mod tests {
     fn a_session_stays_its_tenant_s_when_an_older_node_tells_of_it() {
         let (homes, now) = (homes(), Instant::now());
         homes.served(of(1), (None, Some(7)), now);
-        homes.hear(SessionKey { session: 1, tenant: 0 }, home(None, 8, 2), now);
+        homes.receive(SessionKey { session: 1, tenant: 0 }, home(None, 8, 2), now);
         assert_eq!(homes.some(9, now), [(of(1), home(None, 8, 2))]);
     }
 

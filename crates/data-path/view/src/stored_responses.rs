@@ -111,8 +111,8 @@ impl StoredResponses {
     ///
     /// # Errors
     /// Returns an error if the id is too long, or belongs to another tenant or model.
-    pub fn hear(&self, id: &str, response: StoredResponse, now: Instant) -> Result<(), NotKept> {
-        self.counted(self.locked(|table| table.hear(id, response, now)))
+    pub fn receive(&self, id: &str, response: StoredResponse, now: Instant) -> Result<(), NotKept> {
+        self.counted(self.locked(|table| table.receive(id, response, now)))
     }
 
     /// Finds the response with this id; `None` if it is unknown or expired.
@@ -206,7 +206,7 @@ impl ResponseTable {
 
     /// Keeps a response that another node reports. An id of two tenants is one of neither from then
     /// on.
-    fn hear(&mut self, id: &str, response: StoredResponse, now: Instant) -> Result<(), NotKept> {
+    fn receive(&mut self, id: &str, response: StoredResponse, now: Instant) -> Result<(), NotKept> {
         let tenant = response.tenant.clone();
         let heard = self.keep(id, response, now);
         if heard == Err(NotKept::Taken)

@@ -72,12 +72,12 @@ fn an_id_of_two_tenants_is_of_neither_at_all_nodes() {
         // One node gave the first answer, another one has received both.
         let (mut node, mut other) = (ResponseTable::default(), ResponseTable::default());
         node.keep("resp_1", told[order[0]].clone(), now).unwrap();
-        other.hear("resp_1", told[order[0]].clone(), now).unwrap();
+        other.receive("resp_1", told[order[0]].clone(), now).unwrap();
         for table in [&mut node, &mut other] {
             let second = told[order[1]].clone();
-            assert_eq!(table.hear("resp_1", second, now), Err(NotKept::Taken));
+            assert_eq!(table.receive("resp_1", second, now), Err(NotKept::Taken));
             assert_eq!((table.find("resp_1", now), latest(table)), (None, 0));
-            assert_eq!(table.hear("resp_1", told[0].clone(), now), Err(NotKept::Taken));
+            assert_eq!(table.receive("resp_1", told[0].clone(), now), Err(NotKept::Taken));
             assert_eq!(table.keep("resp_1", told[1].clone(), now), Err(NotKept::Taken));
             assert_eq!(table.find("resp_1", now), None);
         }
@@ -88,7 +88,7 @@ fn an_id_of_two_tenants_is_of_neither_at_all_nodes() {
     assert_eq!(table.keep("resp_1", told[1].clone(), now), Err(NotKept::Taken));
     assert_eq!(table.find("resp_1", now), Some(told[0].clone()));
     // Nor does another model of the same tenant.
-    assert_eq!(table.hear("resp_1", of("acme", "other"), now), Err(NotKept::Taken));
+    assert_eq!(table.receive("resp_1", of("acme", "other"), now), Err(NotKept::Taken));
     assert_eq!(table.find("resp_1", now), Some(told[0].clone()));
 }
 

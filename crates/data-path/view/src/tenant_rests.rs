@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use spillway_route::{RefusalScope, Refusals};
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 
 /// Rest of a tenant at a replica that named no time.
 const REST: Duration = Duration::from_secs(1);
@@ -57,13 +57,13 @@ impl TenantRests {
         if self.until_ms.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let now = wake::now();
+        let now = coarse_clock::now();
         if self.is_in_use(now) { self.refusals.load().until(tenant, now) } else { None }
     }
 
     /// Returns true if the replica refused any tenant lately.
     pub fn is_any(&self) -> bool {
-        self.until_ms.load(Ordering::Relaxed) > 0 && self.is_in_use(wake::now())
+        self.until_ms.load(Ordering::Relaxed) > 0 && self.is_in_use(coarse_clock::now())
     }
 
     fn is_in_use(&self, now: Instant) -> bool {

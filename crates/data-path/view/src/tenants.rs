@@ -1,4 +1,4 @@
-//! Fair shares of tenants: their requests in flight in a group of replicas, and the places that
+//! Fair shares of tenants: their requests in flight in a group of replicas, and the slots that
 //! tenants with many leave to others.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -16,9 +16,9 @@ use crate::group_memory::GroupMemory;
 const COUNTERS: usize = 256;
 /// Distance between the counters of a tenant's classes.
 const CLASS_STEP: u64 = 64;
-/// Time without requests after which a tenant is gone and no places are kept for it, milliseconds.
+/// Time without requests after which a tenant is gone and no slots are kept for it, milliseconds.
 const GONE_MS: u64 = 10_000;
-/// Time between two divisions of the places, milliseconds.
+/// Time between two divisions of the slots, milliseconds.
 const JUDGE_EACH_MS: u64 = 100;
 /// Length of a period whose peak is kept, milliseconds: a peak counts for one to two periods.
 const PEAK_MS: u64 = 5_000;
@@ -32,7 +32,7 @@ pub struct Tenants {
     counters: OnceLock<Box<[Counter]>>,
     /// Time of the last division, milliseconds after [`EPOCH`].
     judged_ms: AtomicU64,
-    /// True if a tenant has to leave places to others; `shares` says which.
+    /// True if a tenant has to leave slots to others; `shares` says which.
     keeps_any: AtomicBool,
     shares: ArcSwap<TenantShares>,
 }
@@ -56,15 +56,15 @@ struct Counter {
 
 /// A tenant's request in flight, counted until this is dropped.
 #[derive(Debug)]
-pub struct TenantPlace {
+pub struct TenantSlot {
     memory: Arc<GroupMemory>,
     tenant: TenantKey,
     tokens: u32,
 }
 
 impl Tenants {
-    /// Notes a request of a tenant. From time to time redistributes the places: `size` returns the
-    /// number of places and of their replicas, of which at most `kept_permille_max` are kept for
+    /// Notes a request of a tenant. From time to time redistributes the slots: `size` returns the
+    /// number of slots and of their replicas, of which at most `kept_permille_max` are kept for
     /// others.
     pub fn saw(
         &self,
@@ -78,23 +78,23 @@ impl Tenants {
         let is_new = self.counter(tenant).saw(tenant.class, now_ms);
         let judged_ms = self.judged_ms.load(Ordering::Relaxed);
         // A new tenant is judged with its first request, because requests that come with it would
-        // find all places.
+        // find all slots.
         if now_ms < judged_ms + JUDGE_EACH_MS && !is_new {
             return;
         }
         let order = Ordering::Relaxed;
-        // One of several requests divides the places; the others go on.
+        // One of several requests divides the slots; the others go on.
         if is_new || self.judged_ms.compare_exchange(judged_ms, now_ms, order, order).is_ok() {
             self.judge(now_ms, size(), kept_permille_max);
         }
     }
 
-    /// Returns true if places are kept from any tenant.
+    /// Returns true if slots are kept from any tenant.
     pub fn keeps_any(&self) -> bool {
         self.keeps_any.load(Ordering::Relaxed)
     }
 
-    /// Returns the places that other tenants leave to this one; `None` if none have much, or this
+    /// Returns the slots that other tenants leave to this one; `None` if none have much, or this
     /// one has.
     pub fn kept_for(&self, tenant: TenantKey) -> Option<KeptShare> {
         // An atomic spares the division in the usual case.
@@ -104,7 +104,7 @@ impl Tenants {
         self.shares.load().kept_for(tenant.class, &self.counter(tenant).used())
     }
 
-    /// Returns the places that a tenant has to leave to others; `None` if it need not.
+    /// Returns the slots that a tenant has to leave to others; `None` if it need not.
     pub fn left_by(&self, tenant: TenantKey) -> Option<KeptShare> {
         if !self.keeps_any() {
             return None;
@@ -184,7 +184,7 @@ impl Counter {
     }
 }
 
-impl TenantPlace {
+impl TenantSlot {
     /// Counts a request as in flight.
     pub fn take(memory: &Arc<GroupMemory>, tenant: TenantKey, tokens: u32) -> Self {
         let counter = memory.tenants.counter(tenant);
@@ -195,7 +195,7 @@ impl TenantPlace {
     }
 }
 
-impl Drop for TenantPlace {
+impl Drop for TenantSlot {
     fn drop(&mut self) {
         let counter = self.memory.tenants.counter(self.tenant);
         counter.requests.fetch_sub(1, Ordering::Relaxed);
@@ -235,9 +235,9 @@ mod tests {
             self.memory.tenants.saw(key(tenant), self.now, 250, || SIZE);
         }
 
-        fn take(&self, tenant: u64, count: usize) -> Vec<TenantPlace> {
+        fn take(&self, tenant: u64, count: usize) -> Vec<TenantSlot> {
             self.saw(tenant);
-            (0..count).map(|_| TenantPlace::take(&self.memory, key(tenant), 100)).collect()
+            (0..count).map(|_| TenantSlot::take(&self.memory, key(tenant), 100)).collect()
         }
 
         fn is_over(&self, tenant: u64) -> bool {
@@ -307,8 +307,7 @@ mod tests {
         let tenants = &world.memory.tenants;
         let now = world.now;
         tenants.saw(urgent, now, 250, || SIZE);
-        let _wild: Vec<_> =
-            (0..50).map(|_| TenantPlace::take(&world.memory, urgent, 100)).collect();
+        let _wild: Vec<_> = (0..50).map(|_| TenantSlot::take(&world.memory, urgent, 100)).collect();
         drop(world.take(2, 3));
         world.pass(100);
         world.saw(2);

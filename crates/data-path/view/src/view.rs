@@ -295,7 +295,7 @@ impl View {
         self.replica_loads.store(Arc::new(replica_loads));
     }
 
-    /// Returns the current loads for a request, with its cached blocks and the places it may use.
+    /// Returns the current loads for a request, with its cached blocks and the slots it may use.
     pub fn loads(&self, cached: Cached, room: Room, traffic: Traffic) -> LiveLoads<'_> {
         LiveLoads { view: self, replica_loads: self.replica_loads.load(), cached, room, traffic }
     }

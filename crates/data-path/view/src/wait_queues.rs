@@ -1,4 +1,4 @@
-//! Requests that wait in this node until one of its replicas has a place for them.
+//! Requests that wait in this node until one of its replicas has a slot for them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use spillway_route::{
     Admission, Asker, BUSY_AFTER_SHED, Refusal, ShedReason, WaitEntry, WaitLimit, WaitLimits,
     Waiting,
 };
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{Deadline, ModelName, RouteName};
 use tokio::sync::oneshot;
 
@@ -31,7 +31,7 @@ pub struct WaitKey {
 /// All queues of a node.
 ///
 /// The lock is taken by requests that wait or are shed, and by the ends of others while some wait.
-/// Two atomics show without the lock whether no request waits and no place is promised.
+/// Two atomics show without the lock whether no request waits and no slot is promised.
 #[derive(Debug)]
 pub struct WaitQueues {
     totals: WaitTotals,
@@ -78,7 +78,7 @@ pub struct Patience {
     /// Time by which the request must have been sent to a replica to be of use; `None` for the
     /// deadline.
     pub begin_by: Option<Instant>,
-    /// Time at which its turn was due, if it waited before: finding no place does not lose the
+    /// Time at which its turn was due, if it waited before: finding no slot does not lose the
     /// turn.
     pub turn_by: Option<Instant>,
 }
@@ -99,7 +99,7 @@ impl WaitQueues {
             promised: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             shed_ms: AtomicU64::new(0),
-            started: wake::now(),
+            started: coarse_clock::now(),
             lines: Mutex::default(),
         }
     }
@@ -109,13 +109,13 @@ impl WaitQueues {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Returns how many requests were shed with the promise of a place.
+    /// Returns how many requests were shed with the promise of a slot.
     pub fn promised(&self) -> usize {
         self.promised.load(Ordering::Relaxed)
     }
 
-    /// Returns true if no request waits and no place is promised, so that any request may take a
-    /// free place.
+    /// Returns true if no request waits and no slot is promised, so that any request may take a
+    /// free slot.
     pub fn is_quiet(&self) -> bool {
         self.count() == 0 && self.promised() == 0
     }
@@ -147,7 +147,7 @@ impl WaitQueues {
             return Waiting { ahead: 0, wait_ms: None, all: 0, has_room };
         }
         let mut waiting = self.on(asking, |line| {
-            let now = wake::now();
+            let now = coarse_clock::now();
             line.expect(&asking.asker, now, rate_per_s);
             line.waiting(&asking.asker, now)
         });
@@ -155,12 +155,12 @@ impl WaitQueues {
         waiting
     }
 
-    /// Redeems the promise of a place. Returns true if the request had one that is due.
+    /// Redeems the promise of a slot. Returns true if the request had one that is due.
     pub fn redeem(&self, asking: &Asking) -> bool {
-        self.on(asking, |line| line.redeem(asking.asker.fingerprint, wake::now()))
+        self.on(asking, |line| line.redeem(asking.asker.fingerprint, coarse_clock::now()))
     }
 
-    /// Sheds a request. Returns the seconds after which the client should retry. A place is
+    /// Sheds a request. Returns the seconds after which the client should retry. A slot is
     /// promised for that time if one can be foreseen.
     pub fn shed(
         &self,
@@ -172,7 +172,7 @@ impl WaitQueues {
         // The request has used up an earlier promise.
         let asker = Asker { is_promised: false, ..asking.asker };
         self.on(asking, |line| {
-            let now = wake::now();
+            let now = coarse_clock::now();
             line.expect(&asker, now, known.rate_per_s);
             line.shed(&asker, known.refusal, now, dice).seconds
         })
@@ -182,13 +182,13 @@ impl WaitQueues {
     /// [`Self::shed`].
     pub fn turn_away(&self, asking: &Asking, dice: &mut fastrand::Rng) -> u32 {
         self.shed_ms.store(self.now_ms() + 1, Ordering::Relaxed);
-        self.on(asking, |line| line.turn_away(wake::now(), dice))
+        self.on(asking, |line| line.turn_away(coarse_clock::now(), dice))
     }
 
-    /// Notes that a request took a place at a replica: these starts give the rate at which others
+    /// Notes that a request took a slot at a replica: these starts give the rate at which others
     /// follow.
     pub fn began(&self, asking: &Asking) {
-        self.on(asking, |line| line.began(&asking.asker, wake::now()));
+        self.on(asking, |line| line.began(&asking.asker, coarse_clock::now()));
     }
 
     /// Lets a request wait. Less urgent ones may have to leave for it.
@@ -207,7 +207,7 @@ impl WaitQueues {
         if !self.has_room(asking.asker.bytes) {
             return Err(WaitLimit::Bytes);
         }
-        let now = wake::now();
+        let now = coarse_clock::now();
         let (word, words) = oneshot::channel();
         let deadline = Deadline::after(now, patience.until.saturating_duration_since(now));
         let Asker { priority, tenant, weight, tokens, bytes, fingerprint, is_promised } =
@@ -235,7 +235,7 @@ impl WaitQueues {
         Ok(QueuedRequest::new(self, asking.key.clone(), ticket, turn_by, words))
     }
 
-    /// Wakes the first request of each queue, because a place may have come free.
+    /// Wakes the first request of each queue, because a slot may have come free.
     pub fn wake(self: &Arc<Self>) {
         if self.count() == 0 {
             return;
@@ -254,7 +254,7 @@ impl WaitQueues {
         if self.is_quiet() && self.lock().is_empty() {
             return;
         }
-        let now = wake::now();
+        let now = coarse_clock::now();
         let mut lines = self.lock();
         for line in lines.values_mut() {
             self.counted(line, |line| expire(line, now));
@@ -266,7 +266,7 @@ impl WaitQueues {
     }
 
     fn wake_one(self: &Arc<Self>, key: &WaitKey) {
-        let now = wake::now();
+        let now = coarse_clock::now();
         let next = {
             let mut lines = self.lock();
             let Some(line) = lines.get_mut(key) else { return };
@@ -288,7 +288,7 @@ impl WaitQueues {
 
     /// Passes an unused turn to the next request whose tenant and class are `wanted`.
     pub fn wake_one_of(self: &Arc<Self>, key: &WaitKey, wanted: impl Fn(u64, u8) -> bool) {
-        let now = wake::now();
+        let now = coarse_clock::now();
         let next = {
             let mut lines = self.lock();
             let Some(line) = lines.get_mut(key) else { return };
@@ -330,7 +330,7 @@ impl WaitQueues {
     }
 
     fn now_ms(&self) -> u64 {
-        u64::try_from(wake::since(self.started).as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(coarse_clock::since(self.started).as_millis()).unwrap_or(u64::MAX)
     }
 
     fn has_room(&self, bytes: usize) -> bool {

@@ -16,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::client::{DnsClient, FoundAddresses};
-use crate::endpoint::Endpoint;
 use crate::error::LookupError;
 use crate::forbidden::Forbidden;
 use crate::host::Host;
+use crate::host_port::HostPort;
 use crate::hosts_file::HostsFile;
 use crate::name::dns_name;
 use crate::system::{SystemChange, SystemFiles, SystemState};
@@ -112,9 +112,9 @@ impl Resolver {
     /// Returns a port of a host, which may be an address. Never waits: the name is looked up in the
     /// background for as long as it is used. Names in the hosts file have their addresses at once.
     #[must_use]
-    pub fn endpoint(&self, host: &str, port: u16) -> Endpoint {
+    pub fn endpoint(&self, host: &str, port: u16) -> HostPort {
         let forbidden = self.0.as_ref().map(|shared| shared.forbidden.clone());
-        Endpoint::new(self.host(host), port, forbidden.unwrap_or_default())
+        HostPort::new(self.host(host), port, forbidden.unwrap_or_default())
     }
 
     /// Forbids connections to these addresses of this node, which trust callers on the same machine.
@@ -211,7 +211,7 @@ impl SharedResolver {
 
     /// Keeps the addresses of a host until it is dropped.
     async fn keep(self: Arc<Self>, host: Weak<Host>, wake: Arc<Notify>, name: Name) {
-        let mut pace = Pace::default();
+        let mut pace = LookupPace::default();
         loop {
             let Some(pause) = self.look_up(&host, &name, &mut pace).await else { return };
             let asked_at = Instant::now();
@@ -234,10 +234,10 @@ impl SharedResolver {
         &self,
         host: &Weak<Host>,
         name: &Name,
-        pace: &mut Pace,
+        pace: &mut LookupPace,
     ) -> Option<Option<Duration>> {
         if self.take_from_file(&*host.upgrade()?) {
-            *pace = Pace::default();
+            *pace = LookupPace::default();
             return Some(None);
         }
         let lane = if pace.failures == 0 { &self.lookups } else { &self.failed_lookups };
@@ -303,7 +303,7 @@ async fn sleep_or_wait(pause: Option<Duration>) {
 
 /// Pace of one name's look-ups.
 #[derive(Debug)]
-struct Pace {
+struct LookupPace {
     is_first: bool,
     /// Look-ups without an answer since the last one with an answer.
     failures: u32,
@@ -311,13 +311,13 @@ struct Pace {
     is_logged: bool,
 }
 
-impl Default for Pace {
+impl Default for LookupPace {
     fn default() -> Self {
         Self { is_first: true, failures: 0, is_logged: false }
     }
 }
 
-impl Pace {
+impl LookupPace {
     /// Logs the first of several failures, and the answer after them.
     fn log(&mut self, host: &Host, error: Option<&LookupError>) {
         let name = host.name();
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn answers_are_used_for_their_ttl_within_limits() {
-        let mut pace = Pace::default();
+        let mut pace = LookupPace::default();
         for (ttl, pause) in [(0, 1), (5, 5), (30, 30), (86_400, 30)] {
             assert_eq!(pace.after_answer(s(ttl), 0.0), s(pause));
             assert_eq!(pace.after_answer(s(ttl), 1.0), s(pause).mul_f64(0.9));
@@ -388,7 +388,7 @@ mod tests {
 
     #[test]
     fn failures_space_the_look_ups_out_and_the_first_try_is_repeated_at_once() {
-        let mut pace = Pace::default();
+        let mut pace = LookupPace::default();
         assert_eq!(pace.after_failure(1.0), Duration::ZERO);
         assert_eq!([(); 4].map(|()| pace.after_failure(1.0)), [2, 4, 5, 5].map(s));
         assert_eq!(pace.after_failure(0.0), s(5) / 2);

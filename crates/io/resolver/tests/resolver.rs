@@ -5,7 +5,7 @@ use std::fs;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use spillway_resolver::{ConnectError, Endpoint, LookupError, NameServers, Resolver, SystemFiles};
+use spillway_resolver::{ConnectError, HostPort, LookupError, NameServers, Resolver, SystemFiles};
 use spillway_testkit::{DnsServer, Mood, eventually};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -42,7 +42,7 @@ fn ips(addresses: &[&str]) -> Vec<IpAddr> {
     addresses.iter().map(|address| address.parse().unwrap()).collect()
 }
 
-async fn until(endpoint: &Endpoint, addresses: &[&str]) {
+async fn until(endpoint: &HostPort, addresses: &[&str]) {
     let expected = ips(addresses);
     eventually("the addresses", || endpoint.host().addresses() == expected).await;
 }
@@ -233,7 +233,7 @@ async fn the_next_connection_begins_where_the_last_one_worked() {
 async fn names_that_no_server_answers_hold_up_neither_others_nor_the_end() {
     let world = World::start().await;
     world.server.mood(Mood::Silent);
-    let silent: Vec<Endpoint> =
+    let silent: Vec<HostPort> =
         (0..600).map(|n| world.resolver.endpoint(&format!("silent-{n}.test"), 80)).collect();
     eventually("some questions", || world.server.questions() > 100).await;
     // They wait in the background, and addresses and names in the hosts file need no server.

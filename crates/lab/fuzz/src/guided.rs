@@ -24,8 +24,8 @@ const TABLES: [&[Target]; 14] = [
     spillway_protocol::fuzz::TARGETS,
     spillway_front::fuzz::TARGETS,
     spillway_proxy::fuzz::TARGETS,
-    spillway_pulse::fuzz::TARGETS,
-    spillway_quota::fuzz::TARGETS,
+    spillway_gossip::fuzz::TARGETS,
+    spillway_rate_limit::fuzz::TARGETS,
     spillway_replicas::fuzz::TARGETS,
 ];
 

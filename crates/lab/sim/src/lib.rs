@@ -1,7 +1,7 @@
 //! Discrete-event simulation of regions, gateways, replicas and clients, in virtual time.
 //!
 //! Nodes drive the journeys of `journey`, wait in the queue of `route` and know caches by the index
-//! of `prefix`, as gateways do. Loads travel by the gossip of `pulse`. Replicas are engines of
+//! of `prefix`, as gateways do. Loads travel by the gossip of `machine`. Replicas are engines of
 //! `engine`. Equal seeds give equal runs. [`World`] runs a [`WorldConfig`] with the
 //! [`Session`]s of a workload. Each node decides by a [`Router`]; [`SpillwayRouter`] is the
 //! gateway's. A [`Cell`] is a world with a workload, in which ways of routing are compared.

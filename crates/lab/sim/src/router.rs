@@ -4,11 +4,11 @@ mod baseline;
 mod cache_index;
 mod config;
 mod facts;
-mod hearsay;
 mod memory;
 mod mirrors;
 mod place;
 mod queue;
+mod request_news;
 mod spillway;
 mod world_view;
 
@@ -23,9 +23,9 @@ use spillway_types::{Inquiry, Prediction, RegionName};
 
 pub use baseline::Baseline;
 pub use config::{Knowledge, RouterConfig};
-pub use hearsay::{CacheNews, CacheReport, Ended, Forwarded, Replied, Sent, Stage, Written};
 pub use place::Place;
 pub use queue::Queue;
+pub use request_news::{CacheNews, CacheReport, Ended, Forwarded, Replied, Sent, Stage, Written};
 pub use spillway::SpillwayRouter;
 pub use world_view::{OwnReplica, Places, RemoteRegion, Truth, WorldView};
 

@@ -11,7 +11,6 @@ mod fault;
 mod figures;
 mod found_limit;
 mod gossip;
-mod hearsay;
 mod kv_events;
 mod kv_streams;
 mod limits;
@@ -24,6 +23,7 @@ mod record;
 mod replica;
 mod replies;
 mod request;
+mod request_news;
 mod stream;
 mod streams;
 mod wait;
@@ -264,10 +264,10 @@ impl World {
             WorldEvent::Ended { request, .. } => self.end(request),
             WorldEvent::GivenUp { request } => self.give_up(request),
             WorldEvent::Shared { request, node, replica } => {
-                self.tell_sent(request, (node, replica), false);
+                self.report_sent(request, (node, replica), false);
             }
             WorldEvent::Written { request, node, replica } => {
-                self.tell_written(request, (node, replica), false);
+                self.report_written(request, (node, replica), false);
             }
             WorldEvent::Forwarded { request, node, region, station } => {
                 self.tell_forwarded((request, node), region, station);

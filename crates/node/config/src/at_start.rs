@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::explanation::number;
 use crate::schema_node::Node;
-use crate::tree::Step;
+use crate::tree::PathStep;
 
 /// Settings of a file that a running node can't change, by path, e.g. `limits.body_bytes_max`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,7 +19,7 @@ impl AtStart {
     pub(crate) fn new(file: &DeTable<'_>, schema: Node<'_>) -> Self {
         let mut settings = BTreeMap::new();
         for section in schema.keys() {
-            let Some(node) = schema.at(&[Step::Key(section.to_owned())]) else { continue };
+            let Some(node) = schema.at(&[PathStep::Key(section.to_owned())]) else { continue };
             if node.waits_for_restart() == Some(true) {
                 let given = file.get(section).map(|value| value.get_ref());
                 let name =
@@ -72,7 +72,7 @@ fn add(
     }
     let table = given.and_then(DeValue::as_table);
     for key in keys {
-        let Some(node) = node.at(&[Step::Key(key.to_owned())]) else { continue };
+        let Some(node) = node.at(&[PathStep::Key(key.to_owned())]) else { continue };
         if node.waits_for_restart() != Some(false) {
             let given = table.and_then(|table| table.get(key)).map(|value| value.get_ref());
             add(&format!("{path}.{key}"), node, given, into);
@@ -85,7 +85,7 @@ fn plain(value: &DeValue<'_>, node: Node<'_>) -> Value {
     match value {
         DeValue::Table(table) => {
             let settings = table.iter().filter_map(|(key, value)| {
-                let node = node.at(&[Step::Key(key.get_ref().to_string())])?;
+                let node = node.at(&[PathStep::Key(key.get_ref().to_string())])?;
                 let waits = node.waits_for_restart() != Some(false);
                 waits.then(|| (key.get_ref().to_string(), plain(value.get_ref(), node)))
             });

@@ -30,7 +30,7 @@ use crate::replica::ReplicaConfig;
 use crate::route_record::RoutesSaid;
 use crate::source::ReadFiles;
 use crate::spill_section::SpillConfig;
-use crate::start_places::StartPlaces;
+use crate::start_positions::StartPositions;
 use crate::usage_section::UsageConfig;
 
 /// Address and access rules of the admin listener.
@@ -77,8 +77,8 @@ pub struct Config {
     /// Keys and tenants; they can change while the node runs.
     pub access: AccessConfig,
     /// Limits that this node enforces by itself; they can change while the node runs.
-    pub limits: Vec<spillway_quota::LimitTerms>,
-    /// Place and length of the stored usage.
+    pub limits: Vec<spillway_rate_limit::LimitTerms>,
+    /// Folder and length of the stored usage.
     pub usage: UsageConfig,
     /// Prices of tokens; they can change while the node runs.
     pub prices: spillway_usage::PriceList,
@@ -101,8 +101,8 @@ pub struct Config {
     pub text: String,
     /// Files that the config names: tokens, certificates, keys and credentials.
     pub files: ReadFiles,
-    /// Places of settings that only the start of a node can check.
-    pub places: StartPlaces,
+    /// Positions of settings that only the start of a node can check.
+    pub places: StartPositions,
     /// Warnings: valid settings that most likely differ from the intended ones.
     pub warnings: ConfigErrors,
 }

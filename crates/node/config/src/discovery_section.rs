@@ -60,7 +60,7 @@ pub struct DiscoveryConfig {
     /// Name of the source.
     pub name: String,
     /// Place in which replicas are found.
-    pub source: Found,
+    pub source: DiscoveryOrigin,
     /// Time that an empty answer or file must last before it counts.
     pub empty_grace: Duration,
     /// Defaults for replicas that set nothing else.
@@ -69,7 +69,7 @@ pub struct DiscoveryConfig {
 
 /// Place in which a discovery finds replicas.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum DiscoveryOrigin {
     /// Names in DNS; all replicas have the same settings.
     Dns {
         /// Name to ask for.
@@ -104,7 +104,7 @@ impl Document for ReplicaFile {
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for DiscoveryOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dns { question: DnsQuestion::Address { name, port }, .. } => {
@@ -123,10 +123,13 @@ impl DiscoveryConfig {
     pub fn asks_the_same(&self, other: &Self) -> bool {
         let is_same_source = match (&self.source, &other.source) {
             (
-                Found::Dns { question, resolver, .. },
-                Found::Dns { question: other_question, resolver: other_resolver, .. },
+                DiscoveryOrigin::Dns { question, resolver, .. },
+                DiscoveryOrigin::Dns { question: other_question, resolver: other_resolver, .. },
             ) => question == other_question && resolver == other_resolver,
-            (Found::File { path, .. }, Found::File { path: other_path, .. }) => path == other_path,
+            (
+                DiscoveryOrigin::File { path, .. },
+                DiscoveryOrigin::File { path: other_path, .. },
+            ) => path == other_path,
             _ => false,
         };
         is_same_source && self.name == other.name && self.empty_grace == other.empty_grace
@@ -135,8 +138,8 @@ impl DiscoveryConfig {
     /// Returns the models that its replicas serve, as far as the config names them.
     pub fn models(&self) -> Vec<ModelName> {
         match &self.source {
-            Found::Dns { template, .. } => template.spec.models.clone(),
-            Found::File { replicas, .. } => {
+            DiscoveryOrigin::Dns { template, .. } => template.spec.models.clone(),
+            DiscoveryOrigin::File { replicas, .. } => {
                 replicas.iter().flat_map(|replica| replica.spec.models.clone()).collect()
             }
         }
@@ -145,8 +148,8 @@ impl DiscoveryConfig {
     /// Returns true if its replicas are asked which models they serve.
     pub fn needs_models(&self) -> bool {
         match &self.source {
-            Found::Dns { template, .. } => template.settings.needs_models,
-            Found::File { replicas, .. } => {
+            DiscoveryOrigin::Dns { template, .. } => template.settings.needs_models,
+            DiscoveryOrigin::File { replicas, .. } => {
                 replicas.iter().any(|replica| replica.settings.needs_models)
             }
         }
@@ -156,16 +159,16 @@ impl DiscoveryConfig {
     /// any more was changed on purpose, while a name server may just be out of reach.
     pub fn models_expected(&self) -> Vec<ModelName> {
         match &self.source {
-            Found::Dns { .. } => self.models(),
-            Found::File { .. } => Vec::new(),
+            DiscoveryOrigin::Dns { .. } => self.models(),
+            DiscoveryOrigin::File { .. } => Vec::new(),
         }
     }
 
     /// Returns the pools of its replicas.
     pub fn pools(&self) -> Vec<&str> {
         match &self.source {
-            Found::Dns { template, .. } => vec![template.spec.pool.as_str()],
-            Found::File { replicas, .. } => {
+            DiscoveryOrigin::Dns { template, .. } => vec![template.spec.pool.as_str()],
+            DiscoveryOrigin::File { replicas, .. } => {
                 replicas.iter().map(|replica| replica.spec.pool.as_str()).collect()
             }
         }
@@ -203,7 +206,7 @@ fn lower_source(
     source: &Source,
     section: DiscoverySection,
     defaults: &CareDefaults,
-) -> Result<Found, ConfigErrors> {
+) -> Result<DiscoveryOrigin, ConfigErrors> {
     check_name(source, &section.name, "discovery")?;
     let span = section.name.span();
     let resolver = section.resolver;
@@ -227,7 +230,7 @@ fn lower_source(
     };
     // Checked now, although no replica is found yet: later the operator would not see the error.
     let template = template.lower_template(&section.name, defaults, source)?;
-    Ok(Found::Dns { question, resolver, template: Box::new(template) })
+    Ok(DiscoveryOrigin::Dns { question, resolver, template: Box::new(template) })
 }
 
 fn dns_query(source: &Source, dns: &Spanned<String>) -> Result<DnsQuestion, ConfigError> {
@@ -247,7 +250,7 @@ fn lower_file(
     source: &Source,
     file: &Spanned<String>,
     defaults: &CareDefaults,
-) -> Result<Found, ConfigErrors> {
+) -> Result<DiscoveryOrigin, ConfigErrors> {
     let path = source.resolve(file.get_ref());
     let text = std::fs::read_to_string(&path).map_err(|error| {
         let message = format!("can't read {}: {error}", file.get_ref());
@@ -259,7 +262,7 @@ fn lower_file(
         let remedy = "move it to a [[replica]] of this file, which has its price and caps";
         return Err(source.fault(file.span(), message, remedy).into());
     }
-    Ok(Found::File { path, replicas })
+    Ok(DiscoveryOrigin::File { path, replicas })
 }
 
 /// Reads a file that lists replicas.

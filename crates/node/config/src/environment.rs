@@ -30,7 +30,7 @@ pub(crate) fn overrides(
 /// Elements of a setting's path, each with its number if it is an element of a list.
 type SortKey = Vec<(Option<usize>, String)>;
 
-/// Element of a setting's path, with its place in the variable's name.
+/// Element of a setting's path, with its position in the variable's name.
 type Element = Spanned<String>;
 
 /// Puts the source's overrides into a parsed document. Elements of lists are named by number, from
@@ -71,7 +71,7 @@ fn value_of<'i>(source: &'i Source, variable: &Variable) -> Spanned<DeValue<'i>>
     }
 }
 
-/// Moves all places in a value by a number of bytes.
+/// Moves all positions in a value by a number of bytes.
 fn moved(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
     let at = |span: Range<usize>| span.start + by..span.end + by;
     let span = at(value.span());
@@ -93,7 +93,7 @@ fn moved(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
     Spanned::new(span, value)
 }
 
-/// Place of a path element that can't be followed, and the reason.
+/// Position of a path element that can't be followed, and the reason.
 type Problem = (Range<usize>, String);
 
 fn set_in_table<'i>(
@@ -107,7 +107,7 @@ fn set_in_table<'i>(
     }
     let key = Spanned::new(name.span(), name.get_ref().clone().into());
     let [next, ..] = rest else {
-        // Removed first: the entry would keep the file's key, and so the place in the file.
+        // Removed first: the entry would keep the file's key, and so the position in the file.
         table.remove(name.get_ref().as_str());
         table.insert(key, value);
         return Ok(());

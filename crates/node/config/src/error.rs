@@ -1,4 +1,4 @@
-//! Errors and warnings of a config: message, place and remedy.
+//! Errors and warnings of a config: message, position and remedy.
 
 use std::fmt;
 use std::ops::Range;
@@ -36,13 +36,13 @@ pub struct ConfigError {
     pub label: String,
     /// Advice on how to correct it.
     pub remedy: String,
-    /// Place of the marked text.
-    pub place: Box<Place>,
+    /// Position of the marked text.
+    pub place: Box<SourcePosition>,
 }
 
-/// Place that a diagnostic is about.
+/// Position that a diagnostic is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     /// Path of the file.
     pub path: PathBuf,
     /// Environment variable that set the value; `None` for a value of the file.
@@ -60,7 +60,7 @@ pub struct Place {
 /// Part of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mark {
-    /// Bytes of [`Place::shown`].
+    /// Bytes of [`SourcePosition::shown`].
     pub span: Range<usize>,
     /// Line and column of the first character, counted from 1.
     pub start: (usize, usize),
@@ -82,7 +82,7 @@ impl ConfigError {
     /// Creates an error of the file as a whole.
     #[must_use]
     pub fn whole_file(path: &Path, message: String, remedy: &str) -> Self {
-        let place = Place {
+        let place = SourcePosition {
             path: path.to_owned(),
             variable: None,
             span: 0..0,
@@ -115,12 +115,12 @@ impl ConfigError {
     /// environment variable is meant.
     #[must_use]
     pub fn position(&self) -> Option<(usize, usize)> {
-        let Place { variable, mark, .. } = &*self.place;
+        let SourcePosition { variable, mark, .. } = &*self.place;
         mark.as_ref().filter(|_| variable.is_none()).map(|mark| mark.start)
     }
 }
 
-/// Writes place, message and remedy in one line, for logs.
+/// Writes position, message and remedy in one line, for logs.
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.place.variable, self.position()) {
@@ -136,7 +136,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Errors of a config, with warnings about it, in the order of their places. As an error it has at
+/// Errors of a config, with warnings about it, in the order of their positions. As an error it has at
 /// least one that is no warning.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ConfigErrors {
@@ -200,7 +200,7 @@ impl ConfigErrors {
         self.all.retain(condition);
     }
 
-    /// Puts diagnostics into the order of their places: the whole file first, the environment last.
+    /// Puts diagnostics into the order of their positions: the whole file first, the environment last.
     pub(crate) fn sort(&mut self) {
         let key = |error: &ConfigError| {
             let place = &error.place;

@@ -8,7 +8,7 @@ use crate::replica_section::bracketed;
 use crate::schema_node::Node;
 use crate::source::Source;
 use crate::suggestion::{listed, nearest};
-use crate::tree::{Step, get};
+use crate::tree::{PathStep, get};
 
 /// Page with all settings, for errors without a better remedy.
 const REFERENCE: &str = "`spillway config reference` lists all settings";
@@ -39,7 +39,7 @@ pub(crate) struct Finding<'a> {
     pub(crate) table: &'a DeTable<'a>,
     pub(crate) schema: Node<'a>,
     /// Path of the key or value, or of the table in which one is missing.
-    pub(crate) path: &'a [Step],
+    pub(crate) path: &'a [PathStep],
     /// Error in serde's words.
     pub(crate) message: &'a str,
     /// Place of the error in the text.
@@ -90,7 +90,7 @@ impl Finding<'_> {
                 Fix::Rename(meant.to_owned()),
             );
         }
-        let is_of_a_key = parent.first() == Some(&Step::Key("key".to_owned()));
+        let is_of_a_key = parent.first() == Some(&PathStep::Key("key".to_owned()));
         if is_of_a_key && ["key", "secret", "token"].contains(&key) {
             let remedy = "remove it, and write salt and hash: `spillway keys create --offline` makes \
                           a key and prints its whole block";
@@ -106,7 +106,7 @@ impl Finding<'_> {
 
     fn missing_key(&self, key: &str) -> (ConfigError, Fix) {
         let mut path = self.path.to_vec();
-        path.push(Step::Key(key.to_owned()));
+        path.push(PathStep::Key(key.to_owned()));
         let about = self.schema.at(&path).and_then(Node::about);
         let message = format!("{} has no `{key}`", self.heading(self.path));
         let remedy = match about {
@@ -247,19 +247,19 @@ impl Finding<'_> {
     /// Returns the name of the setting.
     fn key(&self) -> String {
         let keys = self.path.iter().rev().filter_map(|step| match step {
-            Step::Key(key) => Some(key.clone()),
-            Step::Index(_) => None,
+            PathStep::Key(key) => Some(key.clone()),
+            PathStep::Index(_) => None,
         });
         keys.into_iter().next().unwrap_or_default()
     }
 
     /// Returns the table at a path as it is written in a file.
-    fn heading(&self, path: &[Step]) -> String {
+    fn heading(&self, path: &[PathStep]) -> String {
         let keys: Vec<&str> = path
             .iter()
             .filter_map(|step| match step {
-                Step::Key(key) => Some(key.as_str()),
-                Step::Index(_) => None,
+                PathStep::Key(key) => Some(key.as_str()),
+                PathStep::Index(_) => None,
             })
             .collect();
         match keys[..] {
@@ -273,17 +273,17 @@ impl Finding<'_> {
 
     /// Returns the header of a section.
     fn section(&self, name: &str) -> String {
-        let node = self.schema.at(&[Step::Key(name.to_owned())]);
+        let node = self.schema.at(&[PathStep::Key(name.to_owned())]);
         if node.is_some_and(Node::is_list) { format!("[[{name}]]") } else { format!("[{name}]") }
     }
 
     /// Returns the header of the section that has this key, if there is one alone.
     fn section_with(&self, key: &str) -> Option<String> {
         let mut having = self.schema.keys().into_iter().filter(|section| {
-            let mut path = vec![Step::Key((*section).to_owned())];
+            let mut path = vec![PathStep::Key((*section).to_owned())];
             let Some(node) = self.schema.at(&path) else { return false };
             if node.is_list() {
-                path.push(Step::Index(0));
+                path.push(PathStep::Index(0));
             }
             self.schema.at(&path).is_some_and(|table| table.keys().contains(&key))
         });

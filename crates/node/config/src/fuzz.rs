@@ -10,7 +10,7 @@ pub type Target = (&'static str, fn(&[u8]));
 /// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[("config_file", config_file), ("replica_file", replica_file)];
 
-/// Checks that a config is refused with places that can be shown, or is right.
+/// Checks that a config is refused with positions that can be shown, or is right.
 fn config_file(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let told = match Config::parse(text, Path::new("spillway.toml"), []) {

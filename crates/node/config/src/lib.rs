@@ -50,7 +50,7 @@ mod setting_variables;
 mod source;
 mod spill_section;
 mod split_section;
-mod start_places;
+mod start_positions;
 mod steering_section;
 mod suggestion;
 mod syntax;
@@ -70,10 +70,10 @@ pub use care_section::CareDefaults;
 pub use changes::changes;
 pub use cluster_section::{ClusterConfig, PeerConfig};
 pub use config::{AdminListener, Config, ListenerConfig, WorldConfig};
-pub use discovery_section::{DiscoveryConfig, Found, read_replicas};
+pub use discovery_section::{DiscoveryConfig, DiscoveryOrigin, read_replicas};
 pub use replica::{Care, Concurrency, ReplicaConfig};
 
-pub use error::{ConfigError, ConfigErrors, Mark, Place, Severity, Shown};
+pub use error::{ConfigError, ConfigErrors, Mark, Severity, Shown, SourcePosition};
 pub use geo_section::GeoConfig;
 
 pub use load::schema;
@@ -86,5 +86,5 @@ pub use secrets::shareable;
 pub use setting_variables::setting_variables;
 pub use source::ReadFiles;
 pub use spill_section::SpillConfig;
-pub use start_places::{ClusterPlaces, Named, StartPlaces};
+pub use start_positions::{ClusterPositions, SettingPosition, StartPositions};
 pub use usage_section::UsageConfig;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_cluster_state::KeyId;
-use spillway_quota::{LimitTerms, RequestWindow, Scope};
+use spillway_rate_limit::{LimitTerms, RequestWindow, Scope};
 use spillway_types::TenantName;
 use toml::Spanned;
 

@@ -16,7 +16,7 @@ impl Config {
     /// Reads and checks a file, with overrides from this process's environment.
     ///
     /// # Errors
-    /// Returns all errors that could be found, each with its place and a remedy.
+    /// Returns all errors that could be found, each with its position and a remedy.
     pub fn load(path: &Path) -> Result<Self, ConfigErrors> {
         Self::load_with(path, std::env::vars())
     }
@@ -24,7 +24,7 @@ impl Config {
     /// Reads and checks a file, with overrides from `environment`.
     ///
     /// # Errors
-    /// Returns all errors that could be found, each with its place and a remedy.
+    /// Returns all errors that could be found, each with its position and a remedy.
     pub fn load_with(
         path: &Path,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -46,7 +46,7 @@ impl Config {
     /// to its folder.
     ///
     /// # Errors
-    /// Returns all errors that could be found, each with its place and a remedy.
+    /// Returns all errors that could be found, each with its position and a remedy.
     pub fn parse(
         text: &str,
         path: &Path,

@@ -11,7 +11,7 @@ use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_front::client::{Listener, ListenerSpec, ServerTls, TlsIdentity};
 use spillway_geo::dns::DnsConfig;
 use spillway_protocol::TrustedProxies;
-use spillway_quota::LimitTerms;
+use spillway_rate_limit::LimitTerms;
 use spillway_request::cors::Cors;
 use spillway_request::gateway::GatewayConfig;
 use spillway_resolver::SystemFiles;
@@ -34,9 +34,9 @@ use crate::error::{ConfigError, ConfigErrors, all};
 use crate::file::ConfigFile;
 use crate::geo_section::lower_geo;
 use crate::limit_section::{Limited, lower_limits};
-use crate::names::{NameSections, Served};
+use crate::names::{NameSections, ServedNames};
 use crate::no_effect;
-use crate::recovery::Lost;
+use crate::recovery::LostParts;
 use crate::replica::ReplicaConfig;
 use crate::replica_list::lower_replicas;
 use crate::replica_section::read_file;
@@ -45,7 +45,7 @@ use crate::route_section::RouteSection;
 use crate::section::{AdminSection, ListenerSection, NodeSection, ProxyProtocol, TlsSection};
 use crate::session_section::check_session_cookie;
 use crate::source::Source;
-use crate::start_places::StartPlaces;
+use crate::start_positions::StartPositions;
 use crate::suggestion::nearest;
 use crate::traces_section::lower_traces;
 use crate::usage_section::{UsageConfig, lower_usage};
@@ -57,10 +57,10 @@ use crate::usage_section::{UsageConfig, lower_usage};
 pub(crate) fn lower(
     source: &Source,
     mut file: ConfigFile,
-    lost: &Lost,
+    lost: &LostParts,
 ) -> Result<Config, ConfigErrors> {
     // Taken before the code below moves the sections out of the file.
-    let places = StartPlaces::new(source, &file);
+    let places = StartPositions::new(source, &file);
     let mut errors = ConfigErrors::default();
     errors.keep(check_names(source, [&file.node.name, &file.node.region]));
     errors.keep(check_addresses(source, &file));
@@ -76,13 +76,14 @@ pub(crate) fn lower(
     let dns = cluster.as_ref().and_then(|cluster| {
         errors.keep(lower_dns(source, &mut file, (cluster.as_ref(), has_tls, lost)))
     });
-    let told = errors.keep(lower_told(source, &mut file));
+    let told = errors.keep(lower_reporting(source, &mut file));
     let (geo, residency) = (take(&mut file.geo), take(&mut file.residency));
     let geo = errors.keep(lower_geo(source, geo, residency));
     let cluster_known = cluster.as_ref().and_then(Option::as_ref);
     let world = errors.keep(lower_world(source, &mut file, (fleet, cluster_known, lost)));
     let parts = (doors, cluster, dns, told, geo, world);
-    let (Some(doors), Some(cluster), Some(dns), Some(told), Some(geo), Some(world)) = parts else {
+    let (Some(doors), Some(cluster), Some(dns), Some(reporting), Some(geo), Some(world)) = parts
+    else {
         return Err(errors);
     };
     errors.or(Config {
@@ -97,11 +98,11 @@ pub(crate) fn lower(
         spill: file.spill.config(),
         steering: file.steering.config(),
         knowledge: file.prefix.config(),
-        access_log: told.access_log,
-        traces: told.traces,
+        access_log: reporting.access_log,
+        traces: reporting.traces,
         geo,
-        usage: told.usage,
-        prices: told.prices,
+        usage: reporting.usage,
+        prices: reporting.prices,
         system_files: SystemFiles::default(),
         world: WorldConfig { cors: doors.cors, identities: doors.identities, ..world },
         drain_notice: file.node.drain_notice_ms.map(Millis::duration),
@@ -118,14 +119,17 @@ pub(crate) fn lower(
 }
 
 /// Settings of the access log, traces, usage and prices.
-struct Told {
+struct ReportingConfig {
     access_log: AccessLogConfig,
     traces: Option<Box<TracesConfig>>,
     usage: UsageConfig,
     prices: PriceList,
 }
 
-fn lower_told(source: &Source, file: &mut ConfigFile) -> Result<Told, ConfigErrors> {
+fn lower_reporting(
+    source: &Source,
+    file: &mut ConfigFile,
+) -> Result<ReportingConfig, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     let access_log = errors.keep(lower_access_log(source, take(&mut file.access_log)));
     let traces = errors.keep(lower_traces(source, take(&mut file.traces)));
@@ -134,7 +138,7 @@ fn lower_told(source: &Source, file: &mut ConfigFile) -> Result<Told, ConfigErro
     else {
         return Err(errors);
     };
-    errors.or(Told { access_log, traces, usage, prices })
+    errors.or(ReportingConfig { access_log, traces, usage, prices })
 }
 
 fn lower_gateway(file: &ConfigFile) -> GatewayConfig {
@@ -160,7 +164,11 @@ struct Doors {
     cors: Cors,
 }
 
-fn lower_doors(source: &Source, file: &mut ConfigFile, lost: &Lost) -> Result<Doors, ConfigErrors> {
+fn lower_doors(
+    source: &Source,
+    file: &mut ConfigFile,
+    lost: &LostParts,
+) -> Result<Doors, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     if !lost.is_in("listener") {
         errors.keep(check_listeners(source, &file.listener));
@@ -216,7 +224,7 @@ fn lower_fleet(source: &Source, file: &mut ConfigFile) -> Result<Fleet, ConfigEr
 fn lower_cluster(
     source: &Source,
     file: &mut ConfigFile,
-    (has_replicas, lost): (bool, &Lost),
+    (has_replicas, lost): (bool, &LostParts),
 ) -> Result<Option<ClusterConfig>, ConfigErrors> {
     if file.cluster.is_none() && lost.is_in("cluster") {
         return Ok(None);
@@ -231,7 +239,7 @@ fn lower_cluster(
 fn lower_dns(
     source: &Source,
     file: &mut ConfigFile,
-    (cluster, has_tls, lost): (Option<&ClusterConfig>, bool, &Lost),
+    (cluster, has_tls, lost): (Option<&ClusterConfig>, bool, &LostParts),
 ) -> Result<Option<DnsConfig>, ConfigErrors> {
     if cluster.is_none() && lost.is_in("cluster") {
         return Ok(None);
@@ -244,7 +252,7 @@ fn lower_dns(
 fn lower_world(
     source: &Source,
     file: &mut ConfigFile,
-    (fleet, cluster, lost): (Option<Fleet>, Option<&ClusterConfig>, &Lost),
+    (fleet, cluster, lost): (Option<Fleet>, Option<&ClusterConfig>, &LostParts),
 ) -> Result<WorldConfig, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     let is_whole = fleet.is_some() && !lost.is_in("replica") && !lost.is_in("discovery");
@@ -255,7 +263,7 @@ fn lower_world(
     });
     let (served, is_open) = served_models(&replicas, &discoveries, cluster);
     let specs = replicas.iter().map(|replica| &replica.spec);
-    let known = Served::new(&served, specs, is_open || !is_whole);
+    let known = ServedNames::new(&served, specs, is_open || !is_whole);
     // Taken before the checks of names, whose errors are none of the routes.
     let others = OtherNames {
         splits: file.split.iter().map(|split| split.model.get_ref().clone()).collect(),
@@ -267,7 +275,7 @@ fn lower_world(
     let found = discoveries.iter().flat_map(DiscoveryConfig::pools);
     let pools = replicas.iter().map(|replica| replica.spec.pool.as_str()).chain(found).collect();
     let pools = is_whole.then_some(&pools);
-    let known = Known { served: &known, others: &others, names: &names, pools };
+    let known = KnownNames { served: &known, others: &others, names: &names, pools };
     errors.keep(no_effect::check(source));
     errors.keep(check_routes(source, &file.route, known));
     let base = file.timeouts.over(Timeouts::default());
@@ -441,8 +449,8 @@ struct OtherNames {
 
 /// Names that routes may refer to.
 #[derive(Clone, Copy)]
-struct Known<'a> {
-    served: &'a Served<'a>,
+struct KnownNames<'a> {
+    served: &'a ServedNames<'a>,
     others: &'a OtherNames,
     names: &'a NameSpec,
     /// Pools of all replicas; `None` if some are unknown.
@@ -452,7 +460,7 @@ struct Known<'a> {
 fn check_routes(
     source: &Source,
     routes: &[RouteSection],
-    known: Known<'_>,
+    known: KnownNames<'_>,
 ) -> Result<(), ConfigErrors> {
     let mut errors = ConfigErrors::default();
     let mut places = BTreeMap::new();
@@ -470,7 +478,7 @@ fn check_routes(
 fn check_route(
     source: &Source,
     route: &RouteSection,
-    known: Known<'_>,
+    known: KnownNames<'_>,
 ) -> Result<(), ConfigErrors> {
     let mut errors = ConfigErrors::default();
     if let Some(prefix) = &route.path_prefix

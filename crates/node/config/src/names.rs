@@ -27,14 +27,14 @@ pub(crate) struct NameSections {
 
 /// Models and versions that replicas serve.
 #[derive(Debug)]
-pub(crate) struct Served<'a> {
+pub(crate) struct ServedNames<'a> {
     models: &'a BTreeSet<ModelName>,
     versions: BTreeMap<&'a str, BTreeSet<&'a str>>,
     /// True if other regions, or replicas that are yet to be asked, may serve more models.
     is_open: bool,
 }
 
-impl<'a> Served<'a> {
+impl<'a> ServedNames<'a> {
     pub(crate) fn new(
         models: &'a BTreeSet<ModelName>,
         replicas: impl IntoIterator<Item = &'a ReplicaSpec>,
@@ -109,7 +109,7 @@ impl NameSections {
     pub(crate) fn lower(
         self,
         source: &Source,
-        served: &Served<'_>,
+        served: &ServedNames<'_>,
     ) -> Result<NameSpec, ConfigErrors> {
         let mut errors = ConfigErrors::default();
         errors.keep(self.check_split_names(source));
@@ -175,7 +175,7 @@ pub(crate) fn check_version_text(
 fn lower_aliases(
     source: &Source,
     aliases: BTreeMap<String, Spanned<String>>,
-    served: &Served<'_>,
+    served: &ServedNames<'_>,
     splits: &BTreeSet<String>,
 ) -> Result<BTreeMap<ModelName, ModelName>, ConfigErrors> {
     let lowered = all(aliases.into_iter().map(|(alias, target)| {
@@ -192,7 +192,7 @@ fn lower_aliases(
 fn lower_splits(
     source: &Source,
     sections: Vec<SplitSection>,
-    served: &Served<'_>,
+    served: &ServedNames<'_>,
     names: &BTreeSet<String>,
 ) -> Result<Vec<SplitSpec>, ConfigErrors> {
     let mut errors = ConfigErrors::default();
@@ -219,7 +219,7 @@ type OtherNames<'a> = (&'a BTreeSet<String>, &'a BTreeSet<String>);
 fn lower_fallbacks(
     source: &Source,
     sections: FallbackSection,
-    served: &Served<'_>,
+    served: &ServedNames<'_>,
     others: OtherNames<'_>,
 ) -> Result<BTreeMap<ModelName, Vec<ModelName>>, ConfigErrors> {
     let lowered = all(sections.into_iter().map(|(model, list)| {
@@ -232,7 +232,7 @@ fn lower_fallbacks(
 fn lower_fallback(
     source: &Source,
     (model, others): (&str, Spanned<Vec<Spanned<String>>>),
-    served: &Served<'_>,
+    served: &ServedNames<'_>,
     (aliases, splits): OtherNames<'_>,
 ) -> Result<Vec<ModelName>, ConfigErrors> {
     let span = others.span();

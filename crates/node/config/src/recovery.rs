@@ -15,7 +15,7 @@ use crate::explanation::{Finding, Fix};
 use crate::schema_node::Node;
 use crate::source::Source;
 use crate::syntax;
-use crate::tree::{self, Step, Wanted};
+use crate::tree::{self, PathStep, SoughtItem};
 use crate::validation::{Violation, violation};
 
 /// Maximum number of reported errors: a file with more probably has an error of another kind.
@@ -28,19 +28,19 @@ pub(crate) struct Recovered<T> {
     /// `None` if the text is not TOML.
     pub(crate) content: Option<(T, AtStart)>,
     pub(crate) errors: ConfigErrors,
-    pub(crate) lost: Lost,
+    pub(crate) lost: LostParts,
 }
 
 /// Settings that were left out because their meaning is unknown.
 #[derive(Debug, Default)]
-pub(crate) struct Lost {
+pub(crate) struct LostParts {
     /// Sections from which something is missing.
     sections: BTreeSet<String>,
-    /// Places of everything in the tables that lost a setting.
+    /// Positions of everything in the tables that lost a setting.
     places: Vec<Range<usize>>,
 }
 
-impl Lost {
+impl LostParts {
     /// Returns true if something of this section is missing.
     pub(crate) fn is_in(&self, section: &str) -> bool {
         self.sections.contains(section)
@@ -52,8 +52,8 @@ impl Lost {
     }
 
     /// Remembers that a setting or table is left out.
-    fn add(&mut self, table: &DeTable<'_>, path: &[Step]) {
-        if let Some(Step::Key(section)) = path.first() {
+    fn add(&mut self, table: &DeTable<'_>, path: &[PathStep]) {
+        if let Some(PathStep::Key(section)) = path.first() {
             self.sections.insert(section.clone());
         }
         self.add_around(table, path);
@@ -64,7 +64,7 @@ impl Lost {
 
     /// Remembers that a value was guessed: lists and tables around it may be wrong as a whole for
     /// that reason alone.
-    fn add_around(&mut self, table: &DeTable<'_>, path: &[Step]) {
+    fn add_around(&mut self, table: &DeTable<'_>, path: &[PathStep]) {
         let around = (1..path.len()).filter_map(|length| tree::get(table, &path[..length]));
         self.places.extend(around.map(Spanned::span));
     }
@@ -82,11 +82,12 @@ pub(crate) fn read<T: Document>(source: &Source) -> Recovered<T> {
     if !wrong.is_empty() {
         // Nothing else is reported: where a bracket is missing, any text may mean something else.
         let errors = syntax::explain(source, &wrong);
-        return Recovered { content: None, errors: errors.into(), lost: Lost::default() };
+        return Recovered { content: None, errors: errors.into(), lost: LostParts::default() };
     }
     let mut errors = ConfigErrors::default();
     errors.keep(environment::apply(source, table.get_mut()));
-    let mut reading = Reading { source, table, errors, lost: Lost::default(), fixes: Vec::new() };
+    let mut reading =
+        Reading { source, table, errors, lost: LostParts::default(), fixes: Vec::new() };
     let content = reading.read();
     Recovered { content, errors: reading.errors, lost: reading.lost }
 }
@@ -97,9 +98,9 @@ struct Reading<'a> {
     /// The document as it was written.
     table: Spanned<DeTable<'a>>,
     /// Changes that correct the errors found so far.
-    fixes: Vec<(Vec<Step>, Fix)>,
+    fixes: Vec<(Vec<PathStep>, Fix)>,
     errors: ConfigErrors,
-    lost: Lost,
+    lost: LostParts,
 }
 
 impl Reading<'_> {
@@ -146,7 +147,7 @@ impl Reading<'_> {
 /// Error of a document, in serde's words.
 struct ReadError {
     /// Path of the key or value, or of the table in which one is missing; `None` if it is unknown.
-    path: Option<Vec<Step>>,
+    path: Option<Vec<PathStep>>,
     span: Range<usize>,
     message: String,
 }
@@ -166,18 +167,22 @@ fn try_read<T: Document>(table: &Spanned<DeTable<'_>>, schema: Node<'_>) -> Resu
     }
 }
 
-/// Returns the path of an error; `None` if its place is unknown.
-fn path_of(table: &DeTable<'_>, error: &toml::de::Error, schema: Node<'_>) -> Option<Vec<Step>> {
+/// Returns the path of an error; `None` if its position is unknown.
+fn path_of(
+    table: &DeTable<'_>,
+    error: &toml::de::Error,
+    schema: Node<'_>,
+) -> Option<Vec<PathStep>> {
     let mut path = tree::find(table, &error.span()?, wanted(error))?;
     // `[[node]]` for `[node]`: serde takes the list's elements for the table's values.
-    let is_single = |section: &[Step]| schema.at(section).is_some_and(|it| !it.is_list());
-    if matches!(path[..], [_, Step::Index(_), ..]) && is_single(&path[..1]) {
+    let is_single = |section: &[PathStep]| schema.at(section).is_some_and(|it| !it.is_list());
+    if matches!(path[..], [_, PathStep::Index(_), ..]) && is_single(&path[..1]) {
         path.truncate(1);
     }
     Some(path)
 }
 
-fn apply<'i>(table: &mut DeTable<'i>, path: &[Step], fix: &'i Fix) {
+fn apply<'i>(table: &mut DeTable<'i>, path: &[PathStep], fix: &'i Fix) {
     let value = tree::get(table, path).cloned();
     let replacement = match fix {
         Fix::Rename(name) => return tree::rename(table, path, name),
@@ -195,13 +200,13 @@ fn apply<'i>(table: &mut DeTable<'i>, path: &[Step], fix: &'i Fix) {
 }
 
 /// Returns the subject of an error.
-fn wanted(error: &toml::de::Error) -> Wanted {
+fn wanted(error: &toml::de::Error) -> SoughtItem {
     let message = error.message();
     match () {
-        () if message.starts_with("unknown field") => Wanted::Key,
-        () if message.starts_with("missing field") => Wanted::Table,
-        () if message.starts_with("invalid type: map") => Wanted::Table,
-        () if message.starts_with("invalid type: sequence") => Wanted::List,
-        () => Wanted::Value,
+        () if message.starts_with("unknown field") => SoughtItem::Key,
+        () if message.starts_with("missing field") => SoughtItem::Table,
+        () if message.starts_with("invalid type: map") => SoughtItem::Table,
+        () if message.starts_with("invalid type: sequence") => SoughtItem::List,
+        () => SoughtItem::Value,
     }
 }

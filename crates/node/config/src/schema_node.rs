@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::tree::Step;
+use crate::tree::PathStep;
 
 /// A setting or table in the schema.
 #[derive(Debug, Clone, Copy)]
@@ -18,12 +18,12 @@ impl<'a> Node<'a> {
     }
 
     /// Returns the node of a setting; `None` if there is no such setting.
-    pub(crate) fn at(self, path: &[Step]) -> Option<Self> {
+    pub(crate) fn at(self, path: &[PathStep]) -> Option<Self> {
         path.iter().try_fold(self, |node, step| {
             let target = node.target();
             let here = match step {
-                Step::Index(_) => target.get("items")?,
-                Step::Key(key) => target["properties"]
+                PathStep::Index(_) => target.get("items")?,
+                PathStep::Key(key) => target["properties"]
                     .get(key)
                     .or_else(|| target.get("additionalProperties").filter(|it| it.is_object()))?,
             };
@@ -65,7 +65,7 @@ impl<'a> Node<'a> {
 
     /// Returns the node of a list's elements.
     pub(crate) fn element(self) -> Option<Self> {
-        self.at(&[Step::Index(0)])
+        self.at(&[PathStep::Index(0)])
     }
 
     /// Returns the least and the greatest number, if the value is a number that has them.

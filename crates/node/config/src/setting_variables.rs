@@ -2,7 +2,7 @@
 
 use crate::environment::PREFIX;
 use crate::schema_node::Node;
-use crate::tree::Step;
+use crate::tree::PathStep;
 
 /// Returns the variables that set the settings of the file's sections, such as
 /// `SPILLWAY__NODE__REGION`. Of a list they are those of its first element.
@@ -11,10 +11,10 @@ pub fn setting_variables() -> Vec<String> {
     let schema = crate::schema();
     let root = Node::root(&schema);
     let of_section = |section: &str| {
-        let mut path = vec![Step::Key(section.to_owned())];
+        let mut path = vec![PathStep::Key(section.to_owned())];
         let is_list = root.at(&path).is_some_and(Node::is_list);
         let element = if is_list { "0__" } else { "" };
-        path.extend(is_list.then_some(Step::Index(0)));
+        path.extend(is_list.then_some(PathStep::Index(0)));
         let keys = root.at(&path).map(Node::keys).unwrap_or_default();
         let named = keys.into_iter().map(|key| format!("{PREFIX}{section}__{element}{key}"));
         named.map(|name| name.to_ascii_uppercase()).collect::<Vec<_>>()

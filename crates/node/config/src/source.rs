@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{ConfigError, Mark, Place, Severity, Shown};
+use crate::error::{ConfigError, Mark, Severity, Shown, SourcePosition};
 use crate::secrets::{is_secret, masked};
 
 /// Text of a config, for turning byte ranges into lines.
@@ -34,9 +34,9 @@ pub type ReadFiles = BTreeMap<PathBuf, u64>;
 #[derive(Debug, Clone)]
 pub(crate) struct Variable {
     pub(crate) name: String,
-    /// Place of the name in the text.
+    /// Position of the name in the text.
     pub(crate) name_at: Range<usize>,
-    /// Place of the value in the text.
+    /// Position of the value in the text.
     pub(crate) value_at: Range<usize>,
 }
 
@@ -130,20 +130,20 @@ impl Source {
         error
     }
 
-    fn place(&self, span: Range<usize>) -> Place {
+    fn place(&self, span: Range<usize>) -> SourcePosition {
         let variable = self.variables.iter().find(|variable| {
             (variable.name_at.start..=variable.value_at.end).contains(&span.start)
         });
         let Some(variable) = variable else {
             let mark = (span != (0..0)).then(|| mark(self.text(), span.clone()));
             let (path, shown) = (self.path.clone(), self.shown.clone());
-            return Place { path, variable: None, span, mark, earlier: None, shown };
+            return SourcePosition { path, variable: None, span, mark, earlier: None, shown };
         };
         let (start, end) = (variable.name_at.start, variable.value_at.end);
         let line = &self.text[start..end];
         let in_line = span.start - start..span.end.min(end).saturating_sub(start);
         let mark = mark(line, in_line);
-        Place {
+        SourcePosition {
             path: self.path.clone(),
             span,
             variable: Some(variable.name.clone()),

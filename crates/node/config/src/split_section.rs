@@ -13,7 +13,7 @@ use spillway_view::{ArmSpec, SplitSpec, StickyCookie};
 use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors};
-use crate::names::Served;
+use crate::names::ServedNames;
 use crate::source::Source;
 
 /// Maximum number of arms of one split: each is a series in the metrics, and no experiment needs
@@ -79,7 +79,7 @@ impl SplitSection {
     pub(crate) fn lower(
         self,
         source: &Source,
-        served: &Served<'_>,
+        served: &ServedNames<'_>,
         splits: &BTreeSet<String>,
     ) -> Result<SplitSpec, ConfigErrors> {
         let name = ModelName::from(self.model.get_ref().as_str());
@@ -171,7 +171,7 @@ impl ArmSection {
     fn check(
         &self,
         source: &Source,
-        served: &Served<'_>,
+        served: &ServedNames<'_>,
         (own, splits): (&str, &BTreeSet<String>),
     ) -> Result<(), ConfigError> {
         let name = self.name.get_ref();

@@ -81,14 +81,14 @@ fn other(source: &Source, error: &toml::de::Error, span: Range<usize>) -> Config
     source.fault(span, error.message(), REMEDY)
 }
 
-/// Returns the key of the line that a place is in, up to there.
+/// Returns the key of the line that a position is in, up to there.
 fn key_of(text: &str, at: usize) -> &str {
     let before = text.get(..at).unwrap_or_default();
     let line = before.rsplit('\n').next().unwrap_or_default();
     line.split('=').next().unwrap_or_default().trim()
 }
 
-/// Returns the error of a table or key that is there twice, with the place of the first one; None if
+/// Returns the error of a table or key that is there twice, with the position of the first one; None if
 /// that is not found.
 fn twice(source: &Source, span: &Range<usize>) -> Option<ConfigError> {
     let (text, name) = (source.text(), source.part(span.clone()));

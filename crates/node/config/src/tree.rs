@@ -7,7 +7,7 @@ use toml::de::{DeArray, DeTable, DeValue};
 
 /// Step from a table or list to something in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum PathStep {
     /// Key of a table.
     Key(String),
     /// Number of a list's element.
@@ -16,45 +16,53 @@ pub(crate) enum Step {
 
 /// Thing that is looked for in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum SoughtItem {
     Key,
     Table,
     List,
-    /// Any value but one inside which the same place is found again.
+    /// Any value but one inside which the same position is found again.
     Value,
 }
 
 /// Returns the path of the item at `span`.
-pub(crate) fn find(table: &DeTable<'_>, span: &Range<usize>, wanted: Wanted) -> Option<Vec<Step>> {
+pub(crate) fn find(
+    table: &DeTable<'_>,
+    span: &Range<usize>,
+    wanted: SoughtItem,
+) -> Option<Vec<PathStep>> {
     table.iter().find_map(|(key, value)| {
-        let step = Step::Key(key.get_ref().to_string());
-        if wanted == Wanted::Key && key.span() == *span {
+        let step = PathStep::Key(key.get_ref().to_string());
+        if wanted == SoughtItem::Key && key.span() == *span {
             return Some(vec![step]);
         }
         find_in(value, span, wanted).map(|path| prefixed(step, path))
     })
 }
 
-fn find_in(value: &Spanned<DeValue<'_>>, span: &Range<usize>, wanted: Wanted) -> Option<Vec<Step>> {
+fn find_in(
+    value: &Spanned<DeValue<'_>>,
+    span: &Range<usize>,
+    wanted: SoughtItem,
+) -> Option<Vec<PathStep>> {
     let is_it = value.span() == *span
         && match wanted {
-            Wanted::Key => false,
-            Wanted::Table => value.get_ref().is_table(),
-            Wanted::List => value.get_ref().is_array(),
-            Wanted::Value => true,
+            SoughtItem::Key => false,
+            SoughtItem::Table => value.get_ref().is_table(),
+            SoughtItem::List => value.get_ref().is_array(),
+            SoughtItem::Value => true,
         };
     let inner = match value.get_ref() {
         DeValue::Table(table) => find(table, span, wanted),
         DeValue::Array(list) => list.iter().enumerate().find_map(|(index, element)| {
             let path = find_in(element, span, wanted)?;
-            Some(prefixed(Step::Index(index), path))
+            Some(prefixed(PathStep::Index(index), path))
         }),
         _ => None,
     };
     inner.or_else(|| is_it.then(Vec::new))
 }
 
-fn prefixed(step: Step, mut path: Vec<Step>) -> Vec<Step> {
+fn prefixed(step: PathStep, mut path: Vec<PathStep>) -> Vec<PathStep> {
     path.insert(0, step);
     path
 }
@@ -62,46 +70,49 @@ fn prefixed(step: Step, mut path: Vec<Step>) -> Vec<Step> {
 /// Returns the value at a path.
 pub(crate) fn get<'a, 'i>(
     table: &'a DeTable<'i>,
-    path: &[Step],
+    path: &[PathStep],
 ) -> Option<&'a Spanned<DeValue<'i>>> {
-    let [Step::Key(first), rest @ ..] = path else { return None };
+    let [PathStep::Key(first), rest @ ..] = path else { return None };
     rest.iter().try_fold(table.get(first.as_str())?, |value, step| match (value.get_ref(), step) {
-        (DeValue::Table(table), Step::Key(key)) => table.get(key.as_str()),
-        (DeValue::Array(list), Step::Index(index)) => list.get(*index),
+        (DeValue::Table(table), PathStep::Key(key)) => table.get(key.as_str()),
+        (DeValue::Array(list), PathStep::Index(index)) => list.get(*index),
         _ => None,
     })
 }
 
 fn get_mut<'a, 'i>(
     table: &'a mut DeTable<'i>,
-    path: &[Step],
+    path: &[PathStep],
 ) -> Option<&'a mut Spanned<DeValue<'i>>> {
-    let [Step::Key(first), rest @ ..] = path else { return None };
+    let [PathStep::Key(first), rest @ ..] = path else { return None };
     rest.iter().try_fold(table.get_mut(first.as_str())?, |value, step| {
         match (value.get_mut(), step) {
-            (DeValue::Table(table), Step::Key(key)) => table.get_mut(key.as_str()),
-            (DeValue::Array(list), Step::Index(index)) => list.get_mut(*index),
+            (DeValue::Table(table), PathStep::Key(key)) => table.get_mut(key.as_str()),
+            (DeValue::Array(list), PathStep::Index(index)) => list.get_mut(*index),
             _ => None,
         }
     })
 }
 
-/// Puts another value in place of the one at a path. The place in the text stays.
-pub(crate) fn replace<'i>(table: &mut DeTable<'i>, path: &[Step], value: DeValue<'i>) {
+/// Puts another value in place of the one at a path. The position in the text stays.
+pub(crate) fn replace<'i>(table: &mut DeTable<'i>, path: &[PathStep], value: DeValue<'i>) {
     if let Some(place) = get_mut(table, path) {
         *place.get_mut() = value;
     }
 }
 
 /// Takes the value at a path out of the document.
-pub(crate) fn remove<'i>(table: &mut DeTable<'i>, path: &[Step]) -> Option<Spanned<DeValue<'i>>> {
+pub(crate) fn remove<'i>(
+    table: &mut DeTable<'i>,
+    path: &[PathStep],
+) -> Option<Spanned<DeValue<'i>>> {
     let (last, parent) = path.split_last()?;
-    if let ([], Step::Key(key)) = (parent, last) {
+    if let ([], PathStep::Key(key)) = (parent, last) {
         return table.remove(key.as_str());
     }
     match (get_mut(table, parent)?.get_mut(), last) {
-        (DeValue::Table(table), Step::Key(key)) => table.remove(key.as_str()),
-        (DeValue::Array(list), Step::Index(index)) => remove_element(list, *index),
+        (DeValue::Table(table), PathStep::Key(key)) => table.remove(key.as_str()),
+        (DeValue::Array(list), PathStep::Index(index)) => remove_element(list, *index),
         _ => None,
     }
 }
@@ -114,8 +125,8 @@ fn remove_element<'i>(list: &mut DeArray<'i>, index: usize) -> Option<Spanned<De
 }
 
 /// Gives the key at a path another name, unless the table has that already.
-pub(crate) fn rename(table: &mut DeTable<'_>, path: &[Step], name: &str) {
-    let Some((Step::Key(key), parent)) = path.split_last() else { return };
+pub(crate) fn rename(table: &mut DeTable<'_>, path: &[PathStep], name: &str) {
+    let Some((PathStep::Key(key), parent)) = path.split_last() else { return };
     let table = match parent {
         [] => table,
         parent => match get_mut(table, parent).map(Spanned::get_mut) {
@@ -131,7 +142,7 @@ pub(crate) fn rename(table: &mut DeTable<'_>, path: &[Step], name: &str) {
     }
 }
 
-/// Returns the places of a value, and of all keys and values in it.
+/// Returns the positions of a value, and of all keys and values in it.
 pub(crate) fn places(value: &Spanned<DeValue<'_>>) -> Vec<Range<usize>> {
     let mut places = vec![value.span()];
     match value.get_ref() {

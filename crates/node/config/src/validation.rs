@@ -7,13 +7,13 @@ use toml::de::{DeTable, DeValue};
 
 use crate::explanation::number;
 use crate::schema_node::Node;
-use crate::tree::Step;
+use crate::tree::PathStep;
 
 /// Value that the schema forbids.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Violation {
     /// Path of the number, or of the table in which a key is missing.
-    pub(crate) path: Vec<Step>,
+    pub(crate) path: Vec<PathStep>,
     /// Place of it in the text.
     pub(crate) span: Range<usize>,
     /// The error in the words that serde has for such errors.
@@ -32,12 +32,12 @@ pub(crate) fn violation(
         return Some(Violation { path: Vec::new(), span, message });
     }
     table.iter().find_map(|(key, value)| {
-        let step = Step::Key(key.get_ref().to_string());
+        let step = PathStep::Key(key.get_ref().to_string());
         below(value, node, step)
     })
 }
 
-fn below(value: &Spanned<DeValue<'_>>, node: Node<'_>, step: Step) -> Option<Violation> {
+fn below(value: &Spanned<DeValue<'_>>, node: Node<'_>, step: PathStep) -> Option<Violation> {
     // A key that the schema lacks is reported when the document is read.
     let node = node.at(std::slice::from_ref(&step))?;
     let mut found = inside(value, node)?;
@@ -51,7 +51,7 @@ fn inside(value: &Spanned<DeValue<'_>>, node: Node<'_>) -> Option<Violation> {
         DeValue::Array(list) => list
             .iter()
             .enumerate()
-            .find_map(|(index, element)| below(element, node, Step::Index(index))),
+            .find_map(|(index, element)| below(element, node, PathStep::Index(index))),
         scalar => {
             let given = number(scalar).filter(|_| node.is_number())?;
             let (least, most) = node.bounds();

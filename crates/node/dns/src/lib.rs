@@ -4,10 +4,10 @@
 //! own: requests keep their threads however many queries come. Answers come from the last snapshot
 //! of regions, which the driver of the cluster swaps; nothing here waits for another task.
 
-mod served;
+mod name_server_state;
 mod snapshot;
 mod tcp;
-mod tcp_places;
+mod tcp_slots;
 mod udp;
 
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
-pub use crate::served::{Locate, Served};
+pub use crate::name_server_state::{Locate, NameServerState};
 
 /// Maximum number of TCP connections that wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -70,7 +70,11 @@ impl NameServer {
     ///
     /// # Errors
     /// Returns an error if the thread can't be started.
-    pub fn start(self, served: Arc<Served>, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
+    pub fn start(
+        self,
+        served: Arc<NameServerState>,
+        stop: CancellationToken,
+    ) -> io::Result<JoinHandle<()>> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         Builder::new().name("dns".to_owned()).spawn(move || {
             let answering = async {
@@ -81,7 +85,7 @@ impl NameServer {
         })
     }
 
-    async fn serve(self, served: Arc<Served>) -> io::Result<Infallible> {
+    async fn serve(self, served: Arc<NameServerState>) -> io::Result<Infallible> {
         let udp = UdpSocket::from_std(self.udp)?;
         let tcp = TcpListener::from_std(self.tcp)?;
         tokio::select! {

@@ -4,9 +4,9 @@ use spillway_geo::dns::{DnsView, RegionState, ZoneRegion};
 use spillway_types::RegionName;
 use spillway_view::{RegionSteering, Regions};
 
-use crate::Served;
+use crate::NameServerState;
 
-impl Served {
+impl NameServerState {
     /// Takes over the state of regions. `own` is this node's region; `measured` returns the round
     /// trip to a region by its connections, in milliseconds.
     pub fn publish(

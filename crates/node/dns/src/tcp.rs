@@ -12,8 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use crate::Served;
-use crate::tcp_places::{LastUse, TcpPlaces};
+use crate::NameServerState;
+use crate::tcp_slots::{LastUse, TcpSlots};
 
 /// Time limit for the next query of a connection, from the last answer to the query's last byte.
 const IDLE: Duration = Duration::from_secs(10);
@@ -25,9 +25,9 @@ const QUERY_BYTES_MAX: usize = 4_096;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts and answers connections forever.
-pub(super) async fn serve(listener: TcpListener, served: &Arc<Served>) -> Infallible {
+pub(super) async fn serve(listener: TcpListener, served: &Arc<NameServerState>) -> Infallible {
     let mut tasks = JoinSet::new();
-    let mut places = TcpPlaces::default();
+    let mut slots = TcpSlots::default();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -40,7 +40,7 @@ pub(super) async fn serve(listener: TcpListener, served: &Arc<Served>) -> Infall
                             drop(converse(stream, (peer, used), &served).await);
                         })
                     };
-                    match places.add(network, open) {
+                    match slots.add(network, open) {
                         None => served.count_refused_connection(),
                         Some(None) => {}
                         Some(Some(most_idle)) => most_idle.abort(),
@@ -53,10 +53,10 @@ pub(super) async fn serve(listener: TcpListener, served: &Arc<Served>) -> Infall
             },
             Some(ended) = tasks.join_next_with_id() => {
                 let id = ended.map_or_else(|error| error.id(), |(id, ())| id);
-                places.remove(|task: &AbortHandle| task.id() == id);
+                slots.remove(|task: &AbortHandle| task.id() == id);
             }
         }
-        served.count_connections(places.len());
+        served.count_connections(slots.len());
     }
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn serve(listener: TcpListener, served: &Arc<Served>) -> Infall
 async fn converse(
     mut stream: TcpStream,
     (peer, used): (SocketAddr, LastUse),
-    served: &Served,
+    served: &NameServerState,
 ) -> io::Result<()> {
     let mut query = Vec::new();
     loop {

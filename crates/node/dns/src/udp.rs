@@ -10,7 +10,7 @@ use spillway_geo::dns::{QueryAdmission, QueryOutcome, QueryTransport, ResponseLi
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
-use crate::Served;
+use crate::NameServerState;
 
 /// Number of buffers that one system call fills.
 const BATCH: usize = 16;
@@ -28,7 +28,10 @@ const QUERY_BYTES_MAX: usize = 4_096;
 ///
 /// # Errors
 /// Returns an error if the socket can't be prepared, or there is no source of randomness.
-pub(super) async fn serve(socket: UdpSocket, served: &Arc<Served>) -> io::Result<Infallible> {
+pub(super) async fn serve(
+    socket: UdpSocket,
+    served: &Arc<NameServerState>,
+) -> io::Result<Infallible> {
     let limiter = served.config().limiter;
     let seed = getrandom::u64().map_err(io::Error::other)?;
     let mut server = UdpServer {
@@ -52,7 +55,7 @@ pub(super) async fn serve(socket: UdpSocket, served: &Arc<Served>) -> io::Result
 struct UdpServer {
     socket: UdpSocket,
     state: UdpSocketState,
-    served: Arc<Served>,
+    served: Arc<NameServerState>,
     limiter: ResponseLimiter,
     storage: Vec<u8>,
 }
@@ -104,7 +107,7 @@ impl UdpServer {
 }
 
 fn reply(
-    served: &Served,
+    served: &NameServerState,
     limiter: &mut ResponseLimiter,
     query: &[u8],
     meta: &RecvMeta,

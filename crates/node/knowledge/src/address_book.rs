@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use spillway_gossip::NameId;
 use spillway_prefix::FineIndex;
-use spillway_pulse::NameId;
 use spillway_route::Candidate;
 use spillway_types::{Holder, ReplicaName};
 use spillway_view::Replica;

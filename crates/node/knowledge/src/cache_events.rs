@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use spillway_prefix::FineIndex;
-use spillway_prefix::kv::{KvMirror, KvState, Sender, Told};
+use spillway_prefix::kv::{KvMirror, KvState, ReplyFigures, Sender};
 use spillway_replicas::KvNews;
 use spillway_types::{BlockHashes, Holder, ReplicaName};
 use spillway_view::Replied;
@@ -77,7 +77,7 @@ impl CacheEvents {
         index: &mut FineIndex,
         known: &KnownAddress,
         chain: &[u64],
-        (told, now_ms): (Told, u64),
+        (told, now_ms): (ReplyFigures, u64),
     ) -> bool {
         let mirror = self.mirrors.get_mut(&known.name);
         let Some((mirror, holder)) = mirror.zip(known.holder) else { return false };
@@ -164,8 +164,8 @@ impl CacheEvents {
 }
 
 /// Returns the numbers of a reply to a request of this node.
-pub(super) fn told(replied: &Replied) -> Told {
-    Told {
+pub(super) fn figures_of(replied: &Replied) -> ReplyFigures {
+    ReplyFigures {
         written: replied.written.as_slice().to_vec(),
         prompt_bytes: replied.prompt_bytes,
         prompt_tokens: replied.prompt_tokens.filter(|_| replied.is_success),

@@ -11,7 +11,7 @@ pub(super) struct Pages {
     pub(super) tokens: Option<f64>,
     /// Size of the cache in the index.
     pub(super) blocks: Option<f64>,
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedHits,
     /// True if its replies have reported the number of cached tokens: then its pages are not needed
     /// for that.
     pub(super) tells_cached: bool,
@@ -19,7 +19,7 @@ pub(super) struct Pages {
 
 /// Hits that this node's prompts should have had in a cache since its last report.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Expected {
+pub(super) struct ExpectedHits {
     pub(super) prompt_tokens: f64,
     pub(super) cached_tokens: f64,
 }
@@ -45,7 +45,7 @@ impl Pages {
     }
 }
 
-impl Expected {
+impl ExpectedHits {
     fn note(&mut self, replied: &Replied) {
         if let Some(predicted) = replied.predicted {
             self.prompt_tokens += f64::from(predicted.prompt_tokens);

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use spillway_prefix::kv::{Sender, Told};
+use spillway_gossip::{Sharing, SharingCounters, SiblingNews};
+use spillway_prefix::kv::{ReplyFigures, Sender};
 use spillway_prefix::{FineIndex, HeatConfig, HeatTracker, HotDelta, IndexStats, RegionBlocks};
-use spillway_pulse::{Sharing, SharingCounters, SiblingNews};
 use spillway_replicas::{CacheReport, KvNews};
 use spillway_types::{Holder, NodeName, ReplicaName};
 use spillway_view::{Replica, Replied};
 
 use super::address_book::{AddressBook, KnownAddress};
-use super::cache_events::{CacheEvents, told};
-use super::cache_pages::{Expected, Pages};
+use super::cache_events::{CacheEvents, figures_of};
+use super::cache_pages::{ExpectedHits, Pages};
 use super::cache_watch::PrefixCacheCounts;
 use super::forwards::Forwards;
 use super::kv_followers::Followers;
@@ -108,7 +108,7 @@ impl Caches {
             heat.note(chain, now_ms);
         }
         if let Some(sharing) = &mut self.sharing {
-            sharing.tell_sent(known.id, chain);
+            sharing.report_sent(known.id, chain);
         }
     }
 
@@ -134,7 +134,7 @@ impl Caches {
         let (chain, written) = (replied.chain.as_slice(), replied.written.as_slice());
         let Some(known) = self.book.of_identity(replied.identity) else { return };
         let Self { events, index, .. } = self;
-        let is_told = events.replied(index, known, chain, (told(replied), now_ms));
+        let is_told = events.replied(index, known, chain, (figures_of(replied), now_ms));
         if written.is_empty() {
             return;
         }
@@ -145,7 +145,7 @@ impl Caches {
         }
         if let Some(sharing) = &mut self.sharing {
             let prompt_blocks = u32::try_from(chain.len()).unwrap_or(u32::MAX);
-            sharing.tell_written(known.id, &self.whole, prompt_blocks);
+            sharing.report_written(known.id, &self.whole, prompt_blocks);
         }
     }
 
@@ -170,7 +170,7 @@ impl Caches {
         if let Some(sharing) = &mut self.sharing
             && u64::from(predicted) > cached_tokens.saturating_add(SURPRISE_TOKENS)
         {
-            sharing.tell_cached(known.id, chain, blocks);
+            sharing.report_cached(known.id, chain, blocks);
         }
     }
 
@@ -180,11 +180,11 @@ impl Caches {
     }
 
     /// Handles a datagram of another node of the region.
-    pub(super) fn heard(&mut self, from: &NodeName, datagram: &[u8], now_ms: u64) {
+    pub(super) fn receive(&mut self, from: &NodeName, datagram: &[u8], now_ms: u64) {
         let Self { index, heat, sharing, book, forwards, events, .. } = self;
         let Some(sharing) = sharing else { return };
         let taken = sharing.handle_datagram(from, datagram, |heard| {
-            if forwards.heard(&heard) {
+            if forwards.receive(&heard) {
                 return;
             }
             let known = |id| book.of_id(id).and_then(|known| Some((known, known.holder?)));
@@ -209,7 +209,8 @@ impl Caches {
                     if let Some((known, holder)) = known(id) {
                         let (prompt, written) =
                             chain.split_at((prompt_blocks as usize).min(chain.len()));
-                        let told = Told { written: written.to_vec(), ..Told::default() };
+                        let told =
+                            ReplyFigures { written: written.to_vec(), ..ReplyFigures::default() };
                         if !events.replied(index, known, prompt, (told, now_ms)) {
                             index.extend(holder, chain, prompt.len());
                         }
@@ -248,7 +249,7 @@ impl Caches {
     /// Notes that a replica's caches are empty.
     pub(super) fn empty(&mut self, name: &ReplicaName, why: &str) {
         if let Some(pages) = self.replicas.get_mut(name) {
-            pages.expected = Expected::default();
+            pages.expected = ExpectedHits::default();
             // The replica may be another program, or have other settings now.
             pages.tells_cached = false;
             pages.watch.count_anew();
@@ -357,12 +358,12 @@ impl Caches {
     fn compare(&mut self, name: &ReplicaName, found: PrefixCacheCounts) {
         let holder = self.holder(name);
         let Some(pages) = self.replicas.get_mut(name) else { return };
-        let Expected { prompt_tokens, cached_tokens } = pages.expected;
+        let ExpectedHits { prompt_tokens, cached_tokens } = pages.expected;
         // Replies that report cached tokens have corrected the index already.
         if pages.tells_cached || self.events.is_live(name) || prompt_tokens < EXPECTED_TOKENS_MIN {
             return;
         }
-        pages.expected = Expected::default();
+        pages.expected = ExpectedHits::default();
         if let Some(holder) = holder {
             // The counters are of all nodes' requests; this node's are taken for typical.
             let expected = cached_tokens / prompt_tokens * found.queries;

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use spillway_gossip::{Sharing, SharingConfig, To};
 use spillway_prefix::{FineIndex, HeatConfig, IndexConfig, IndexReader, Matches};
-use spillway_pulse::{Sharing, SharingConfig, To};
 use spillway_replicas::{CacheReport, Mapping, ServerKind};
 use spillway_resolver::Resolver;
 use spillway_route::Candidate;
@@ -47,7 +47,7 @@ impl Node {
         let due = self.caches.sharing().unwrap().flush();
         for (to, datagram) in &due {
             assert_eq!(*to, To::All);
-            other.caches.heard(&"n".into(), datagram, 0);
+            other.caches.receive(&"n".into(), datagram, 0);
         }
         due.len()
     }

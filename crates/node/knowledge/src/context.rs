@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use spillway_control_plane::ControlPlane;
+use spillway_gossip::To;
 use spillway_link::{DatagramError, Link};
-use spillway_pulse::To;
 use spillway_types::{NodeName, RegionName};
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;

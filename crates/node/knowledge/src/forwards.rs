@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use spillway_gossip::{NameId, Sharing, SiblingNews};
 use spillway_prefix::{FineIndex, IndexConfig, IndexReader};
-use spillway_pulse::{NameId, Sharing, SiblingNews};
 use spillway_types::{Holder, RegionName};
 use spillway_view::ForwardReplied;
 
@@ -94,7 +94,7 @@ impl Forwards {
         let Some(KnownRegion { id, holder, .. }) = self.region(region).copied() else { return };
         self.index.insert(holder, chain);
         if let Some(sharing) = sharing {
-            sharing.tell_sent(id, chain);
+            sharing.report_sent(id, chain);
         }
     }
 
@@ -115,12 +115,12 @@ impl Forwards {
         self.index.extend(holder, &self.whole, chain.len());
         if let Some(sharing) = sharing {
             let prompt_blocks = u32::try_from(chain.len()).unwrap_or(u32::MAX);
-            sharing.tell_written(id, &self.whole, prompt_blocks);
+            sharing.report_written(id, &self.whole, prompt_blocks);
         }
     }
 
     /// Handles news from another node of the region. Returns false if they are about a replica.
-    pub(super) fn heard(&mut self, news: &SiblingNews<'_>) -> bool {
+    pub(super) fn receive(&mut self, news: &SiblingNews<'_>) -> bool {
         let (SiblingNews::Sent(id, chain)
         | SiblingNews::Cached(id, chain, _)
         | SiblingNews::Written(id, chain, _)) = *news;
@@ -179,8 +179,8 @@ impl Forwards {
 
 #[cfg(test)]
 mod tests {
+    use spillway_gossip::SharingConfig;
     use spillway_prefix::Matches;
-    use spillway_pulse::SharingConfig;
     use spillway_types::BlockHashes;
 
     use super::*;
@@ -242,11 +242,11 @@ mod tests {
         let (mut teller, mut listener) = (sharing(), sharing());
         one.began(&eu, &[1, 2, 3], Some(&mut teller));
         one.replied(&reply("eu", &[1, 2, 3], &[4, 5], None), Some(&mut teller));
-        teller.tell_sent(NameId::of_replica(&"eu".into()), &[7]);
+        teller.report_sent(NameId::of_replica(&"eu".into()), &[7]);
         let mut others = 0;
         for (_, datagram) in teller.flush() {
             let heard = listener.handle_datagram(&"n".into(), &datagram, |news| {
-                others += u32::from(!other.heard(&news));
+                others += u32::from(!other.receive(&news));
             });
             heard.expect("a datagram");
         }

@@ -77,7 +77,7 @@ impl KnowledgeHandle {
 
     /// Hands over a datagram about prompts from another node of the region; never waits. It may be
     /// lost, as any datagram.
-    pub fn hear(&self, from: &NodeName, datagram: Bytes) {
+    pub fn receive(&self, from: &NodeName, datagram: Bytes) {
         if self.datagrams.try_send((from.clone(), datagram)).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use spillway_gossip::SharingCounters;
 use spillway_prefix::{HotStats, IndexStats};
-use spillway_pulse::SharingCounters;
 use spillway_types::{ModelName, RegionName, ReplicaName, Speed};
 
 /// Speeds at one moment.

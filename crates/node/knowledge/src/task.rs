@@ -8,9 +8,9 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use spillway_cluster_state::State;
+use spillway_gossip::{Sharing, SharingConfig};
 use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, KnowledgeConfig, PrefixHasher};
 use spillway_proxy::Worker;
-use spillway_pulse::{Sharing, SharingConfig};
 use spillway_request::gateway::{Counters, Gateway, HomeState, RoutingState};
 use spillway_types::{RegionName, ReplicaName, unix_ms};
 use spillway_view::{AffinityMove, HomeNews, Learning};
@@ -154,7 +154,7 @@ impl KnowledgeTask {
                 () = passed(due) => due = self.learn().then(|| Instant::now() + GATHER),
                 Some((from, datagram)) = self.inbox.datagrams.recv() => {
                     let now_ms = self.now_ms();
-                    self.caches.heard(&from, &datagram, now_ms);
+                    self.caches.receive(&from, &datagram, now_ms);
                 }
                 Some(event) = self.inbox.events.recv() => self.note(event),
                 Some(delivery) = self.followers.next() => {

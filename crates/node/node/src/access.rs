@@ -28,13 +28,13 @@ const DOUBT_PERIOD: Duration = Duration::from_secs(1);
 pub(crate) struct KeyBook {
     clients: Arc<ClientState>,
     switches: Arc<Switches>,
-    sources: Mutex<Sources>,
+    sources: Mutex<KeySources>,
     /// Index of the state that was taken in last.
     taken: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Sources {
+struct KeySources {
     config: AccessConfig,
     agreed: AccessConfig,
     /// True while the agreed keys may have been revoked without this node's knowledge.
@@ -155,7 +155,7 @@ impl KeyBook {
         }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Sources) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut KeySources) -> T) -> T {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut sources);
         let previous = self.clients.authenticator.table();
@@ -165,7 +165,7 @@ impl KeyBook {
     }
 }
 
-impl Sources {
+impl KeySources {
     fn table(&self, previous: &KeyTable) -> KeyTable {
         let mut keys = self.config.keys.clone();
         keys.extend(self.agreed.keys.iter().map(|(id, key)| (id.clone(), key.clone())));

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use spillway_config::Config;
 use spillway_control_plane::ControlPlane;
-use spillway_dns::{NameServer, Served};
+use spillway_dns::{NameServer, NameServerState};
 use spillway_knowledge::KnowledgeTask;
 use spillway_link::Link;
 use spillway_request::gateway::Gateway;
@@ -90,7 +90,7 @@ impl Node {
             outcomes: Arc::clone(&core.outcomes),
             keeper: keeper.clone(),
         };
-        let dns = config.dns.map(|dns| Arc::new(Served::new(dns, core.locate())));
+        let dns = config.dns.map(|dns| Arc::new(NameServerState::new(dns, core.locate())));
         let regions = config.cluster.as_ref();
         let services = Services::of_config(&local, regions, config.steering, locating);
         let spill = (config.spill, dns.clone());
@@ -141,7 +141,7 @@ impl Node {
         &mut self,
         units: usize,
         sockets: &mut Sockets,
-        dns: Option<Arc<Served>>,
+        dns: Option<Arc<NameServerState>>,
         learning: KnowledgeTask,
     ) -> std::io::Result<()> {
         let NodeCore { data_path, tasks, .. } = &self.core;

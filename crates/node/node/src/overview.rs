@@ -45,19 +45,19 @@ pub(crate) struct OverviewSource {
     pub(crate) certificates: Arc<Certificates>,
     /// The link to other nodes, if there is one and it is open.
     pub(crate) link: Weak<Link>,
-    /// Places of regions, by the config.
-    pub(crate) places: Arc<Places>,
+    /// Coordinates of regions, by the config.
+    pub(crate) places: Arc<RegionCoordinates>,
     /// Room in the data folder.
     pub(crate) room: Arc<Room>,
     /// Answers of all nodes that were given last.
     pub(crate) last: LastAnswers,
 }
 
-/// Places of regions, by the config.
+/// Coordinates of regions, by the config.
 #[derive(Debug, Default)]
-pub(crate) struct Places(BTreeMap<RegionName, Coordinates>);
+pub(crate) struct RegionCoordinates(BTreeMap<RegionName, Coordinates>);
 
-impl Places {
+impl RegionCoordinates {
     /// Takes the places from the config's regions.
     pub(crate) fn of_config(regions: &[RegionConfig]) -> Self {
         let place = |region: &RegionConfig| Some((region.name.clone(), region.coordinates?));

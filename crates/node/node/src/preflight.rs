@@ -5,7 +5,9 @@ use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 
 use rustix::fs::Access;
-use spillway_config::{ClusterConfig, ClusterPlaces, Config, ConfigError, ConfigErrors, Named};
+use spillway_config::{
+    ClusterConfig, ClusterPositions, Config, ConfigError, ConfigErrors, SettingPosition,
+};
 use spillway_front::port_holder::{PortTransport, holder_of};
 use spillway_link::{CertificateFiles, CredentialError, Identity, check_certificates};
 
@@ -45,7 +47,7 @@ pub fn preflight(config: &Config) -> ConfigErrors {
 fn check_cluster(
     cluster: &ClusterConfig,
     (region, node): (&str, &str),
-    places: &ClusterPlaces,
+    places: &ClusterPositions,
 ) -> Vec<ConfigError> {
     let mut found = Vec::new();
     let files = CertificateFiles {
@@ -94,7 +96,7 @@ enum FolderFault {
 }
 
 /// Checks that a node can keep data in a folder. `closed` is the remedy if the system refuses.
-fn check_folder(folder: &Path, named: &Named, closed: &str) -> Option<ConfigError> {
+fn check_folder(folder: &Path, named: &SettingPosition, closed: &str) -> Option<ConfigError> {
     Some(match writable(folder).err()? {
         FolderFault::NoFolder(message) => named.error(message, "name a folder"),
         FolderFault::NoParent(message) => {
@@ -132,12 +134,12 @@ fn writable(folder: &Path) -> Result<(), FolderFault> {
 }
 
 /// Checks a TCP port. A bound socket that does not listen takes no connection.
-fn check_tcp(address: SocketAddr, shares: bool, named: &Named) -> Option<ConfigError> {
+fn check_tcp(address: SocketAddr, shares: bool, named: &SettingPosition) -> Option<ConfigError> {
     let bound = bound_socket(address, shares).map(drop);
     taken(address, (PortTransport::Tcp, bound), named)
 }
 
-fn check_udp(address: SocketAddr, named: &Named) -> Option<ConfigError> {
+fn check_udp(address: SocketAddr, named: &SettingPosition) -> Option<ConfigError> {
     let bound = UdpSocket::bind(address).map(drop);
     taken(address, (PortTransport::Udp, bound), named)
 }
@@ -145,7 +147,7 @@ fn check_udp(address: SocketAddr, named: &Named) -> Option<ConfigError> {
 fn taken(
     address: SocketAddr,
     (transport, bound): (PortTransport, std::io::Result<()>),
-    named: &Named,
+    named: &SettingPosition,
 ) -> Option<ConfigError> {
     let error = bound.err()?;
     if error.kind() != ErrorKind::AddrInUse {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwapOption;
 use spillway_admin::RequestFilter;
 use spillway_config::{AccessLogConfig, LoggedRequests};
-use spillway_telemetry::{LinePlace, LineWriter};
+use spillway_telemetry::{LineDestination, LineWriter};
 use spillway_types::{EndedRequest, Outcome, RequestEntry, unix_ms};
 
 /// Requests that are remembered: some seconds of a busy node, hours of a quiet one. Each takes less
@@ -20,14 +20,14 @@ const KEPT: usize = 4_096;
 pub(crate) struct RequestLog {
     node: Arc<str>,
     region: Arc<str>,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptRequests>,
     access_log: ArcSwapOption<AccessLog>,
     /// Lines that the access log lost.
     lines_lost: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptRequests {
     requests: VecDeque<Ended>,
     /// Number of the last request.
     number: u64,
@@ -68,7 +68,7 @@ impl RequestLog {
         if config.requests == LoggedRequests::Off {
             return self.access_log.store(None);
         }
-        let place = config.file.clone().map_or(LinePlace::Stdout, LinePlace::File);
+        let place = config.file.clone().map_or(LineDestination::Stdout, LineDestination::File);
         match LineWriter::open(&place, Arc::clone(&self.lines_lost)) {
             Ok(writer) => {
                 let log = AccessLog { config: config.clone(), writer };
@@ -162,7 +162,7 @@ mod tests {
 
     use spillway_types::{
         Compared, End, EstimateReason, FailedTry, Hedge, LeftOutReason, LeftOutRegion, Prediction,
-        Residency, Shed, SplitArm, TokenCounts, TokenEstimate, TraceIds, TriedPlace,
+        Residency, Shed, SplitArm, TokenCounts, TokenEstimate, TraceIds, TriedTarget,
     };
 
     use super::*;
@@ -177,7 +177,7 @@ mod tests {
 
     /// Returns an outcome of which everything is known.
     fn known() -> Outcome {
-        let tried = |place, code, status, after| FailedTry { place, code, status, after };
+        let tried = |target, code, status, after| FailedTry { target, code, status, after };
         Outcome {
             id: Some("abc".into()),
             trace: Some(TraceIds { trace: 7, parent: Some(3), span: 9, is_sampled: true }),
@@ -191,8 +191,8 @@ mod tests {
             replica: Some("gpu-a".into()),
             reason: Some("soonest"),
             tries: vec![
-                tried(TriedPlace::Region("us".into()), "region_lost", None, SECOND),
-                tried(TriedPlace::Replica("gpu-b".into()), "replica_error", Some(503), SECOND / 3),
+                tried(TriedTarget::Region("us".into()), "region_lost", None, SECOND),
+                tried(TriedTarget::Replica("gpu-b".into()), "replica_error", Some(503), SECOND / 3),
             ],
             left_out: vec![LeftOutRegion { region: "ap".into(), why: LeftOutReason::NoModel }],
             residency: Residency::new(["eu".into()], []),

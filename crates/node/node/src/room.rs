@@ -36,7 +36,7 @@ impl Room {
         {
             let last = Arc::clone(&self.last);
             let looking = tokio::task::spawn_blocking(move || {
-                last.store(told(&folder).map(Arc::new));
+                last.store(space_in(&folder).map(Arc::new));
                 drop(turn);
             });
             drop(tokio::time::timeout(LOOK_LIMIT, looking).await);
@@ -45,13 +45,13 @@ impl Room {
     }
 }
 
-fn told(folder: &Path) -> Option<DataRoom> {
-    let told = rustix::fs::statvfs(folder).ok()?;
+fn space_in(folder: &Path) -> Option<DataRoom> {
+    let space = rustix::fs::statvfs(folder).ok()?;
     Some(DataRoom {
         folder: folder.display().to_string(),
         // Room that only the superuser may use is no room for the node.
-        free_bytes: told.f_bavail.saturating_mul(told.f_frsize),
-        total_bytes: told.f_blocks.saturating_mul(told.f_frsize),
+        free_bytes: space.f_bavail.saturating_mul(space.f_frsize),
+        total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
     })
 }
 

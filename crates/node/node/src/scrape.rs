@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use spillway_dns::Served;
+use spillway_dns::NameServerState;
 use spillway_front::access::KeyTable;
 use spillway_knowledge::{KnowledgeFigures, KnowledgeHandle};
 use spillway_link::Link;
@@ -31,7 +31,7 @@ pub(crate) struct Scrape {
     /// The control plane, if this node takes part in it.
     pub(crate) control_plane: Option<WatchedControlPlane>,
     /// The name server, if this node is one.
-    pub(crate) dns: Option<Arc<Served>>,
+    pub(crate) dns: Option<Arc<NameServerState>>,
 }
 
 impl Scrape {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use spillway_files::{load, save};
-use spillway_quota::{LimitTerms, Quotas, Scope, Units};
+use spillway_rate_limit::{LimitTerms, Quotas, Scope, Units};
 
 use super::saved::{Owed, owed_path};
 
@@ -81,7 +81,7 @@ impl Debts {
 
 #[cfg(test)]
 mod tests {
-    use spillway_quota::{Holding, QuotaAsk, RequestWindow};
+    use spillway_rate_limit::{Holding, QuotaAsk, RequestWindow};
 
     use super::*;
 

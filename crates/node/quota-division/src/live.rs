@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use spillway_quota::{LimitKind, LimitTerms, LimitUsage, OwnLimits, Quotas};
+use spillway_rate_limit::{LimitKind, LimitTerms, LimitUsage, OwnLimits, Quotas};
 use spillway_request::gateway::ClientState;
 use spillway_telemetry::LiveLimit;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
-use spillway_quota::{Scope, Units};
+use spillway_rate_limit::{Scope, Units};
 
 use super::uptime::Uptime;
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
 use spillway_files::{load, save_unsynced};
-use spillway_quota::{LimitKind, LimitTerms, Quotas, RequestWindow, Scope, Units};
+use spillway_rate_limit::{LimitKind, LimitTerms, Quotas, RequestWindow, Scope, Units};
 
 use super::uptime::Uptime;
 
@@ -189,7 +189,7 @@ fn grains(spent: &[(Duration, u64)]) -> Vec<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use spillway_codec::golden;
-    use spillway_quota::{Holding, QuotaAsk};
+    use spillway_rate_limit::{Holding, QuotaAsk};
 
     use super::*;
 

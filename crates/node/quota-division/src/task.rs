@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use spillway_cluster_state::{Actor, Command, LEASE_MS, Outcome, PLACE_MS, State};
 use spillway_control_plane::{ControlPlane, ProposeError, Proposed};
 use spillway_files::{load, save};
-use spillway_quota::{
+use spillway_rate_limit::{
     AgreedLimits, Before, Fate, Holder, LimitKind, LimitTerms, Quotas, Scope, Statement, Units,
 };
 use spillway_request::gateway::ClientState;
@@ -395,7 +395,7 @@ impl Divider {
     /// Lets in nothing that a limit applies to from now on.
     fn drop_all(&self) {
         for scope in self.agreed_limits.terms.keys() {
-            self.quotas().hold(scope, &spillway_quota::Holding::default());
+            self.quotas().hold(scope, &spillway_rate_limit::Holding::default());
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use spillway_types::{LoadReport, ModelsPage, ReplicaName};
 use tokio::sync::mpsc;
 
-use crate::check::{CheckKind, CheckResult};
+use crate::health_check::{CheckKind, CheckResult};
 use crate::http::RequestError;
 use crate::identity::Engine;
 use crate::read_room::ReadHold;

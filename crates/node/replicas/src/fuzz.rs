@@ -7,8 +7,8 @@ use serde_json::json;
 use spillway_types::KvEvent;
 use tokio::time::Instant;
 
-use crate::check::status_in;
 use crate::discovery::fuzz::endpoints;
+use crate::health_check::status_in;
 use crate::identity::{EnginePage, read_index, read_page};
 use crate::kv_events::{read_batch, read_messages};
 use crate::{Expectation, Mapping, ServerKind};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_types::ModelName;
 
-use crate::check::{DeepRequest, Expectation, Probe};
+use crate::health_check::{DeepRequest, Expectation, Probe};
 use crate::scrape::{Mapping, MetricsPage};
 
 /// Server software of a replica. It decides where the replica is asked for its health and load,

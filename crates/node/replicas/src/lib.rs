@@ -6,12 +6,12 @@
 //! files of a node's own config.
 
 mod builtin_mappings;
-mod check;
 pub mod discovery;
 mod fact;
 mod file_watch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+mod health_check;
 mod http;
 mod identity;
 mod kind;
@@ -23,11 +23,11 @@ mod scrape;
 mod target;
 mod warm_up;
 
-pub use check::{
-    ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Expectation, NoticeCheck, Probe,
-};
 pub use fact::{Fact, FactHold, FactKind, FactSender};
 pub use file_watch::FileWatch;
+pub use health_check::{
+    ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Expectation, NoticeCheck, Probe,
+};
 pub use http::{HttpProtocol, RequestError, TlsTarget};
 pub use identity::{Engine, IdentityCheck};
 pub use kind::{ServerKind, UnknownKindError};

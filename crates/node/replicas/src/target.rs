@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue};
 use spillway_resolver::Resolver;
 use spillway_types::{BasePath, ModelName, ReplicaName};
 
-use crate::check::{ActiveCheck, DeepCheck, NoticeCheck};
+use crate::health_check::{ActiveCheck, DeepCheck, NoticeCheck};
 use crate::http::{HttpProtocol, HttpServer, TlsTarget};
 use crate::identity::IdentityCheck;
 use crate::scrape::Scrape;

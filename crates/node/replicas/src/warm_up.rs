@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spillway_types::ModelName;
 
-use crate::check::one_token;
+use crate::health_check::one_token;
 use crate::http::{HttpClient, HttpServer, RequestError};
 use crate::identity::{IdentityCheck, ModelsReading};
 use crate::target::ReplicaTarget;

@@ -9,8 +9,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use spillway_types::{ARM_ERRORS, Outcome, SplitArm};
 
 use crate::catalog::requests;
-use crate::places::{Histograms, seconds};
 use crate::register::{Labels, metric, registered};
+use crate::route_model_metrics::{Histograms, seconds};
 
 /// Value of the label `status` of a request that another model served.
 const FALLBACK: &str = "fallback";

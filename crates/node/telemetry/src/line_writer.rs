@@ -30,7 +30,7 @@ const FILE_MODE: u32 = 0o640;
 
 /// Place that lines are written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinePlace {
+pub enum LineDestination {
     /// A file, written at its end. A pipe without a reader is waited for; lines are lost until one
     /// reads.
     File(PathBuf),
@@ -61,7 +61,7 @@ impl LineWriter {
     ///
     /// # Errors
     /// Returns an error if the place can't be opened or no thread can be started.
-    pub fn open(place: &LinePlace, lost: Arc<AtomicU64>) -> io::Result<Self> {
+    pub fn open(place: &LineDestination, lost: Arc<AtomicU64>) -> io::Result<Self> {
         let mut out = Out::new(place)?;
         let (items, waiting) = sync_channel(LINES_MAX);
         let counted = Arc::clone(&lost);
@@ -137,7 +137,7 @@ fn write_all(out: &mut Out, items: &Receiver<Item>, lost: &AtomicU64) {
 
 /// Open place.
 struct Out {
-    place: LinePlace,
+    place: LineDestination,
     /// `None` before a pipe has a reader.
     writer: Option<BufWriter<PatientFile>>,
     /// Device and number of the open file; `None` for a standard stream.
@@ -186,7 +186,7 @@ impl Write for PatientFile {
 }
 
 impl Out {
-    fn new(place: &LinePlace) -> io::Result<Self> {
+    fn new(place: &LineDestination) -> io::Result<Self> {
         let mut out = Self {
             place: place.clone(),
             writer: None,
@@ -202,16 +202,16 @@ impl Out {
     }
 
     fn is_pipe(&self) -> bool {
-        let LinePlace::File(path) = &self.place else { return false };
+        let LineDestination::File(path) = &self.place else { return false };
         std::fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo())
     }
 
     fn open(&mut self) -> io::Result<()> {
         // A standard stream is opened a second time: a write that hangs would hold its lock.
         let file = match &self.place {
-            LinePlace::Stdout => File::from(io::stdout().as_fd().try_clone_to_owned()?),
-            LinePlace::Stderr => File::from(io::stderr().as_fd().try_clone_to_owned()?),
-            LinePlace::File(path) => {
+            LineDestination::Stdout => File::from(io::stdout().as_fd().try_clone_to_owned()?),
+            LineDestination::Stderr => File::from(io::stderr().as_fd().try_clone_to_owned()?),
+            LineDestination::File(path) => {
                 let mut options = OpenOptions::new();
                 options.create(true).append(true).mode(FILE_MODE).custom_flags(NONBLOCKING);
                 let file = open_patiently(|| options.open(path))?;
@@ -245,7 +245,7 @@ impl Out {
     fn failed(&mut self, error: &io::Error) {
         // Only the first failure in a row is logged: a full disk would fill the log, too. A failure
         // of standard error cannot be logged at all.
-        if !self.is_failing && self.place != LinePlace::Stderr {
+        if !self.is_failing && self.place != LineDestination::Stderr {
             tracing::error!(%error, "requests can't be written to the access log");
         }
         (self.is_failing, self.is_torn) = (true, true);
@@ -263,7 +263,9 @@ impl Out {
     /// Returns an error if that fails and lines written to the old file could not be read by any
     /// program.
     fn reopen_if_moved(&mut self) -> io::Result<()> {
-        let (LinePlace::File(path), Some(known)) = (&self.place, self.file) else { return Ok(()) };
+        let (LineDestination::File(path), Some(known)) = (&self.place, self.file) else {
+            return Ok(());
+        };
         let now = std::fs::metadata(path).ok().map(|about| (about.dev(), about.ino()));
         if now == Some(known) {
             return Ok(());
@@ -287,7 +289,7 @@ mod tests {
 
     fn open(path: &Path) -> (LineWriter, Arc<AtomicU64>) {
         let lost = Arc::default();
-        let place = LinePlace::File(path.to_owned());
+        let place = LineDestination::File(path.to_owned());
         (LineWriter::open(&place, Arc::clone(&lost)).unwrap(), lost)
     }
 
@@ -368,7 +370,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let moved = folder.path().join("access.log.1");
-        let mut out = Out::new(&LinePlace::File(path.clone())).unwrap();
+        let mut out = Out::new(&LineDestination::File(path.clone())).unwrap();
         out.line("first").and_then(|()| out.flush()).unwrap();
         std::fs::rename(&path, &moved).unwrap();
         out.reopen_if_moved().unwrap();
@@ -387,7 +389,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_an_error() {
-        let place = LinePlace::File("/nowhere/access.log".into());
+        let place = LineDestination::File("/nowhere/access.log".into());
         assert!(LineWriter::open(&place, Arc::default()).is_err());
     }
 

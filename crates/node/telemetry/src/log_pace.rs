@@ -17,17 +17,17 @@ const LINES_MAX: u32 = 3;
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// A place in the library's code.
-type Place = (Option<&'static str>, Option<u32>);
+type CodePosition = (Option<&'static str>, Option<u32>);
 
 /// Layer that lets each place in the consensus library log three lines a minute.
 #[derive(Debug, Default)]
 pub(crate) struct LogPace {
     // Locked only when that library logs. As many places as its code has.
-    places: Mutex<BTreeMap<Place, (Instant, u32)>>,
+    places: Mutex<BTreeMap<CodePosition, (Instant, u32)>>,
 }
 
 impl LogPace {
-    fn admits(&self, place: Place, now: Instant) -> bool {
+    fn admits(&self, place: CodePosition, now: Instant) -> bool {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let (since, lines) = places.entry(place).or_insert((now, 0));
         if now.saturating_duration_since(*since) >= PERIOD {

@@ -11,7 +11,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, registry};
 
-use crate::line_writer::{LinePlace, LineWriter};
+use crate::line_writer::{LineDestination, LineWriter};
 use crate::log_pace::LogPace;
 
 /// Form of log lines.
@@ -95,7 +95,7 @@ impl io::Write for LogLine {
 /// Returns an error if the filter does not parse, or a logger is installed already.
 pub fn install(filter: &str, format: Format) -> Result<(), LogError> {
     install_to(filter, format, || LogLine, io::stderr().is_terminal())?;
-    let log = LineWriter::open(&LinePlace::Stderr, Arc::clone(&LOST))?;
+    let log = LineWriter::open(&LineDestination::Stderr, Arc::clone(&LOST))?;
     LOG.set(log).map_err(|_| LogError::AlreadySet)
 }
 

@@ -21,10 +21,10 @@ use crate::geo_metrics::{GeoMetrics, LiveGeo};
 use crate::knowledge_metrics::{KnowledgeMetrics, LiveHot, LiveKnowledge};
 use crate::limit_metrics::{LimitMetrics, LiveLimit};
 use crate::overflow_metrics::{LiveOverflow, OverflowMetrics};
-use crate::places::{PlaceFamilies, Places};
 use crate::region_metrics::{LiveCluster, RegionMetrics};
 use crate::register::{Labels, from_zero, metric, raise, raise_each, signed};
 use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
+use crate::route_model_metrics::{RouteModelFamilies, RouteModels};
 use crate::shed_metrics::ShedMetrics;
 use crate::usage::{LiveBudget, UsageMetrics};
 
@@ -35,8 +35,8 @@ const HEALTH_STATES: [&str; 3] = ["healthy", "degraded", "unhealthy"];
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    places: Mutex<Places>,
-    families: PlaceFamilies,
+    places: Mutex<RouteModels>,
+    families: RouteModelFamilies,
     arms: ArmMetrics,
     choices: ChoiceMetrics,
     sheds: ShedMetrics,
@@ -185,7 +185,7 @@ impl Metrics {
         let mut r = Registry::default();
         r.register(catalog::node::BUILD.name, catalog::node::BUILD.help(), Info::new(facts));
         Self {
-            families: PlaceFamilies::new(&mut r),
+            families: RouteModelFamilies::new(&mut r),
             arms: ArmMetrics::new(&mut r),
             choices: ChoiceMetrics::new(&mut r),
             sheds: ShedMetrics::new(&mut r),

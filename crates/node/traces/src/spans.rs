@@ -9,7 +9,7 @@ use opentelemetry::trace::{
 use opentelemetry::{InstrumentationScope, KeyValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use spillway_types::{
-    AttributeValue, End, EndedRequest, FailedTry, Outcome, RequestEntry, TraceIds, TriedPlace,
+    AttributeValue, End, EndedRequest, FailedTry, Outcome, RequestEntry, TraceIds, TriedTarget,
 };
 
 /// Node that exports its requests.
@@ -22,7 +22,7 @@ pub struct Origin {
 }
 
 /// Moments of a request on the clock of the wall.
-struct Times {
+struct SpanTimes {
     start: SystemTime,
     end: SystemTime,
     /// Moment at which the last attempt was sent.
@@ -92,7 +92,7 @@ fn span(ids: TraceIds, id: u64, (start_time, end_time): (SystemTime, SystemTime)
     }
 }
 
-fn times(outcome: &Outcome, (now, wall): (Instant, SystemTime)) -> Times {
+fn times(outcome: &Outcome, (now, wall): (Instant, SystemTime)) -> SpanTimes {
     let ended = outcome.started.map(|started| started + outcome.duration);
     let ago = ended.map(|ended| now.saturating_duration_since(ended)).unwrap_or_default();
     let before = |moment: SystemTime, by: Duration| moment.checked_sub(by).unwrap_or(moment);
@@ -103,7 +103,7 @@ fn times(outcome: &Outcome, (now, wall): (Instant, SystemTime)) -> Times {
         (Some(first_byte), Some(reply_time)) => before(first_byte, reply_time).max(start),
         _ => start + outcome.overhead.min(outcome.duration),
     };
-    Times { start, end, asked, first_byte }
+    SpanTimes { start, end, asked, first_byte }
 }
 
 /// Returns e.g. `chat llama-3`, as the conventions ask for.
@@ -187,11 +187,11 @@ fn first_byte_event(at: Option<SystemTime>) -> SpanEvents {
 /// Returns an event for each place that was asked without success.
 fn failed_tries(outcome: &Outcome, start: SystemTime) -> SpanEvents {
     let event = |tried: &FailedTry| {
-        let place = match &tried.place {
-            TriedPlace::Replica(name) => KeyValue::new("spillway.asked.replica", name.to_string()),
-            TriedPlace::Region(name) => KeyValue::new("spillway.asked.region", name.to_string()),
+        let target = match &tried.target {
+            TriedTarget::Replica(name) => KeyValue::new("spillway.asked.replica", name.to_string()),
+            TriedTarget::Region(name) => KeyValue::new("spillway.asked.region", name.to_string()),
         };
-        let mut attributes = vec![place, KeyValue::new("error.type", tried.code)];
+        let mut attributes = vec![target, KeyValue::new("error.type", tried.code)];
         let status = tried.status.map(i64::from);
         attributes.extend(status.map(|it| KeyValue::new("http.response.status_code", it)));
         Event::new("failed try", start + tried.after, attributes, 0)
@@ -430,12 +430,12 @@ mod tests {
     #[test]
     fn what_was_asked_in_vain_is_an_event_of_the_request() {
         let now = Instant::now();
-        let tried = |place, code, after, status| FailedTry { place, code, status, after };
+        let tried = |target, code, after, status| FailedTry { target, code, status, after };
         let outcome = Outcome {
             replica: Some("gpu-b".into()),
             tries: vec![
-                tried(TriedPlace::Region("far".into()), "region_lost", SECOND, None),
-                tried(TriedPlace::Replica("gpu-a".into()), "replica_error", 2 * SECOND, Some(503)),
+                tried(TriedTarget::Region("far".into()), "region_lost", SECOND, None),
+                tried(TriedTarget::Replica("gpu-a".into()), "replica_error", 2 * SECOND, Some(503)),
             ],
             ..ended(now)
         };

@@ -37,7 +37,7 @@ impl SavedSpending {
         Self(told.iter().map(entry).collect())
     }
 
-    pub(crate) fn into_told(self) -> Vec<NodeSpending> {
+    pub(crate) fn into_rows(self) -> Vec<NodeSpending> {
         let told = |entry: SavedEntry| NodeSpending {
             tenant: entry.tenant.into(),
             node: entry.node.into(),
@@ -82,6 +82,6 @@ mod tests {
         let saved = SavedSpending::of(&told);
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
         golden::check(folder, "usage_spending", &saved);
-        assert_eq!(saved.into_told(), told);
+        assert_eq!(saved.into_rows(), told);
     }
 }

@@ -160,7 +160,7 @@ impl UsageStore {
             tracing::warn!(%error, path = %path.display(), "what other nodes spent is not known");
             None
         });
-        saved.unwrap_or_default().into_told()
+        saved.unwrap_or_default().into_rows()
     }
 
     /// Writes what is known of the spending of all nodes.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use spillway_codec::{Wire, golden};
-use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
+use spillway_rate_limit::{Overdue, Run, Scope, ShareLine, Statement, Units};
 use spillway_types::SplitBy;
 
 use crate::items_test::key;

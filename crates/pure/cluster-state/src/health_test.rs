@@ -51,7 +51,7 @@ fn a_node_alone_needs_two_signals() {
 fn who_spoke_lately_lives_whoever_does_not_hear_it() {
     let mut world = world(2);
     assert_eq!(world.see("a2", &[], "a/r", (Up, 1)), Up);
-    assert_eq!(world.see("a1", &[], "a/r", (Down, 4)), Up, "a1 does not hear a2, but it spoke");
+    assert_eq!(world.see("a1", &[], "a/r", (Down, 4)), Up, "a1 does not receive a2, but it spoke");
     world.pass(60_001);
     assert_eq!(world.see("a1", &[], "a/r", (Down, 4)), Down, "what a2 said is too old");
 }

@@ -28,7 +28,7 @@ fn a_region_says_what_is_hot_there_and_nobody_else_does() {
     let mut world = world();
     world.applied("a2", hot("a", 0, &[1, 2]));
     assert_eq!((blocks(&world.state, "a"), blocks(&world.state, "b")), (2, 0));
-    assert_eq!(world.changes, [], "watchers hear nothing of it");
+    assert_eq!(world.changes, [], "watchers receive nothing of it");
     assert_eq!(world.refused("a1", hot("b", 0, &[1])), RefusalCode::NotOwner);
     assert_eq!(world.refused("a1", hot("nowhere", 0, &[1])), RefusalCode::NotOwner);
     assert_eq!(world.refused("z9", hot("a", 0, &[1])), RefusalCode::NotOwner);

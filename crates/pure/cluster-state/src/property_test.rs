@@ -371,7 +371,7 @@ proptest! {
             for (scope, pool) in state.shares().pools() {
                 let (taken, whole) = (pool.taken(), pool.whole());
                 let before = before.pool(scope).map(|pool| pool.taken()).unwrap_or_default();
-                for kind in spillway_quota::LimitKind::ALL {
+                for kind in spillway_rate_limit::LimitKind::ALL {
                     prop_assert!(taken[kind] <= whole[kind].max(before[kind]), "{scope} {kind}");
                 }
             }

@@ -28,7 +28,7 @@ fn a_repeated_request_has_the_same_outcome_and_happens_once() {
     again.proposer.region = "b".into();
     again.stamp_ms += 5_000;
     assert_eq!(world.apply(&again), first);
-    assert_eq!(world.changes, [], "watchers hear nothing");
+    assert_eq!(world.changes, [], "watchers receive nothing");
     assert_eq!(*world.state.records(), digest);
 }
 

@@ -1,6 +1,6 @@
 //! Tests of leases on shares of limits.
 
-use spillway_quota::{Scope, Units};
+use spillway_rate_limit::{Scope, Units};
 
 use crate::items_test::key;
 use crate::test_world::{World, put, remove, setting, shares};
@@ -41,7 +41,7 @@ fn what_is_no_floor_is_leased_by_need() {
     let mut world = world();
     world.applied("a1", need("a1", 1, 0));
     assert_eq!(tokens(&world.state), [(25, 300), (25, 0), (50, 0)]);
-    assert_eq!(world.changes, [], "watchers hear nothing of it");
+    assert_eq!(world.changes, [], "watchers receive nothing of it");
     assert!(world.state.system_audit().len() <= 1, "nor does the audit trail");
     // Other nodes get a node's lease only when the node gives it back. A part stays free for the
     // node without a statement.
@@ -139,7 +139,7 @@ fn the_first_to_speak_leaves_the_others_their_parts() {
 
 #[test]
 fn requests_are_limited_by_the_second_or_by_the_minute() {
-    use spillway_quota::RequestWindow;
+    use spillway_rate_limit::RequestWindow;
     let put_of = |per_s, per_min| {
         let limit = Limit { requests_per_s: per_s, requests_per_min: per_min, ..Limit::default() };
         put(Item::Limit(LimitScope::Key("k".into()), limit))
@@ -172,7 +172,7 @@ fn a_process_takes_over_what_the_one_before_held() {
     let Command::LeaseShares { region, mut said } = need("a1", 1, 0) else { panic!() };
     let earlier = said.run.clone();
     said.run.incarnation += 1;
-    said.overdue = vec![spillway_quota::Overdue { run: earlier, serial: 1, kinds: [true; 3] }];
+    said.overdue = vec![spillway_rate_limit::Overdue { run: earlier, serial: 1, kinds: [true; 3] }];
     world.applied("a1", Command::LeaseShares { region, said });
     assert_eq!(tokens(&world.state), before, "nothing of it is free for others");
 }

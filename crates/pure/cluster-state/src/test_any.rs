@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
-use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
+use spillway_rate_limit::{Overdue, Run, Scope, ShareLine, Statement, Units};
 
 use crate::golden_test::{commands, items};
 use crate::items_test::key;

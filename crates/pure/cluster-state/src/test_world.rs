@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use spillway_quota::{Run, Scope, ShareLine, Statement, Units};
+use spillway_rate_limit::{Run, Scope, ShareLine, Statement, Units};
 
 use crate::{
     Actor, Belief, Change, ClusterId, Command, CommandError, DiskId, Effect, Entry, Expect,

@@ -5,7 +5,7 @@
 //! which bounds the payload before any of it is read. Decoding never allocates by a claimed length
 //! before the bytes are there.
 //!
-//! Kinds are numbered by crate: `0x01xx` is pulse, `0x02xx` link, `0x03xx` cluster-state, `0x04xx`
+//! Kinds are numbered by crate: `0x01xx` is gossip, `0x02xx` link, `0x03xx` cluster-state, `0x04xx`
 //! raft, `0x05xx` control-plane, `0x06xx` the files of knowledge, `0x07xx` those of quota-division,
 //! `0x7fxx` tests.
 

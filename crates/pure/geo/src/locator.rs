@@ -11,10 +11,10 @@ use std::net::IpAddr;
 
 use spillway_types::Country;
 
-use crate::{Coordinates, Place};
+use crate::{ClientLocation, Coordinates};
 use database::DatabaseSource;
 use origin::origin;
-use record::{AsnRecord, CountryRecord, PlaceRecord};
+use record::{AsnRecord, CityRecord, CountryRecord};
 
 pub use database::Database;
 pub use error::LocatorError;
@@ -61,11 +61,11 @@ impl Locator {
     /// An IPv6 address that contains an IPv4 address (IPv4-mapped, NAT64, 6to4, Teredo) is looked
     /// up as that IPv4 address.
     #[must_use]
-    pub fn locate(&self, address: IpAddr) -> Place {
+    pub fn locate(&self, address: IpAddr) -> ClientLocation {
         let address = origin(address);
-        let place: PlaceRecord<'_> = self.places.look_up(address);
+        let place: CityRecord<'_> = self.places.look_up(address);
         let asns = self.asns.as_ref();
-        Place {
+        ClientLocation {
             country: place.country.code(),
             // Values outside of the globe are dropped here.
             coordinates: place.location.coordinates(),

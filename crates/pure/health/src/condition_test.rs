@@ -249,11 +249,11 @@ fn a_trial_keeps_the_cause_it_came_from() {
 #[test]
 fn most_of_the_region_takes_it_out_here_and_lets_it_back() {
     let mut test = Test::new();
-    test.others = PeerReports::of([Votes::told(2), Votes::told(1)]);
+    test.others = PeerReports::of([Votes::reported(2), Votes::reported(1)]);
     assert_eq!(test.advance(WELL), Some(Shift::Out(ChangeReason::RegionAgrees)));
-    assert!(!test.condition.is_against(test.now, Votes::told(0)));
+    assert!(!test.condition.is_against(test.now, Votes::reported(0)));
     assert_eq!(test.wait(60_000).advance(WELL), None, "as long as they say so");
-    test.others = PeerReports::of([Votes::told(0), Votes::told(1)]);
+    test.others = PeerReports::of([Votes::reported(0), Votes::reported(1)]);
     assert_eq!(test.advance(WELL), Some(Shift::Reborn(ChangeReason::ActiveChecksRose)));
 }
 
@@ -262,12 +262,12 @@ fn two_nodes_without_checks_do_not_believe_each_other_for_ever() {
     let mut test = Test::new();
     let traffic = [Silent, BadForLong, Silent, Silent];
     assert_eq!(test.advance(traffic), Some(OUT));
-    test.others = PeerReports::of([Votes::told(2)]);
+    test.others = PeerReports::of([Votes::reported(2)]);
     let votes = Votes { passive: BadForLong, ..Votes::default() };
     assert!(test.condition.is_against(test.now, votes));
     test.wait(60_000);
     assert_eq!(test.advance(traffic), None, "the other one still says so");
     assert!(!test.condition.is_against(test.now, votes), "this one says it no more");
-    test.others = PeerReports::of([Votes::told(0)]);
+    test.others = PeerReports::of([Votes::reported(0)]);
     assert_eq!(test.advance(traffic), Some(Shift::Reborn(ChangeReason::BackOffOver)));
 }

@@ -9,7 +9,7 @@ use spillway_types::{
 };
 
 use crate::change_reason::ChangeReason;
-use crate::member::{Effect, FleetShared, Member, Shown};
+use crate::member::{Effect, FleetShared, Member, ShownStanding};
 use crate::pace::UsualPaces;
 use crate::pool::Ejections;
 use crate::pool_load::PoolLoad;
@@ -308,7 +308,13 @@ impl Fleet {
     }
 
     /// Queues the actions that report changes between two published states.
-    fn tell(&mut self, name: &ReplicaName, before: &Shown, after: &Shown, why: ChangeReason) {
+    fn tell(
+        &mut self,
+        name: &ReplicaName,
+        before: &ShownStanding,
+        after: &ShownStanding,
+        why: ChangeReason,
+    ) {
         if before.state != after.state {
             let (from, to) = (before.state, after.state);
             self.act(Action::Changed { replica: name.clone(), from, to, why });

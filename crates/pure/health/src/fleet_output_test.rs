@@ -143,7 +143,7 @@ fn the_table_of_operators_has_all_there_is_to_know() {
 fn what_other_nodes_say_holds_until_they_say_otherwise() {
     let mut test = fleet(&["a", "b"]);
     test.check("a", Check::Active, 2).answer("a");
-    let down = PeerReports::of([Votes::told(2), Votes::told(2)]);
+    let down = PeerReports::of([Votes::reported(2), Votes::reported(2)]);
     test.fleet.handle_peer_reports(test.now, &[("a".into(), down)].into());
     test.tick();
     let report = test.report_of("a");

@@ -62,7 +62,7 @@ fn one_whose_event_loop_is_blocked_is_down_late_and_comes_back_with_all_it_had()
         }
     };
     silent(&mut test, 5);
-    assert_ne!(test.admission("a"), Admission::Down, "three signals hear one silence");
+    assert_ne!(test.admission("a"), Admission::Down, "three signals receive one silence");
     silent(&mut test, 12);
     assert_eq!(test.admission("a"), Admission::Down);
     assert_eq!(test.fleet.down_cause(&"a".into()), Some(DownCause::Silence));

@@ -35,13 +35,13 @@ mod pool_load;
 mod pressure;
 mod quantile;
 mod queue_reports;
-mod ramp;
 mod reason;
 mod region_circuit_breaker;
 mod region_load;
 mod report;
 mod request_history;
 mod slow_replicas;
+mod slow_start;
 mod standby;
 mod steering;
 mod tally;
@@ -60,7 +60,7 @@ pub use region_circuit_breaker::{RegionCircuitBreaker, RegionPass, RegionTally};
 pub use region_load::{RegionLoad, ReplicaNow, with_nodes};
 pub use report::{CheckReport, CircuitBreakerReport, FaultReport, MemberReport, MemberState};
 pub use request_history::{
-    BIN, ClientName, CountedRequests, FailurePlace, HistoryBin, HistoryPoint, LimitedClient,
+    BIN, ClientName, CountedRequests, FailureSite, HistoryBin, HistoryPoint, LimitedClient,
     RequestCause, RequestFinding, RequestHistory, RequestTrouble, sum_bins,
 };
 pub use slow_replicas::compare_first_tokens;

@@ -22,8 +22,8 @@ use crate::outlier_detection::OutlierDetection;
 use crate::pace::{Paces, Pacing, SlowAfter, UsualPaces};
 use crate::pressure::Pressure;
 use crate::quantile::{QuantileWindow, Samples};
-use crate::ramp::{Ramp, Slope};
 use crate::report::MemberState;
+use crate::slow_start::{Ramp, Slope};
 use crate::standby::Reserve;
 use crate::{Check, CheckError, Live, MemberSpec, Order, PeerReports};
 
@@ -80,7 +80,7 @@ pub(crate) struct Member {
     why: ChangeReason,
     effects: Vec<Effect>,
     /// State that was last published.
-    shown: Shown,
+    shown: ShownStanding,
 }
 
 /// Beginning of a silence, and the requests at the replica then.
@@ -112,7 +112,7 @@ pub(crate) struct FleetShared<'a> {
 
 /// A standing and the state that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct ShownStanding {
     pub(crate) standing: Standing,
     /// Cause, if the replica is down.
     pub(crate) down: Option<DownCause>,
@@ -150,7 +150,11 @@ impl Member {
             has_answered: false,
             why: if presumed_ready { ChangeReason::PresumedReady } else { ChangeReason::Joined },
             effects: Vec::new(),
-            shown: Shown { standing: Standing::FULL, down: None, state: MemberState::Serving },
+            shown: ShownStanding {
+                standing: Standing::FULL,
+                down: None,
+                state: MemberState::Serving,
+            },
             spec,
         };
         member.shown = member.to_show();

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use spillway_route::ShedReason;
 use spillway_types::Outcome;
 
-pub use cause::{ClientName, FailurePlace, LimitedClient, RequestCause};
+pub use cause::{ClientName, FailureSite, LimitedClient, RequestCause};
 pub use finding::{RequestFinding, RequestTrouble};
 pub use history_bin::{HistoryBin, sum_bins};
 

@@ -140,7 +140,7 @@ impl Votes {
     /// Makes the votes of a node that reports only its result: `bad_signals` is the number of
     /// independent signals against the replica, 0 if nothing speaks against it.
     #[must_use]
-    pub fn told(bad_signals: u8) -> Self {
+    pub fn reported(bad_signals: u8) -> Self {
         let (passive, active) = match bad_signals {
             0 => (Vote::Good, Vote::Silent),
             1 => (Vote::Bad, Vote::Silent),
@@ -266,7 +266,11 @@ mod tests {
         assert_eq!(alone([UnresponsiveForLong, Good, Silent, Silent]), Verdict::Suspect);
         assert_eq!(alone([Unresponsive, Bad, Silent, Silent]), Verdict::Down, "two kinds of fault");
         let both = votes(silent);
-        assert_eq!(verdict(both, PeerReports::of([both])), Verdict::Down, "two nodes hear nothing");
+        assert_eq!(
+            verdict(both, PeerReports::of([both])),
+            Verdict::Down,
+            "two nodes receive nothing"
+        );
     }
 
     #[test]
@@ -311,7 +315,7 @@ mod tests {
     #[test]
     fn nodes_that_said_nothing_hold_others_back_and_not_this_one() {
         let of = |own: [Vote; 4], told: &[u8], quiet: u32| {
-            let others = told.iter().copied().map(Votes::told);
+            let others = told.iter().copied().map(Votes::reported);
             verdict(votes(own), PeerReports::of(others).beside_quiet(quiet))
         };
         assert_eq!(of(BLIND, &[2], 0), Verdict::Down);

@@ -1,12 +1,12 @@
-//! State machine of a stream that another place continues when its own breaks off.
+//! State machine of a stream that another target continues when its own breaks off.
 //!
 //! A [`ContinuedStream`] lives as long as the stream. Each try to continue the stream is a
-//! [`Journey`](crate::Journey) of its own, without the places that broke it off. The driver calls
+//! [`Journey`](crate::Journey) of its own, without the targets that broke it off. The driver calls
 //! [`ContinuedStream::next`], carries out the step, and reports its result by
 //! [`ContinuedStream::on`]. The machine reads its surroundings through [`StreamSight`], which
 //! changes nothing.
 
-mod places;
+mod targets;
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ use spillway_types::{Deadline, RegionName, ReplicaName};
 
 use crate::ending::Ending;
 
-pub use places::{StreamReplica, Unasked};
+pub use targets::{StreamReplica, Unasked};
 
 /// Pause before the next round of tries: a killed replica may be back soon, and a busy one may then
-/// have a place.
+/// have a target.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Rounds beyond the first whose tries may fail before the search is given up.
 const ROUNDS_MAX: u32 = 3;
-/// Time for which a stream whose place is being drained may be held up by the search for another.
+/// Time for which a stream whose target is being drained may be held up by the search for another.
 const MOVE_MAX: Duration = Duration::from_millis(300);
 /// Engines that may die while they work on one request: it may be the cause.
 pub(crate) const DEATHS_MAX: u8 = 2;
@@ -39,12 +39,12 @@ pub struct ContinuationRules {
     pub deaths: u8,
 }
 
-/// A stream, and the places that broke it off.
+/// A stream, and the targets that broke it off.
 #[derive(Clone, Debug)]
 pub struct ContinuedStream {
     rules: ContinuationRules,
     state: StreamState,
-    /// Number of searches for a place that continues the stream after a fault.
+    /// Number of searches for a target that continues the stream after a fault.
     count: u32,
     /// Engines that died while they worked on the request.
     deaths: u8,
@@ -57,25 +57,25 @@ pub struct ContinuedStream {
 
 #[derive(Clone, Debug)]
 enum StreamState {
-    /// A place serves the stream.
+    /// A target serves the stream.
     // Streaming => (Retrying | Over)
     Streaming,
     /// A retry is being taken from the budget. The search goes on if there is one left.
     // Retrying => (Trying | Pausing | Over)
-    Retrying { retry: StreamRetry, search: PlaceSearch },
+    Retrying { retry: StreamRetry, search: TargetSearch },
     /// The request is sent again, to continue the stream.
     // Trying => (Streaming | Retrying | Pausing | Over)
-    Trying(PlaceSearch),
+    Trying(TargetSearch),
     /// The next round of tries is about to come.
     // Pausing => Trying
-    Pausing(PlaceSearch),
+    Pausing(TargetSearch),
     /// The stream is not continued any more.
     Over(StreamEnd),
 }
 
-/// Search for a place that continues the stream.
+/// Search for a target that continues the stream.
 #[derive(Clone, Debug)]
-struct PlaceSearch {
+struct TargetSearch {
     cause: BreakCause,
     /// True if the answer has begun, and has to be continued behind its text.
     is_begun: bool,
@@ -88,28 +88,28 @@ struct PlaceSearch {
     /// Replicas that were asked in this round, without success.
     tried: Vec<ReplicaName>,
     /// True if regions that broke the stream off are left out: in the first round, which prefers
-    /// all other places.
+    /// all other targets.
     spares_lost: bool,
 }
 
 /// Act of the driver of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamStep {
-    /// Relay the stream, and report [`StreamEvent::Broke`] if its place fails.
+    /// Relay the stream, and report [`StreamEvent::Broke`] if its target fails.
     Relay,
     /// Take a retry from the budget, and report [`StreamEvent::Retry`].
     TakeRetry(StreamRetry),
-    /// Send the request on a journey that asks none of these places. Report
+    /// Send the request on a journey that asks none of these targets. Report
     /// [`StreamEvent::TimeOver`] if nothing has come of it by `until`.
     Try {
-        /// Places that are not to be asked.
+        /// Targets that are not to be asked.
         unasked: Unasked,
         /// End of the search.
         until: Instant,
     },
     /// Pause, then report [`StreamEvent::Paused`].
     Pause(Duration),
-    /// No place is sought any more: end the stream.
+    /// No target is sought any more: end the stream.
     End(StreamEnd),
 }
 
@@ -127,7 +127,7 @@ pub enum StreamRetry {
 /// Result of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent {
-    /// The place that served the stream failed.
+    /// The target that served the stream failed.
     Broke(StreamBreak),
     /// The budget of retries was asked.
     Retry {
@@ -149,11 +149,11 @@ pub enum StreamEvent {
     Paused,
 }
 
-/// Failure of the place that served a stream.
+/// Failure of the target that served a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamBreak {
-    /// Place that failed; `None` if the stream had none.
-    pub place: Option<StreamPlace>,
+    /// Target that failed; `None` if the stream had none.
+    pub target: Option<StreamTarget>,
     /// Part of the stream that its client still lacks.
     pub rest: StreamRest,
     /// Cause of the break.
@@ -162,16 +162,16 @@ pub struct StreamBreak {
     pub is_death: bool,
 }
 
-/// Place that serves a stream.
+/// Target that serves a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StreamPlace {
+pub enum StreamTarget {
     /// A replica of this region.
     Replica(ReplicaName),
     /// Another region.
     Region(RegionName),
 }
 
-/// Part of a stream that its client lacks when the place fails.
+/// Part of a stream that its client lacks when the target fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamRest {
     /// Nothing was sent: the request can be sent again as it was.
@@ -197,7 +197,7 @@ pub enum BreakCause {
     Aborted,
     /// The region that served the stream fell silent.
     Lost,
-    /// The place is being drained.
+    /// The target is being drained.
     Drained,
 }
 
@@ -214,9 +214,9 @@ pub enum StreamEnd {
     Deaths,
     /// The retry budget is used up.
     Budget,
-    /// No place is left that could continue the stream, now or later.
-    NoPlaceLeft,
-    /// No place could continue the stream in time.
+    /// No target is left that could continue the stream, now or later.
+    NoTargetLeft,
+    /// No target could continue the stream in time.
     Late,
     /// The replicas that were asked failed.
     Failed,
@@ -263,10 +263,10 @@ impl ContinuedStream {
         self.deaths = self.deaths.max(deaths);
     }
 
-    /// Notes that a stream whose place is being drained stays there, since no other had room for it.
+    /// Notes that a stream whose target is being drained stays there, since no other had room for it.
     pub fn stay(&mut self) {
         self.state = StreamState::Streaming;
-        // It may go elsewhere later, and its own place serves it until then.
+        // It may go elsewhere later, and its own target serves it until then.
         self.broken.clear();
         self.lost.clear();
     }
@@ -278,7 +278,7 @@ impl ContinuedStream {
             match self.unasked(search, sight) {
                 _ if now >= search.until => self.state = StreamState::Over(StreamEnd::Late),
                 Some(unasked) => return StreamStep::Try { unasked, until: search.until },
-                None => self.state = StreamState::Over(StreamEnd::NoPlaceLeft),
+                None => self.state = StreamState::Over(StreamEnd::NoTargetLeft),
             }
         }
         match &self.state {
@@ -301,13 +301,13 @@ impl ContinuedStream {
             (StreamState::Retrying { retry, search }, StreamEvent::Retry { is_allowed }) => {
                 self.retry_was_asked(is_allowed, retry, search);
             }
-            // The state that was put in above is the right one: a place serves the stream again.
+            // The state that was put in above is the right one: a target serves the stream again.
             (StreamState::Trying(_), StreamEvent::Continued) => {}
-            (StreamState::Trying(_), StreamEvent::NoRoute) => self.end(StreamEnd::NoPlaceLeft),
+            (StreamState::Trying(_), StreamEvent::NoRoute) => self.end(StreamEnd::NoTargetLeft),
             (StreamState::Trying(_), StreamEvent::TimeOver) => self.end(StreamEnd::Late),
             (StreamState::Trying(mut search), StreamEvent::OtherReply(replica)) => {
                 search.tries += 1;
-                // Without a name, the next try could not leave that place out.
+                // Without a name, the next try could not leave that target out.
                 let has_tries = replica.is_some() && search.tries < self.rules.tries_max;
                 let is_in_time = now < search.until;
                 if has_tries && is_in_time {
@@ -320,7 +320,7 @@ impl ContinuedStream {
             (StreamState::Trying(_), StreamEvent::NoReply(Ending::EnginesDied)) => {
                 self.end(StreamEnd::Deaths);
             }
-            // The place still serves the stream.
+            // The target still serves the stream.
             (StreamState::Trying(search), StreamEvent::NoReply(_))
                 if search.cause == BreakCause::Drained =>
             {
@@ -328,7 +328,7 @@ impl ContinuedStream {
             }
             (StreamState::Trying(search), StreamEvent::NoReply(ending)) => {
                 if is_for_now(ending) {
-                    // No place was asked, so this costs neither a round nor a retry: only the time
+                    // No target was asked, so this costs neither a round nor a retry: only the time
                     // ends the search.
                     self.state = StreamState::Pausing(search);
                 } else {
@@ -337,7 +337,7 @@ impl ContinuedStream {
             }
             (StreamState::Pausing(search), StreamEvent::Paused) => {
                 let search =
-                    PlaceSearch { tries: 0, tried: Vec::new(), spares_lost: false, ..search };
+                    TargetSearch { tries: 0, tried: Vec::new(), spares_lost: false, ..search };
                 self.state = StreamState::Trying(search);
             }
             (state, event) => {
@@ -347,7 +347,7 @@ impl ContinuedStream {
         }
     }
 
-    /// Begins a search for a place that continues the stream, if the rules allow one and the budget
+    /// Begins a search for a target that continues the stream, if the rules allow one and the budget
     /// does.
     fn broke<S: StreamSight>(&mut self, broke: StreamBreak, sight: &S, now: Instant) {
         let is_begun = match broke.rest {
@@ -366,16 +366,16 @@ impl ContinuedStream {
             }
             self.count += 1;
         }
-        match broke.place {
-            Some(StreamPlace::Replica(name)) => self.broken.push(name),
-            Some(StreamPlace::Region(name)) => self.lost.push(name),
+        match broke.target {
+            Some(StreamTarget::Replica(name)) => self.broken.push(name),
+            Some(StreamTarget::Region(name)) => self.lost.push(name),
             None => {}
         }
         let longest = match broke.cause {
             BreakCause::Drained => MOVE_MAX,
             _ => sight.silence_max(),
         };
-        let search = PlaceSearch {
+        let search = TargetSearch {
             cause: broke.cause,
             until: now + longest.min(sight.deadline().remaining(now)),
             is_begun,
@@ -385,12 +385,12 @@ impl ContinuedStream {
             spares_lost: true,
         };
         // Last, so that a stream that the rules end uses up no retry. All streams of a lost region
-        // need another place at once: the room of their targets paces them, and not the budget.
+        // need another target at once: the room of their targets paces them, and not the budget.
         self.take_retry(StreamRetry::Search, search);
     }
 
     /// Asks the budget for a retry, unless the cause of the search needs none.
-    fn take_retry(&mut self, retry: StreamRetry, search: PlaceSearch) {
+    fn take_retry(&mut self, retry: StreamRetry, search: TargetSearch) {
         if search.cause.is_fault() {
             self.state = StreamState::Retrying { retry, search };
         } else {
@@ -399,7 +399,7 @@ impl ContinuedStream {
     }
 
     /// Takes the answer of the budget of retries.
-    fn retry_was_asked(&mut self, is_allowed: bool, retry: StreamRetry, search: PlaceSearch) {
+    fn retry_was_asked(&mut self, is_allowed: bool, retry: StreamRetry, search: TargetSearch) {
         self.state = match (retry, is_allowed) {
             (StreamRetry::Search | StreamRetry::Try, true) => StreamState::Trying(search),
             (StreamRetry::Round, true) => StreamState::Pausing(search),
@@ -409,7 +409,7 @@ impl ContinuedStream {
     }
 
     /// Ends a round of tries that failed: with a pause, or with the search.
-    fn failed(&mut self, mut search: PlaceSearch, now: Instant) {
+    fn failed(&mut self, mut search: TargetSearch, now: Instant) {
         if now >= search.until {
             // Without time for another round, a retry would be wasted.
             self.end(StreamEnd::Late);
@@ -427,20 +427,20 @@ impl ContinuedStream {
 }
 
 impl StreamEnd {
-    /// Returns true if a place was sought: the replica's part had ended by then, and its own error
+    /// Returns true if a target was sought: the replica's part had ended by then, and its own error
     /// event is not passed on any more.
     #[must_use]
     pub fn is_after_search(self) -> bool {
         match self {
-            Self::NoPlaceLeft | Self::Late | Self::Failed => true,
+            Self::NoTargetLeft | Self::Late | Self::Failed => true,
             Self::Complete | Self::Unfit(_) | Self::Count | Self::Deaths | Self::Budget => false,
         }
     }
 }
 
 impl BreakCause {
-    /// Returns true if the place failed: a retry like any other. Streams of a region that is lost or
-    /// of a place that is being drained move all at once.
+    /// Returns true if the target failed: a retry like any other. Streams of a region that is lost or
+    /// of a target that is being drained move all at once.
     #[must_use]
     pub fn is_fault(self) -> bool {
         !matches!(self, Self::Lost | Self::Drained)
@@ -460,12 +460,12 @@ impl BreakCause {
     }
 }
 
-/// Returns true if a journey ended only since no place was open, which may change soon.
+/// Returns true if a journey ended only since no target was open, which may change soon.
 fn is_for_now(ending: Ending) -> bool {
     match ending {
         Ending::Shed { .. }
         | Ending::SentAway { .. }
-        | Ending::NoPlaceInTime(_)
+        | Ending::NoSlotInTime(_)
         | Ending::TooLate { .. }
         | Ending::Refused(_) => true,
         Ending::Reply

@@ -8,7 +8,7 @@ pub struct Decision {
     /// Replica of this region that would be asked, or the reason for which none would.
     pub planned: Result<Attempt, PlanError>,
     /// Way that the request takes.
-    pub way: Way,
+    pub way: RequestWay,
     /// Comparison of the regions; `None` if none was needed.
     pub spill: Option<SpillPlan>,
 }
@@ -37,7 +37,7 @@ impl Decision {
 
 /// Way that a request takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum RequestWay {
     /// The planned replica of this region; or the refusal holds.
     Own,
     /// Another region.
@@ -49,10 +49,10 @@ pub enum Way {
     },
     /// This node's queue.
     Wait {
-        /// Milliseconds to read the prompt once it has a place; 0 if unknown.
+        /// Milliseconds to read the prompt once it has a slot; 0 if unknown.
         prefill_ms: f32,
     },
-    /// No place: the request is shed.
+    /// No slot: the request is shed.
     Shed {
         /// Reason for shedding.
         reason: ShedReason,

@@ -29,7 +29,7 @@ pub enum Ending {
         reason: ShedReason,
         /// Milliseconds until its turn would have come; 0 if unknown.
         predicted_ms: f32,
-        /// Moment before which no place comes free, if one is known.
+        /// Moment before which no slot comes free, if one is known.
         not_before: Option<Instant>,
     },
     /// The queue has shed the request, and has returned when the client should retry.
@@ -39,8 +39,8 @@ pub enum Ending {
         /// Time after which the client should retry.
         retry_after: Duration,
     },
-    /// The one replica that can answer had no place for too long.
-    NoPlaceInTime(ShedReason),
+    /// The one replica that can answer had no slot for too long.
+    NoSlotInTime(ShedReason),
     /// The first token is predicted to come too late from a replica that is free, or the end of a
     /// reply in one piece.
     TooLate {
@@ -72,16 +72,16 @@ pub enum RetryTime {
     Untold,
     /// The journey knows the time.
     After(Duration),
-    /// The queue promises a place.
+    /// The queue promises a slot.
     Promised {
         /// Reason and predicted wait.
         refusal: Refusal,
-        /// Moment before which no place comes free, if one is known.
+        /// Moment before which no slot comes free, if one is known.
         not_before: Option<Instant>,
     },
-    /// No place can be foreseen: clients are spread over some time.
+    /// No slot can be foreseen: clients are spread over some time.
     Spread {
-        /// Moment before which no place comes free, if one is known.
+        /// Moment before which no slot comes free, if one is known.
         not_before: Option<Instant>,
     },
 }
@@ -115,14 +115,14 @@ impl Ending {
             | Self::EnginesDied
             | Self::OnlyRegionGone
             | Self::OutsideResidency(_)
-            | Self::NoPlaceInTime(_)
+            | Self::NoSlotInTime(_)
             | Self::TooLate { .. }
             | Self::Refused(_) => RetryTime::Untold,
         }
     }
 
     /// Returns true if a replica, a region or the client caused the answer, and not a lack of
-    /// places.
+    /// slots.
     #[must_use]
     pub fn is_of_replica(&self) -> bool {
         matches!(
@@ -143,7 +143,7 @@ impl Ending {
 }
 
 impl RetryTime {
-    /// Returns the time that the client gets: `promised` by the queue, but not before a place comes
+    /// Returns the time that the client gets: `promised` by the queue, but not before a slot comes
     /// free.
     #[must_use]
     pub fn at_least(promised: Duration, not_before: Option<Instant>, now: Instant) -> Duration {
@@ -182,7 +182,7 @@ mod tests {
             (late(ShedReason::Late), RetryTime::Untold),
             (refused(Some(soon)), RetryTime::After(Duration::from_secs(3))),
             (refused(None), RetryTime::Untold),
-            (Ending::NoPlaceInTime(ShedReason::Waited), RetryTime::Untold),
+            (Ending::NoSlotInTime(ShedReason::Waited), RetryTime::Untold),
             (Ending::LastFailure, RetryTime::Untold),
         ] {
             assert_eq!(ending.retry_time(now), expected, "{ending:?}");

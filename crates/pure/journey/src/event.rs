@@ -21,13 +21,13 @@ pub enum Event {
         /// True if it is this request's turn.
         is_allowed: bool,
     },
-    /// Another request had taken the replica's last place.
-    NoPlace,
-    /// The request has a place at the replica and is sent.
+    /// Another request had taken the replica's last slot.
+    NoSlot,
+    /// The request has a slot at the replica and is sent.
     Asked,
     /// The time has passed after which a second replica may be asked.
     Silent,
-    /// The second replica has a place for the request; or the budget is used up, or no place was left.
+    /// The second replica has a slot for the request; or the budget is used up, or no slot was left.
     Hedged {
         /// True if the second replica is asked.
         is_asked: bool,

@@ -3,8 +3,8 @@
 mod choose;
 mod consider;
 mod patience;
-mod places;
 mod refusals;
+mod slots;
 mod weigh;
 
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::notes::Notes;
 use crate::retry::RetrySafety;
 use crate::sight::Sight;
-use crate::standing::{Claim, Position, Standing};
+use crate::standing::{Claim, Position, QueueStanding};
 use crate::step::{Connection, Step, WaitTerms};
 use refusals::RegionRefusals;
 
@@ -33,7 +33,7 @@ pub struct Journey {
     /// Moment at which the request's head arrived.
     started: Instant,
     state: JourneyState,
-    standing: Standing,
+    standing: QueueStanding,
     /// Replicas of the view that are not asked again.
     tried: Vec<ReplicaSlot>,
     /// Other regions that are left out or did not take the request.
@@ -43,7 +43,7 @@ pub struct Journey {
     attempts: u32,
     /// Attempts for the model that the request names now.
     attempts_of_model: u32,
-    /// Places in a row that others took since the plan was made.
+    /// Slots in a row that others took since the plan was made.
     places_lost: u32,
     /// Number of the request in its group; `None` until one is needed. It is taken once: retries
     /// with numbers of their own would send the first attempt of every request to the same one of two
@@ -85,7 +85,7 @@ enum JourneyState {
     /// from this attempt.
     // Probing => (Placing | Pausing | Renaming | Over)
     Probing { attempt: Attempt, reason: ShedReason, late_ms: f32 },
-    /// A place at a replica is being taken.
+    /// A slot at a replica is being taken.
     // Placing => (Asking | Pausing | Over)
     Placing { attempt: Attempt, connection: Connection },
     /// A replica is asked.
@@ -94,7 +94,7 @@ enum JourneyState {
     /// The replica has been silent for long, and a second one may be asked.
     // Silent => (Listening | Hedging)
     Silent(Attempt),
-    /// A place at a second replica is being taken.
+    /// A slot at a second replica is being taken.
     // Hedging => Listening
     Hedging { first: Attempt, second: Attempt },
     /// The driver asks one replica or two, and no more.
@@ -135,7 +135,7 @@ impl Journey {
             attempts_max,
             started,
             state: JourneyState::Planning,
-            standing: Standing::default(),
+            standing: QueueStanding::default(),
             tried: Vec::new(),
             refusals: RegionRefusals::default(),
             leaving: 0,
@@ -181,11 +181,11 @@ impl Journey {
         self.deaths
     }
 
-    /// Notes that the request was promised a place when it was shed earlier, and came at the time
+    /// Notes that the request was promised a slot when it was shed earlier, and came at the time
     /// promised. Call it before the first [`Journey::next`].
     pub fn redeem_promise(&mut self) {
         self.standing.claim = Claim::Promise;
-        self.standing.came_as_told = true;
+        self.standing.came_when_promised = true;
     }
 
     /// Renames its replicas after a change of the view: `rename` returns the slot of each replica
@@ -245,7 +245,7 @@ impl Journey {
         }
     }
 
-    /// Returns true if the request may be sent to a place that the journey knows nothing of.
+    /// Returns true if the request may be sent to a slot that the journey knows nothing of.
     pub(crate) fn can_go_elsewhere(&self) -> bool {
         !self.is_bound
     }
@@ -306,9 +306,9 @@ impl Journey {
                 JourneyState::Probing { reason, late_ms, .. },
                 Event::LateProbe { is_allowed: false },
             ) => self.too_late(reason, late_ms, sight, now),
-            // Another request took the last place since the plan was made. The replica was not asked,
-            // so it may be as soon as it has a place again.
-            (JourneyState::Placing { attempt, connection }, Event::NoPlace) => {
+            // Another request took the last slot since the plan was made. The replica was not asked,
+            // so it may be as soon as it has a slot again.
+            (JourneyState::Placing { attempt, connection }, Event::NoSlot) => {
                 match connection {
                     Connection::KeptOrNew => self.tried.retain(|slot| *slot != attempt.slot),
                     // The replica was asked once: it may be asked again on a new connection alone.
@@ -400,7 +400,7 @@ impl Journey {
                 // The queue knows the end of the longest wait as a deadline.
                 let is_early = reason == ShedReason::Late && now < sight.inquiry().deadline.at();
                 let reason = if is_early { terms.over } else { reason };
-                // No place comes free before regions that all refused may have room again.
+                // No slot comes free before regions that all refused may have room again.
                 let retry_after = RetryTime::at_least(retry_after, self.not_before(sight), now);
                 self.end(Ending::SentAway { reason, retry_after });
             }
@@ -413,7 +413,7 @@ impl Journey {
         }
     }
 
-    /// Notes that the request has a place at a replica.
+    /// Notes that the request has a slot at a replica.
     fn begin(&mut self, attempt: Attempt) {
         self.standing.position = Position::Outside;
         self.places_lost = 0;

@@ -6,7 +6,7 @@
 //! [`Journey::on`]. Everything that a decision reads comes in through [`Sight`], which changes
 //! nothing: numbers, budgets and probes are taken by steps, and counters are raised from the
 //! [`Notes`] of a journey. Time and randomness are arguments. A [`ContinuedStream`] decides what
-//! happens to a stream whose place fails: each try to continue it is a journey. The gateway drives
+//! happens to a stream whose slot fails: each try to continue it is a journey. The gateway drives
 //! the machine and asks it for explanations; the simulator drives it in virtual time.
 
 mod continuation;
@@ -30,9 +30,9 @@ mod tenant_share;
 
 pub use continuation::{
     BreakCause, ContinuationRules, ContinuedStream, StreamBreak, StreamEnd, StreamEvent,
-    StreamPlace, StreamReplica, StreamRest, StreamRetry, StreamSight, StreamStep, Unasked,
+    StreamReplica, StreamRest, StreamRetry, StreamSight, StreamStep, StreamTarget, Unasked,
 };
-pub use decision::{ComparedCosts, Decision, Way};
+pub use decision::{ComparedCosts, Decision, RequestWay};
 pub use ending::{Ending, RefusedRequest, RetryTime};
 pub use event::{Event, RegionFailure};
 pub use hedge::{HedgeResult, judge_hedge};
@@ -45,7 +45,7 @@ pub use reply::{
 };
 pub use residency::ResidencyDenial;
 pub use retry::{RetrySafety, StatusClass};
-pub use room::{AdapterRoom, PlaceSight, Room};
+pub use room::{AdapterRoom, Room, SlotSight};
 pub use route_rules::RouteRules;
 pub use sight::{
     Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, RoomLoads,
@@ -54,4 +54,4 @@ pub use sight::{
 pub use stand_ins::{ServedModel, StandIns};
 pub use standing::{Claim, Position};
 pub use step::{Connection, Step, WaitTerms};
-pub use tenant_share::{KeptPlaces, TenantKey, TenantSight, is_kept_away};
+pub use tenant_share::{KeptSlots, TenantKey, TenantSight, is_kept_away};

@@ -2,7 +2,7 @@
 //!
 //! An [`Overflow`] begins where a [`Journey`] has ended. The driver carries out each [`OverflowStep`]
 //! and reports its result by [`Overflow::on`]. If no API replies with success, the request ends as its
-//! journey did. A request that waits for a place may go there, too, once it has waited for long.
+//! journey did. A request that waits for a slot may go there, too, once it has waited for long.
 
 use std::time::{Duration, Instant};
 
@@ -75,7 +75,7 @@ pub enum OverflowEvent {
         /// True if the request may be sent.
         is_allowed: bool,
     },
-    /// The replica has no place, or replied without success.
+    /// The replica has no slot, or replied without success.
     Refused,
     /// The attempt failed.
     Failed {
@@ -103,7 +103,7 @@ impl Overflow {
         journey.can_go_elsewhere().then(|| Self::because(OverflowReason::Refused.name()))
     }
 
-    /// Begins the use of hosted APIs for a request that has waited for a place since so long; `None`
+    /// Begins the use of hosted APIs for a request that has waited for a slot since so long; `None`
     /// before that, or if the request can't be sent elsewhere. It goes on waiting if no API serves it.
     #[must_use]
     pub fn instead_of_waiting(journey: &Journey, after: Duration, now: Instant) -> Option<Self> {
@@ -205,7 +205,7 @@ impl Ending {
             | Self::EnginesDied
             | Self::OnlyRegionGone
             | Self::OutsideResidency(_)
-            | Self::NoPlaceInTime(_) => None,
+            | Self::NoSlotInTime(_) => None,
         }
     }
 }

@@ -105,7 +105,7 @@ fn a_request_that_waits_goes_there_after_some_time() {
     let mut story = Story::of(TestSight::new(1).full());
     assert!(matches!(story.next(), Step::Wait(_)));
     let begun = |after, now| Overflow::instead_of_waiting(&story.journey, ms(after), now);
-    assert!(begun(2_000, *START + ms(1_999)).is_none(), "a place may come free");
+    assert!(begun(2_000, *START + ms(1_999)).is_none(), "a slot may come free");
     assert!(begun(2_000, *START + ms(2_000)).is_some() && begun(0, *START).is_some());
     let free = Story::of(TestSight::new(1));
     assert!(Overflow::instead_of_waiting(&free.journey, ms(0), *START).is_none());

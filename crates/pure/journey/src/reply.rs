@@ -31,7 +31,7 @@ const MOVE_PAUSE: Duration = Duration::from_secs(1);
 ///
 /// The driver reads the source, reports what comes by [`Reply::on`], and carries out the one action
 /// that is returned. While no piece comes, it calls [`Reply::on_time`] at [`Reply::wake_at`]. A
-/// place that fails is replaced where the stream can be continued. Otherwise the reply ends with an
+/// target that fails is replaced where the stream can be continued. Otherwise the reply ends with an
 /// error that the client can distinguish from a whole answer. After the end every input is ignored,
 /// so that a reply ends once.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub struct Reply {
     rules: ReplyRules,
     source: ReplySource,
     state: ReplyState,
-    /// True if another place may continue the stream.
+    /// True if another target may continue the stream.
     is_continuable: bool,
     /// Moment at which the source was asked.
     asked_at: Instant,
@@ -67,11 +67,11 @@ enum ReplyState {
     /// The client is behind and its buffer is full: the source waits, so its silence means nothing.
     // Behind => (Serving | Ending | Over)
     Behind(Progress),
-    /// The source is being drained, and another place is sought. It still holds its reply.
-    // Moving => (Serving, by either place | Over)
+    /// The source is being drained, and another target is sought. It still holds its reply.
+    // Moving => (Serving, by either target | Over)
     Moving { progress: Progress, since: Instant },
-    /// The source has failed, and another place is sought.
-    // Continuing => (Serving, by another place | Over)
+    /// The source has failed, and another target is sought.
+    // Continuing => (Serving, by another target | Over)
     Continuing(Progress, ReplyFault),
     /// The reply has ended, for the client and the source.
     Over(ReplyEnd),
@@ -109,7 +109,7 @@ pub enum ReplyEnd {
 impl Reply {
     /// Creates the state of a reply whose head is passed on at `now`. `asked_at` is the moment at
     /// which the source was asked; another region watches its replica itself, so that only the time
-    /// since the head counts there. `is_continuable`: another place may continue the stream.
+    /// since the head counts there. `is_continuable`: another target may continue the stream.
     #[must_use]
     pub fn new(
         rules: ReplyRules,
@@ -146,7 +146,7 @@ impl Reply {
         self.asked_at
     }
 
-    /// Returns the place that serves the reply, or that served it last.
+    /// Returns the target that serves the reply, or that served it last.
     #[must_use]
     pub fn source(&self) -> ReplySource {
         self.source
@@ -158,19 +158,19 @@ impl Reply {
         matches!(self.state, ReplyState::Serving(..) | ReplyState::Ending | ReplyState::Behind(_))
     }
 
-    /// Returns true if another place is being sought.
+    /// Returns true if another target is being sought.
     #[must_use]
     pub fn seeks(&self) -> bool {
         matches!(self.state, ReplyState::Moving { .. } | ReplyState::Continuing(..))
     }
 
-    /// Returns true if another place may continue the stream.
+    /// Returns true if another target may continue the stream.
     #[must_use]
     pub fn is_continuable(&self) -> bool {
         self.is_continuable
     }
 
-    /// Notes that no place can continue the stream any more, e.g. since its text became too long.
+    /// Notes that no target can continue the stream any more, e.g. since its text became too long.
     pub fn rule_out_continuation(&mut self) {
         self.is_continuable = false;
     }
@@ -199,7 +199,7 @@ impl Reply {
         ReplyAction::Proceed
     }
 
-    /// Takes an input that may change the place that serves the reply, or end it.
+    /// Takes an input that may change the target that serves the reply, or end it.
     fn turn(&mut self, event: ReplyEvent, now: Instant) -> ReplyAction {
         match (self.state, event) {
             (ReplyState::Over(_), _) => ReplyAction::Proceed,
@@ -295,7 +295,7 @@ impl Reply {
         }
     }
 
-    /// Takes an input while another place is sought for a stream whose source drains.
+    /// Takes an input while another target is sought for a stream whose source drains.
     fn moving(
         &mut self,
         (progress, since): (Progress, Instant),
@@ -317,7 +317,7 @@ impl Reply {
         ReplyAction::Proceed
     }
 
-    /// Takes an input while another place is sought for a stream whose source failed.
+    /// Takes an input while another target is sought for a stream whose source failed.
     fn continuing(
         &mut self,
         progress: Progress,
@@ -362,7 +362,7 @@ impl Reply {
 
     /// Ends the reply with an error. `end` is the end of the continuations, if there were any.
     fn broken(&mut self, fault: ReplyFault, end: Option<StreamEnd>) -> ReplyAction {
-        // After a search the source's own error would be about a place that is long gone.
+        // After a search the source's own error would be about a target that is long gone.
         let is_fresh = end.is_none_or(|end| !end.is_after_search());
         let action = match fault.has_own_event() && is_fresh {
             true => ReplyAction::Release(fault),

@@ -1,21 +1,21 @@
-//! Places at replicas that a request may count with.
+//! Slots at replicas that a request may count with.
 
 use spillway_types::ReplicaSlot;
 
-use crate::tenant_share::KeptPlaces;
+use crate::tenant_share::KeptSlots;
 
-/// Places at replicas that a request may count with.
+/// Slots at replicas that a request may count with.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// True if the request can wait in this node until a place comes free.
+    /// True if the request can wait in this node until a slot comes free.
     pub can_wait: bool,
     /// True if the request comes from another region. A replica whose limit is still being learned
     /// takes guests at the pace at which it begins replies.
     pub is_guest: bool,
     /// True if a limit that is still being learned does not hold the request back.
     pub is_past_guesses: bool,
-    /// Places that the request's tenant, which has much, leaves to others.
-    pub kept: Option<KeptPlaces>,
+    /// Slots that the request's tenant, which has much, leaves to others.
+    pub kept: Option<KeptSlots>,
     /// First replica of those that others leave to the tenant; only this and later ones count.
     pub first: Option<ReplicaSlot>,
     /// Bound of the replicas that have the request's adapter in memory: only these count.
@@ -27,7 +27,7 @@ pub struct Room {
     pub half_blocks: u32,
 }
 
-/// Places at the replicas that have an adapter in memory.
+/// Slots at the replicas that have an adapter in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdapterRoom {
     /// Identity of the adapter.
@@ -55,8 +55,8 @@ impl AdapterRoom {
     }
 }
 
-/// Facts about the places of one replica.
-pub trait PlaceSight {
+/// Facts about the slots of one replica.
+pub trait SlotSight {
     /// Returns true if the replica has asked this tenant to stay away for now.
     fn rests_for(&self, tenant: u64) -> bool;
 
@@ -68,11 +68,11 @@ pub trait PlaceSight {
 
     /// Returns the requests in flight that this node may have there. `can_wait`: the request waits
     /// here otherwise, and is not refused.
-    fn places_for(&self, can_wait: bool) -> u32;
+    fn slots_for(&self, can_wait: bool) -> u32;
 
     /// Returns the requests in flight at which the replica takes no more guests for now; `u32::MAX` if
     /// guests are bound by nothing else than other requests.
-    fn places_for_guests(&self) -> u32;
+    fn slots_for_guests(&self) -> u32;
 }
 
 impl Room {
@@ -91,21 +91,21 @@ impl Room {
     /// Returns the requests of this node that a replica may have in flight, as far as this request
     /// is concerned, if nothing of its prompt is cached there.
     #[must_use]
-    pub fn places(&self, replica: &impl PlaceSight, slot: ReplicaSlot) -> u32 {
-        self.places_with(replica, slot, 0)
+    pub fn slots(&self, replica: &impl SlotSight, slot: ReplicaSlot) -> u32 {
+        self.slots_with(replica, slot, 0)
     }
 
     /// Returns the requests of this node that a replica may have in flight, as far as this request
     /// is concerned, of whose prompt so many leading blocks are cached there.
     ///
-    /// Half of the prompt is worth a wait in the replica. If the next free place were taken
+    /// Half of the prompt is worth a wait in the replica. If the next free slot were taken
     /// instead, wherever it is, a queue here would spread each prompt over all replicas: they would
     /// serve less, so that the queue never ends. The total in flight stays within the learned
-    /// limits, since a region without a free place lets its requests wait.
+    /// limits, since a region without a free slot lets its requests wait.
     #[must_use]
-    pub fn places_with(
+    pub fn slots_with(
         &self,
-        replica: &impl PlaceSight,
+        replica: &impl SlotSight,
         slot: ReplicaSlot,
         cached_blocks: u32,
     ) -> u32 {
@@ -116,16 +116,16 @@ impl Room {
         }
         let is_cached = self.half_blocks > 0 && cached_blocks >= self.half_blocks;
         let is_past = is_cached || self.is_past_guesses && replica.has_guessed_limit();
-        let mut places = replica.places_for(self.can_wait && !is_past);
+        let mut slots = replica.slots_for(self.can_wait && !is_past);
         if self.is_guest {
-            places = places.min(replica.places_for_guests());
+            slots = slots.min(replica.slots_for_guests());
         }
         // A replica that has read half of the prompt with the adapter is worth more than one that
         // has only the adapter.
         if let Some(AdapterRoom { adapter, in_flight_max }) = self.adapter.filter(|_| !is_cached) {
-            places = if replica.has_loaded(adapter) { places.min(in_flight_max) } else { 0 };
+            slots = if replica.has_loaded(adapter) { slots.min(in_flight_max) } else { 0 };
         }
-        self.kept.map_or(places, |kept| kept.places_left(slot, places))
+        self.kept.map_or(slots, |kept| kept.slots_left(slot, slots))
     }
 }
 
@@ -134,9 +134,9 @@ mod tests {
     use super::*;
     use crate::tenant_share::tests::{candidates, share};
 
-    struct Places;
+    struct FixedSlots;
 
-    impl PlaceSight for Places {
+    impl SlotSight for FixedSlots {
         fn rests_for(&self, tenant: u64) -> bool {
             tenant == 7
         }
@@ -149,11 +149,11 @@ mod tests {
             adapter == 3
         }
 
-        fn places_for(&self, can_wait: bool) -> u32 {
+        fn slots_for(&self, can_wait: bool) -> u32 {
             if can_wait { 4 } else { 16 }
         }
 
-        fn places_for_guests(&self) -> u32 {
+        fn slots_for_guests(&self) -> u32 {
             3
         }
     }
@@ -170,17 +170,17 @@ mod tests {
             tenant: None,
             half_blocks: 3,
         };
-        let places = |room: Room| room.places(&Places, ReplicaSlot(15));
-        assert_eq!(places(room), 4);
-        assert_eq!(places(Room { can_wait: false, ..room }), 16);
-        assert_eq!(places(Room { is_past_guesses: true, ..room }), 16);
-        assert_eq!(places(Room { is_guest: true, ..room }), 3);
-        assert_eq!(places(Room { tenant: Some(7), ..room }), 0, "it rests for that tenant");
-        assert_eq!(places(Room { tenant: Some(8), ..room }), 4);
-        assert_eq!(places(Room { first: Some(ReplicaSlot(20)), ..room }), 0);
-        assert_eq!(places(Room { first: Some(ReplicaSlot(15)), ..room }), 4);
-        let kept = KeptPlaces::of(share(), &candidates());
-        assert_eq!(places(Room { kept, can_wait: false, ..room }), 12);
+        let slots = |room: Room| room.slots(&FixedSlots, ReplicaSlot(15));
+        assert_eq!(slots(room), 4);
+        assert_eq!(slots(Room { can_wait: false, ..room }), 16);
+        assert_eq!(slots(Room { is_past_guesses: true, ..room }), 16);
+        assert_eq!(slots(Room { is_guest: true, ..room }), 3);
+        assert_eq!(slots(Room { tenant: Some(7), ..room }), 0, "it rests for that tenant");
+        assert_eq!(slots(Room { tenant: Some(8), ..room }), 4);
+        assert_eq!(slots(Room { first: Some(ReplicaSlot(20)), ..room }), 0);
+        assert_eq!(slots(Room { first: Some(ReplicaSlot(15)), ..room }), 4);
+        let kept = KeptSlots::of(share(), &candidates());
+        assert_eq!(slots(Room { kept, can_wait: false, ..room }), 12);
     }
 
     #[test]
@@ -195,13 +195,13 @@ mod tests {
             tenant: Some(8),
             half_blocks: 3,
         };
-        let places = |room: Room, cached| room.places_with(&Places, ReplicaSlot(15), cached);
-        assert_eq!([0, 2, 3, 6].map(|cached| places(room, cached)), [4, 4, 16, 16]);
+        let slots = |room: Room, cached| room.slots_with(&FixedSlots, ReplicaSlot(15), cached);
+        assert_eq!([0, 2, 3, 6].map(|cached| slots(room, cached)), [4, 4, 16, 16]);
         // Of a prompt that is not known nothing is cached.
-        assert_eq!(places(Room { half_blocks: 0, ..room }, 0), 4);
-        assert_eq!(places(Room { tenant: Some(7), ..room }, 6), 0, "it rests for that tenant");
-        let kept = KeptPlaces::of(share(), &candidates());
-        assert_eq!(places(Room { kept, ..room }, 6), 12, "what is kept for others stays kept");
+        assert_eq!(slots(Room { half_blocks: 0, ..room }, 0), 4);
+        assert_eq!(slots(Room { tenant: Some(7), ..room }, 6), 0, "it rests for that tenant");
+        let kept = KeptSlots::of(share(), &candidates());
+        assert_eq!(slots(Room { kept, ..room }, 6), 12, "what is kept for others stays kept");
     }
 
     #[test]
@@ -211,9 +211,10 @@ mod tests {
             half_blocks: 3,
             ..Room::UNBOUND
         };
-        let places = |adapter, cached| among(adapter).places_with(&Places, ReplicaSlot(15), cached);
-        assert_eq!((places(3, 0), places(4, 0)), (9, 0));
-        assert_eq!((places(3, 3), places(4, 3)), (16, 16));
+        let slots =
+            |adapter, cached| among(adapter).slots_with(&FixedSlots, ReplicaSlot(15), cached);
+        assert_eq!((slots(3, 0), slots(4, 0)), (9, 0));
+        assert_eq!((slots(3, 3), slots(4, 3)), (16, 16));
     }
 
     #[test]

@@ -22,9 +22,9 @@ pub trait Sight: RequestSight + ReplicaSight + TenantSight + QueueSight + Region
 
 impl<T: RequestSight + ReplicaSight + TenantSight + QueueSight + RegionSight> Sight for T {}
 
-/// Loads of replicas, counting only some of their places.
+/// Loads of replicas, counting only some of their slots.
 pub trait RoomLoads: Loads {
-    /// Counts these places from now on.
+    /// Counts these slots from now on.
     fn set_room(&mut self, room: Room);
 }
 
@@ -100,7 +100,7 @@ pub trait ReplicaSight {
     /// Returns the speed of a replica, as it was measured.
     fn replica_speed(&self, slot: ReplicaSlot) -> Speed;
 
-    /// Returns how long requests have kept a place at a replica lately.
+    /// Returns how long requests have kept a slot at a replica lately.
     fn hold_time(&self, slot: ReplicaSlot) -> HoldTime;
 
     /// Returns true if a replica's limit of requests in flight is still being learned.
@@ -109,7 +109,7 @@ pub trait ReplicaSight {
 
 /// Facts about this node's queue. No method has a side effect.
 pub trait QueueSight {
-    /// Returns true if nothing waits and no place is promised.
+    /// Returns true if nothing waits and no slot is promised.
     fn is_quiet(&self) -> bool;
 
     /// Returns the queue before the request. `certain_rate` returns the requests per second, of so many tokens on average, that the
@@ -143,7 +143,7 @@ pub trait RegionSight {
     /// Returns true if no other region may serve the request.
     fn is_alone(&self) -> bool;
 
-    /// Returns the own region with the places of `room`; the caller fills in what it knows better.
+    /// Returns the own region with the slots of `room`; the caller fills in what it knows better.
     fn own(&self, model: &ModelName, room: Room, waiting: Waiting) -> OwnRegion;
 
     /// Returns the other regions in their order. `access` returns the access of this request to a

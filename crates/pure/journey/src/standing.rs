@@ -11,7 +11,7 @@ pub enum Position {
     /// The request waits in the queue.
     // Queued => (AtTurn | Outside)
     Queued,
-    /// The queue called the request, which looks for a place; those behind it wait.
+    /// The queue called the request, which looks for a slot; those behind it wait.
     // AtTurn => (Queued | Outside)
     AtTurn,
 }
@@ -25,20 +25,20 @@ pub enum Claim {
     /// The request was shed earlier, and came back at the time promised.
     // Promise => (Turn | Newcomer)
     Promise,
-    /// The request's turn came, and it found no place. It waits on as due at this moment.
+    /// The request's turn came, and it found no slot. It waits on as due at this moment.
     // Turn => (Turn | Newcomer)
     Turn(Instant),
 }
 
 /// Standing of a request: position, claim, and start of its wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct QueueStanding {
     pub(crate) position: Position,
     pub(crate) claim: Claim,
     /// Moment at which the request first began to wait; `None` if it never did.
     pub(crate) since: Option<Instant>,
     /// True if the request came back at the time promised, whatever became of its claim.
-    pub(crate) came_as_told: bool,
+    pub(crate) came_when_promised: bool,
 }
 
 impl Claim {
@@ -58,25 +58,25 @@ impl Claim {
     }
 }
 
-impl Default for Standing {
+impl Default for QueueStanding {
     fn default() -> Self {
         Self {
             position: Position::Outside,
             claim: Claim::Newcomer,
             since: None,
-            came_as_told: false,
+            came_when_promised: false,
         }
     }
 }
 
-impl Standing {
-    /// Gives up the place and claim in one model's queue, since the request changes to a stand-in.
+impl QueueStanding {
+    /// Gives up the slot and claim in one model's queue, since the request changes to a stand-in.
     /// The time waited stays, and those behind still wait if the request was called.
     pub(crate) fn leave_model(&mut self) {
         if self.position == Position::Queued {
             self.position = Position::Outside;
         }
         self.claim = Claim::Newcomer;
-        self.came_as_told = false;
+        self.came_when_promised = false;
     }
 }

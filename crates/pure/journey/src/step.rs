@@ -19,8 +19,8 @@ pub enum Step {
     /// Take the turn to try a prediction: now and then a request is served although its first token
     /// is predicted to come too late. Report [`Event::LateProbe`](crate::Event::LateProbe).
     TakeLateProbe,
-    /// Take a place at a replica of this region and send the request there. Report
-    /// [`Event::NoPlace`](crate::Event::NoPlace) or [`Event::Asked`](crate::Event::Asked) first.
+    /// Take a slot at a replica of this region and send the request there. Report
+    /// [`Event::NoSlot`](crate::Event::NoPlace) or [`Event::Asked`](crate::Event::Asked) first.
     Ask {
         /// Replica to ask, and the reason for choosing it.
         attempt: Attempt,
@@ -29,7 +29,7 @@ pub enum Step {
     },
     /// Go on waiting for the replica that is asked; no second one is asked.
     Listen,
-    /// Take one from the route's budget of hedges, then a place at this second replica, and ask it
+    /// Take one from the route's budget of hedges, then a slot at this second replica, and ask it
     /// beside the first. Report [`Event::Hedged`](crate::Event::Hedged).
     Hedge(Attempt),
     /// Forward the request to another region.
@@ -69,11 +69,11 @@ pub struct WaitTerms {
     /// Latest moment for a replica to get the request so that its first token comes in time; `None`
     /// without an objective.
     pub begin_by: Option<Instant>,
-    /// Moment at which its turn was due, if it had one: it keeps that place.
+    /// Moment at which its turn was due, if it had one: it keeps that slot.
     pub turn_by: Option<Instant>,
     /// Longest wait for a call before the decision is made again.
     pub pause: Duration,
-    /// True if the turn has just come and found no place for this request, while the request of a
+    /// True if the turn has just come and found no slot for this request, while the request of a
     /// tenant that is not [`is_kept_away`](crate::is_kept_away) may find one: its turn comes next.
     pub passes_turn_on: bool,
 }

@@ -1,4 +1,4 @@
-//! Tenant share: places that a tenant which uses much leaves to others, and turns that such a tenant
+//! Tenant share: slots that a tenant which uses much leaves to others, and turns that such a tenant
 //! passes on.
 
 use std::cmp::Ordering;
@@ -34,7 +34,7 @@ pub trait TenantSight: ReplicaSight {
     /// Returns until when a replica has asked a tenant to stay away; `None` if it has not.
     fn rests_until(&self, slot: ReplicaSlot, tenant: u64) -> Option<Instant>;
 
-    /// Returns false if all tenants may use the same places: none leaves any to others, and no
+    /// Returns false if all tenants may use the same slots: none leaves any to others, and no
     /// replica has asked one to stay away.
     fn tells_tenants_apart(&self) -> bool;
 
@@ -43,16 +43,16 @@ pub trait TenantSight: ReplicaSight {
     fn waiting_of(&self, is_counted: &dyn Fn(TenantKey) -> bool) -> Option<u32>;
 }
 
-/// Places of a group that are kept from a tenant which has much.
+/// Slots of a group that are kept from a tenant which has much.
 #[derive(Clone, Copy, Debug)]
-pub struct KeptPlaces {
+pub struct KeptSlots {
     share: KeptShare,
-    /// Last replica at which the tenant may use places.
+    /// Last replica at which the tenant may use slots.
     last: ReplicaSlot,
 }
 
-impl KeptPlaces {
-    /// Returns the places kept of these candidates, which are in the order of their slots; `None`
+impl KeptSlots {
+    /// Returns the slots kept of these candidates, which are in the order of their slots; `None`
     /// if no replica is left to the tenant.
     #[must_use]
     pub fn of(share: KeptShare, candidates: &[Candidate]) -> Option<Self> {
@@ -60,31 +60,31 @@ impl KeptPlaces {
         Some(Self { share, last: candidates[last].slot })
     }
 
-    /// Returns how many of so many places the tenant may use at a replica.
+    /// Returns how many of so many slots the tenant may use at a replica.
     #[must_use]
-    pub fn places_left(&self, slot: ReplicaSlot, places: u32) -> u32 {
+    pub fn slots_left(&self, slot: ReplicaSlot, slots: u32) -> u32 {
         match slot.cmp(&self.last) {
-            Ordering::Less => places,
-            Ordering::Equal => self.share.left_of_part(places),
+            Ordering::Less => slots,
+            Ordering::Equal => self.share.left_of_part(slots),
             Ordering::Greater => 0,
         }
     }
 }
 
-/// Returns true if a tenant could not take any free place: it leaves places to others, or all
+/// Returns true if a tenant could not take any free slot: it leaves slots to others, or all
 /// replicas have asked it to stay away.
 #[must_use]
 pub fn is_kept_away<S: TenantSight>(sight: &S, tenant: TenantKey) -> bool {
     sight.left_by(tenant).is_some() || rests_everywhere(sight, tenant)
 }
 
-/// Returns the places that the request's tenant, which uses much, leaves to others.
-pub(crate) fn kept_from<S: TenantSight>(sight: &S) -> Option<KeptPlaces> {
+/// Returns the slots that the request's tenant, which uses much, leaves to others.
+pub(crate) fn kept_from<S: TenantSight>(sight: &S) -> Option<KeptSlots> {
     let share = sight.left_by(sight.tenant()?)?;
-    KeptPlaces::of(share, sight.group()?.group.candidates())
+    KeptSlots::of(share, sight.group()?.group.candidates())
 }
 
-/// Returns the first replica with places that others leave to the request's tenant, as a whole or
+/// Returns the first replica with slots that others leave to the request's tenant, as a whole or
 /// in part.
 pub(crate) fn first_kept_for<S: TenantSight>(sight: &S) -> Option<ReplicaSlot> {
     let share = sight.kept_for(sight.tenant()?)?;
@@ -107,8 +107,8 @@ pub(crate) fn all_rest_until<S: TenantSight>(
     soonest
 }
 
-/// Returns how many of the `ahead` requests before this one could take the place that it would take:
-/// a tenant that uses much waits for places that are not kept from it. `position` is that of the
+/// Returns how many of the `ahead` requests before this one could take the slot that it would take:
+/// a tenant that uses much waits for slots that are not kept from it. `position` is that of the
 /// request itself.
 pub(crate) fn rivals<S: TenantSight>(sight: &S, ahead: u32, position: Position) -> u32 {
     if ahead == 0 || !sight.tells_tenants_apart() || kept_from(sight).is_some() {
@@ -120,7 +120,7 @@ pub(crate) fn rivals<S: TenantSight>(sight: &S, ahead: u32, position: Position) 
     ahead.min(rivals.saturating_sub(u32::from(position == Position::Queued)))
 }
 
-/// Returns true if a turn without a place is of use to another tenant: the free places are kept
+/// Returns true if a turn without a slot is of use to another tenant: the free slots are kept
 /// from this one.
 pub(crate) fn passes_turn_on<S: TenantSight>(sight: &S) -> bool {
     kept_from(sight).is_some() || sight.tenant().is_some_and(|key| rests_everywhere(sight, key))
@@ -139,7 +139,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Ten replicas with 16 places each.
+    /// Ten replicas with 16 slots each.
     pub(crate) fn candidates() -> Vec<Candidate> {
         let candidate = |slot| Candidate {
             slot: ReplicaSlot(slot),
@@ -151,7 +151,7 @@ pub(crate) mod tests {
         [1, 3, 4, 6, 7, 9, 10, 11, 15, 20].map(candidate).into()
     }
 
-    /// Twenty places of ten replicas with 16 each: one replica and a quarter of another.
+    /// Twenty slots of ten replicas with 16 each: one replica and a quarter of another.
     pub(crate) fn share() -> KeptShare {
         let uses =
             [100, 10].map(|requests| TenantUse { requests, tokens: 0, requests_max: requests });
@@ -162,11 +162,11 @@ pub(crate) mod tests {
     #[test]
     fn the_last_replicas_are_kept() {
         let candidates = candidates();
-        let kept = KeptPlaces::of(share(), &candidates).unwrap();
-        let left = [1, 11, 15, 20].map(|slot| kept.places_left(ReplicaSlot(slot), 16));
+        let kept = KeptSlots::of(share(), &candidates).unwrap();
+        let left = [1, 11, 15, 20].map(|slot| kept.slots_left(ReplicaSlot(slot), 16));
         assert_eq!(left, [16, 16, 12, 0]);
         assert!(
-            KeptPlaces::of(share(), &candidates[..1]).is_none(),
+            KeptSlots::of(share(), &candidates[..1]).is_none(),
             "with one left it may use that"
         );
     }

@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use crate::Facts;
 
 mod draft;
-mod places;
+mod positions;
 
 pub use draft::BodyDraft;
-use places::Places;
+use positions::BodyPositions;
 
 /// Slices of a body, in order. Two edits cut a body into three slices, with two new ones between
 /// them.
@@ -184,7 +184,7 @@ pub fn change(body: &Bytes, facts: &Facts<'_>, changes: &Changes<'_>) -> Segment
     if changes.usage == UsageWish::AsSent && changes.salt.is_none() {
         return apply(body, model);
     }
-    let places = Places::of(facts, body);
+    let places = BodyPositions::of(facts, body);
     let mut edits = SmallVec::<[Edit; 4]>::new();
     // The salt comes first: the field behind it decides if it needs a comma.
     edits.extend(changes.salt.map(|(field, salt)| places.salt_edit(field, salt, model.is_some())));

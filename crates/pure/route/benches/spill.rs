@@ -28,7 +28,7 @@ fn main() {
 #[divan::bench(args = REGIONS)]
 fn own_room(bencher: Bencher<'_, '_>, regions: usize) {
     let waiting = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true };
-    let own = OwnRegion { places: Some(3), waiting, ..own() };
+    let own = OwnRegion { slots: Some(3), waiting, ..own() };
     measure(bencher, &own, &others(regions, ShedState::Open));
 }
 
@@ -95,7 +95,7 @@ fn own() -> OwnRegion {
     OwnRegion {
         replicas: 8,
         report: report(40.0, ShedState::Shedding),
-        places: Some(0),
+        slots: Some(0),
         waiting: Waiting { ahead: 20, wait_ms: None, all: 20, has_room: true },
         guests: 0,
         nodes: 4,

@@ -38,7 +38,7 @@ pub const BUSY_AFTER_SHED: Duration = Duration::from_secs(1);
 /// A refused request books the next free place in a schedule: behind the requests that wait and the
 /// earlier promises. A client that comes back at the promised time is served before all other
 /// requests of its tenant in its class, and is not refused because of the queue's length. So
-/// returning clients are spread over time and find a place. New requests see promised places as
+/// returning clients are spread over time and find a slot. New requests see promised slots as
 /// taken.
 ///
 /// Keep it while [`Admission::is_idle`] is false, even if nothing waits. Calls cost `O(log n)` plus
@@ -134,7 +134,7 @@ impl<T> Admission<T> {
         self.queue.is_empty() && self.promises.is_empty() && is_unknown
     }
 
-    /// Returns true if this fingerprint was promised a place now, and uses the promise up. Call it
+    /// Returns true if this fingerprint was promised a slot now, and uses the promise up. Call it
     /// once for each request, first of all, as long as there are promises: also if a replica is
     /// free.
     #[must_use]
@@ -172,7 +172,7 @@ impl<T> Admission<T> {
     ///
     /// Returns the request if there is no room and no other request has to leave for it.
     pub fn enter(&mut self, mut entry: WaitEntry<T>, now: Instant) -> Result<Entered<T>, Full<T>> {
-        // The place was promised for this moment.
+        // The slot was promised for this moment.
         if entry.turn_by.is_none() && entry.is_promised {
             entry.turn_by = Some(now);
         } else if entry.turn_by.is_none() {
@@ -190,7 +190,7 @@ impl<T> Admission<T> {
 
     /// Sets the expected service rate, used only while no rate was measured, as in a sudden burst.
     /// `rate_per_s`, called only then, gets the mean size of recent requests in tokens, and returns
-    /// requests per second by the number of places and the time that such requests keep one.
+    /// requests per second by the number of slots and the time that such requests keep one.
     pub fn expect(
         &mut self,
         asker: &Asker,
@@ -207,8 +207,8 @@ impl<T> Admission<T> {
         self.outage.turn_away(now, rng)
     }
 
-    /// Returns when a client whose request is refused should retry. Books a place if the rate is
-    /// known and a place comes free within the longest time that clients may be asked to wait.
+    /// Returns when a client whose request is refused should retry. Books a slot if the rate is
+    /// known and a slot comes free within the longest time that clients may be asked to wait.
     /// While no rate is known, the wait that [`spill()`](crate::spill()) predicted counts.
     #[must_use]
     pub fn shed(
@@ -218,9 +218,9 @@ impl<T> Admission<T> {
         now: Instant,
         rng: &mut fastrand::Rng,
     ) -> RetryAfter {
-        // First: places of clients that did not come can be promised again.
+        // First: slots of clients that did not come can be promised again.
         self.promises.expire(now);
-        // A refusal proves that all places are taken, even where no request may wait.
+        // A refusal proves that all slots are taken, even where no request may wait.
         self.count_busy(now, true);
         let show = self.promises.show_share().max(SHOW_SHARE_MIN);
         let before = self.served_before(asker, show);
@@ -228,7 +228,7 @@ impl<T> Admission<T> {
         let Some(wait_s) = self.wait_s(asker, before, now) else {
             return RetryAfter::unpromised(refusal.predicted_ms(), rng);
         };
-        // Places are booked a little slower than they come free; the rest is for new requests.
+        // Slots are booked a little slower than they come free; the rest is for new requests.
         let wait_s = wait_s / refusal.booked_share();
         if wait_s > refusal.longest_s() {
             return RetryAfter::unpromised(f32::INFINITY, rng);
@@ -245,7 +245,7 @@ impl<T> Admission<T> {
         RetryAfter { seconds, is_promised }
     }
 
-    /// Notes that a request took a place at a replica at `now`. Call it for each request that had
+    /// Notes that a request took a slot at a replica at `now`. Call it for each request that had
     /// waited, and for all others while something waits.
     pub fn began(&mut self, asker: &Asker, now: Instant) {
         self.outage.end();
@@ -286,8 +286,8 @@ impl<T> Admission<T> {
         found
     }
 
-    /// Returns the backlog before a request, and true if it takes all places of the queue. A new
-    /// request waits behind all waiting requests and all promised places, unless so little waits
+    /// Returns the backlog before a request, and true if it takes all slots of the queue. A new
+    /// request waits behind all waiting requests and all promised slots, unless so little waits
     /// that replicas could run dry before the promised requests come: it may fill the gap then.
     fn before(&self, asker: &Asker, now: Instant) -> (Before, bool) {
         let here = self.served_before(asker, 0.0);
@@ -388,10 +388,10 @@ const EARLY_SHARE: f32 = 0.5;
 /// Longest time in seconds by which such a client may be early: its second wait must be short.
 const EARLY_S_MAX: f32 = 15.0;
 
-/// Longest predicted wait that is kept, in seconds: no place is promised beyond a minute.
+/// Longest predicted wait that is kept, in seconds: no slot is promised beyond a minute.
 const HORIZON_S: f32 = 90.0;
 
-/// Least share of redeemed promises: one place is promised to four clients at most, if all come.
+/// Least share of redeemed promises: one slot is promised to four clients at most, if all come.
 const SHOW_SHARE_MIN: f32 = 0.25;
 
 fn milliseconds(seconds: f32) -> u32 {

@@ -228,7 +228,7 @@ impl ConcurrencyLimit {
     /// step.
     ///
     /// Where the KV cache has room, requests wait because an engine reads so many tokens in a step:
-    /// they keep no place from others, and with fewer of them its steps are not full.
+    /// they keep no slot from others, and with fewer of them its steps are not full.
     fn aim(&self, running: f32, kv_use: Option<f32>, own: f32) -> f32 {
         let reads = kv_use.is_some_and(|share| share < KV_FULL);
         let permille = if reads { 1_000 } else { self.tuning.queue_permille };

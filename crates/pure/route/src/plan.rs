@@ -35,7 +35,7 @@ pub fn plan(
     tried: &[ReplicaSlot],
     mut moment: Moment<'_>,
 ) -> Plan {
-    // First: a reply that no client waits for would cost another request's place.
+    // First: a reply that no client waits for would cost another request's slot.
     if inquiry.deadline.has_passed(moment.now) {
         return Plan::Refuse(PlanError::DeadlinePassed);
     }

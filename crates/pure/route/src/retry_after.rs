@@ -5,7 +5,7 @@
 pub struct RetryAfter {
     /// Seconds after which the client should retry, 1 to 60.
     pub seconds: u32,
-    /// True if a place is booked for that moment.
+    /// True if a slot is booked for that moment.
     pub is_promised: bool,
 }
 
@@ -41,8 +41,8 @@ pub fn retry_after_s(wait_ms: f32, rng: &mut fastrand::Rng) -> u32 {
     (wait_s + spread_s).ceil().clamp(RETRY_AFTER_MIN_S, RETRY_AFTER_MAX_S) as u32
 }
 
-/// Returns a whole second soon after a place comes free: the next one or, by chance, the one after
-/// it. Places come free one after the other, so no more jitter is needed.
+/// Returns a whole second soon after a slot comes free: the next one or, by chance, the one after
+/// it. Slots come free one after the other, so no more jitter is needed.
 ///
 /// `None` if that is later than the longest answer by more than `spare_s`, the time that a client
 /// which comes too early can wait.

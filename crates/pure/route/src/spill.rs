@@ -43,11 +43,11 @@ pub const HOPS_MAX: u8 = 1;
 ///   the cost of waiting here. A region without replicas forwards to any.
 /// - Else it waits in this node's queue, if that has room and the request outlives the wait.
 /// - If it can't wait, it goes to any region that shows room and can still answer in time.
-/// - Else it is shed, with the time after which a place is predicted: at once if no region shows
+/// - Else it is shed, with the time after which a slot is predicted: at once if no region shows
 ///   room.
 ///
-/// Where the route has an objective ([`OwnRegion::first_token_ms_max`]), a place that can't keep it
-/// counts as one that comes too late. A place that is free right now is too late only if that was
+/// Where the route has an objective ([`OwnRegion::first_token_ms_max`]), a slot that can't keep it
+/// counts as one that comes too late. A slot that is free right now is too late only if that was
 /// predicted ([`OwnRegion::late_ms`]).
 ///
 /// A request that another region sent here is served or shed and never forwarded again. `others`

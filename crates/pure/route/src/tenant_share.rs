@@ -1,13 +1,13 @@
-//! Tenant share: places in a group's replicas that a tenant leaves to other tenants.
+//! Tenant share: slots in a group's replicas that a tenant leaves to other tenants.
 
 use crate::CLASSES;
 
-/// Places kept for each place that other tenants use: bursts exceed the usual use, and a replica
+/// Slots kept for each slot that other tenants use: bursts exceed the usual use, and a replica
 /// that is not full is faster.
 const KEPT_PER_USED: f32 = 2.0;
-/// Prompt and reply tokens that count as much as a place, as in a short request: long prompts keep
-/// engines busy that have places left, and long replies keep places for long.
-const TOKENS_PER_PLACE: f32 = 256.0;
+/// Prompt and reply tokens that count as much as a slot, as in a short request: long prompts keep
+/// engines busy that have slots left, and long replies keep slots for long.
+const TOKENS_PER_SLOT: f32 = 256.0;
 
 /// Use of a group by one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -23,21 +23,21 @@ pub struct TenantUse {
 
 /// Shares of a group among all tenants that sent something lately.
 ///
-/// A tenant's use is its dominant share: of the places, or of all tokens in flight if that is more.
+/// A tenant's use is its dominant share: of the slots, or of all tokens in flight if that is more.
 /// A tenant that uses more than an equal part leaves to the others twice their peak use, up to a
-/// part of the places that the operator sets. It may use the rest, and everything while no other
+/// part of the slots that the operator sets. It may use the rest, and everything while no other
 /// tenant is there. Nothing is kept from a tenant below its equal part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TenantShare {
-    /// Places that a tenant may use before it has to leave some to others; 0 if no tenant has to.
+    /// Slots that a tenant may use before it has to leave some to others; 0 if no tenant has to.
     fair: f32,
-    /// Tokens that count as a place.
-    tokens_per_place: f32,
+    /// Tokens that count as a slot.
+    tokens_per_slot: f32,
     /// Sum of all peaks, each no more than an equal part.
     peaks: f32,
-    /// Most places that are kept.
+    /// Most slots that are kept.
     kept_max: f32,
-    /// Places per replica.
+    /// Slots per replica.
     each: f32,
 }
 
@@ -60,31 +60,31 @@ pub struct KeptShare {
 }
 
 impl TenantShare {
-    /// Computes the shares of all tenants that sent something lately. `places` are those of all
+    /// Computes the shares of all tenants that sent something lately. `slots` are those of all
     /// `replicas`; at most `kept_permille_max` thousandths of them are kept.
     #[must_use]
     pub fn judge(
         uses: impl Iterator<Item = TenantUse> + Clone,
-        places: u32,
+        slots: u32,
         replicas: u32,
         kept_permille_max: u16,
     ) -> Self {
         let count = uses.clone().count() as f32;
-        let places = places as f32;
-        // A single tenant leaves nothing to others, and without places nothing can be kept.
-        if count < 2.0 || places <= 0.0 || kept_permille_max == 0 {
+        let slots = slots as f32;
+        // A single tenant leaves nothing to others, and without slots nothing can be kept.
+        if count < 2.0 || slots <= 0.0 || kept_permille_max == 0 {
             return Self::default();
         }
         let tokens: f32 = uses.clone().map(|used| used.tokens as f32).sum();
-        let fair = places / count;
+        let fair = slots / count;
         Self {
             fair,
-            // Tokens beyond those that the places represent are shared out as they are.
-            tokens_per_place: TOKENS_PER_PLACE.max(tokens / places),
+            // Tokens beyond those that the slots represent are shared out as they are.
+            tokens_per_slot: TOKENS_PER_SLOT.max(tokens / slots),
             peaks: uses.map(|used| (used.requests_max as f32).min(fair)).sum(),
             // A tenant above its part keeps at least an equal part.
-            kept_max: (f32::from(kept_permille_max) / 1_000.0 * places).min(places - fair),
-            each: places / replicas.max(1) as f32,
+            kept_max: (f32::from(kept_permille_max) / 1_000.0 * slots).min(slots - fair),
+            each: slots / replicas.max(1) as f32,
         }
     }
 
@@ -108,7 +108,7 @@ impl TenantShare {
 
     /// Returns true if a tenant with this use has more than its part.
     fn is_over(&self, used: &TenantUse) -> bool {
-        let by_tokens = used.tokens as f32 / self.tokens_per_place;
+        let by_tokens = used.tokens as f32 / self.tokens_per_slot;
         by_tokens.max(used.requests as f32) > self.fair
     }
 }
@@ -119,18 +119,18 @@ impl TenantShares {
     #[must_use]
     pub fn judge(
         uses: &[(u8, TenantUse)],
-        places: u32,
+        slots: u32,
         replicas: u32,
         kept_permille_max: u16,
     ) -> Self {
         let shares = std::array::from_fn(|class| {
-            let before = uses.iter().filter(|(of, _)| place(*of) <= class);
-            TenantShare::judge(before.map(|(_, used)| *used), places, replicas, kept_permille_max)
+            let before = uses.iter().filter(|(of, _)| slot(*of) <= class);
+            TenantShare::judge(before.map(|(_, used)| *used), slots, replicas, kept_permille_max)
         });
         let mut kept = [None; CLASSES];
         for (of, used) in uses {
-            let left: Option<KeptShare> = shares[place(*of)].left_by(used);
-            for most in &mut kept[..=place(*of)] {
+            let left: Option<KeptShare> = shares[slot(*of)].left_by(used);
+            for most in &mut kept[..=slot(*of)] {
                 // `None` compares as less than any room.
                 *most = if left > *most { left } else { *most };
             }
@@ -148,7 +148,7 @@ impl TenantShares {
     /// leaves none.
     #[must_use]
     pub fn left_by(&self, class: u8, used: &TenantUse) -> Option<KeptShare> {
-        self.shares[place(class)].left_by(used)
+        self.shares[slot(class)].left_by(used)
     }
 
     /// Returns the room to which a tenant with this use is sent first, because other tenants use
@@ -156,12 +156,12 @@ impl TenantShares {
     /// or if the tenant itself has to leave room.
     #[must_use]
     pub fn kept_for(&self, class: u8, used: &TenantUse) -> Option<KeptShare> {
-        self.kept[place(class)].filter(|_| self.left_by(class, used).is_none())
+        self.kept[slot(class)].filter(|_| self.left_by(class, used).is_none())
     }
 }
 
 /// Returns the index of a class; higher classes count as the last.
-fn place(class: u8) -> usize {
+fn slot(class: u8) -> usize {
     usize::from(class).min(CLASSES - 1)
 }
 
@@ -178,13 +178,13 @@ impl KeptShare {
         self.kept.ceil() as usize
     }
 
-    /// Returns the places that a tenant above its part may use at the replica before those kept as
+    /// Returns the slots that a tenant above its part may use at the replica before those kept as
     /// a whole. `u32::MAX` means no limit, of which no part can be kept.
     #[must_use]
-    pub fn left_of_part(&self, places: u32) -> u32 {
-        match places {
+    pub fn left_of_part(&self, slots: u32) -> u32 {
+        match slots {
             u32::MAX => u32::MAX,
-            places => places - (places as f32 * self.kept.fract()) as u32,
+            slots => slots - (slots as f32 * self.kept.fract()) as u32,
         }
     }
 }
@@ -199,19 +199,19 @@ mod tests {
         TenantUse { requests, tokens: 0, requests_max: requests }
     }
 
-    /// Returns the places that the first tenant may use at four replicas of 16 places, from first
+    /// Returns the slots that the first tenant may use at four replicas of 16 slots, from first
     /// to last.
     fn left(uses: &[TenantUse], permille: u16) -> [u32; 4] {
         let room = TenantShare::judge(uses.iter().copied(), 64, 4, permille);
-        [3, 2, 1, 0].map(|from_end| places_left(room.left_by(&uses[0]), 16, from_end))
+        [3, 2, 1, 0].map(|from_end| slots_left(room.left_by(&uses[0]), 16, from_end))
     }
 
-    fn places_left(kept: Option<KeptShare>, places: u32, from_end: usize) -> u32 {
-        let Some(kept) = kept else { return places };
+    fn slots_left(kept: Option<KeptShare>, slots: u32, from_end: usize) -> u32 {
+        let Some(kept) = kept else { return slots };
         match from_end.cmp(&kept.whole()) {
             std::cmp::Ordering::Less => 0,
-            std::cmp::Ordering::Equal => kept.left_of_part(places),
-            std::cmp::Ordering::Greater => places,
+            std::cmp::Ordering::Equal => kept.left_of_part(slots),
+            std::cmp::Ordering::Greater => slots,
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
         let by_now = |requests| TenantUse { requests, ..using(0) };
         assert_eq!(room.left_by(&by_now(32)), None);
         let kept = room.left_by(&by_now(33));
-        assert_eq!([1, 0].map(|from_end| places_left(kept, 16, from_end)), [16, 8]);
+        assert_eq!([1, 0].map(|from_end| slots_left(kept, 16, from_end)), [16, 8]);
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
     fn a_replica_without_a_limit_is_kept_as_a_whole_or_not_at_all() {
         let kept = |others| {
             let room = TenantShare::judge([using(100), using(others)].into_iter(), 64, 4, 250);
-            places_left(room.left_by(&using(100)), u32::MAX, 0)
+            slots_left(room.left_by(&using(100)), u32::MAX, 0)
         };
         assert_eq!((kept(6), kept(16)), (u32::MAX, 0));
     }
@@ -304,22 +304,22 @@ mod tests {
                 TenantUse { requests, tokens, requests_max: requests.saturating_add(more) }
             });
             let uses: Vec<_> = uses.collect();
-            let places = each * replicas;
-            let room = TenantShare::judge(uses.iter().copied(), places, replicas, 250);
+            let slots = each * replicas;
+            let room = TenantShare::judge(uses.iter().copied(), slots, replicas, 250);
             let mut count_over = 0;
             for used in &uses {
                 let kept = room.left_by(used);
-                let left = |from_end| places_left(kept, each, from_end as usize);
+                let left = |from_end| slots_left(kept, each, from_end as usize);
                 let left: u32 = (0..replicas).map(left).sum();
-                prop_assert!(left <= places && 4 * left + 4 >= 3 * places, "{left} of {places}");
-                let part = places as f32 / uses.len() as f32;
+                prop_assert!(left <= slots && 4 * left + 4 >= 3 * slots, "{left} of {slots}");
+                let part = slots as f32 / uses.len() as f32;
                 prop_assert!(left as f32 + 1.0 >= part.floor(), "{left} of a part of {part}");
                 if kept.is_some() {
                     count_over += 1;
                     prop_assert!(used.requests as f32 > part || used.tokens > 0);
                 }
             }
-            // One tenant may have more than its part of the tokens, and another of the places.
+            // One tenant may have more than its part of the tokens, and another of the slots.
             let is_one_kind = uses.iter().all(|used| used.tokens == 0);
             prop_assert!(!is_one_kind || count_over < uses.len().max(1));
         }

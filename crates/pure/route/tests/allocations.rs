@@ -52,7 +52,7 @@ fn weighing_as_many_regions_as_a_cluster_has_allocates_nothing_whatever_the_verd
     let (others, terms, now) = (others(REGIONS), SpillTerms::default(), Instant::now());
     let (inquiry, loads) = (inquiry(now), ReplicaTable::new(1));
     let free = own(REPLICAS);
-    let full = OwnRegion { places: Some(0), prefill_ms: 0.0, ..free };
+    let full = OwnRegion { slots: Some(0), prefill_ms: 0.0, ..free };
     let waiting = |wait_ms| Waiting { wait_ms: Some(wait_ms), ..full.waiting };
     let cases = [
         (OwnRegion { prefill_ms: 1e4, ..free }, SpillReason::Cached),

@@ -1,4 +1,4 @@
-//! Places that a request asked without success, and regions that it never asked.
+//! Targets that a request asked without success, and regions that it never asked.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use crate::{RegionName, ReplicaName, reasons};
 /// Most tries that a request keeps: more than a journey with its retries and regions makes.
 const TRIES_MAX: usize = 16;
 
-/// A place that was asked and did not serve the request, or not to its end.
+/// A target that was asked and did not serve the request, or not to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedTry {
-    /// The place.
-    pub place: TriedPlace,
+    /// The target.
+    pub target: TriedTarget,
     /// Code of the failure, from a fixed list.
     pub code: &'static str,
-    /// Status with which the place answered; `None` if it did not.
+    /// Status with which the target answered; `None` if it did not.
     pub status: Option<u16>,
     /// Time from the request's head to the failure.
     pub after: Duration,
 }
 
-/// A place that can serve a request.
+/// A target that can serve a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TriedPlace {
+pub enum TriedTarget {
     /// A replica of this region.
     Replica(ReplicaName),
     /// Another region.
@@ -72,10 +72,10 @@ mod tests {
     fn the_first_tries_are_kept() {
         let mut tries = Vec::new();
         for number in 0..100_u16 {
-            let place = TriedPlace::Replica("gpu-a".into());
+            let target = TriedTarget::Replica("gpu-a".into());
             let status = Some(number);
             let after = Duration::ZERO;
-            FailedTry { place, code: "replica_reset", status, after }.add_to(&mut tries);
+            FailedTry { target, code: "replica_reset", status, after }.add_to(&mut tries);
         }
         assert_eq!(tries.len(), TRIES_MAX);
         assert_eq!(tries.last().and_then(|last| last.status), Some(15));

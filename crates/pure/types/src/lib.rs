@@ -46,7 +46,7 @@ pub use cluster_ids::{ClusterId, DiskId, NodeId};
 pub use compared::Compared;
 pub use country::{Country, NoCountry};
 pub use deadline::Deadline;
-pub use failed_try::{FailedTry, LeftOutReason, LeftOutRegion, TriedPlace};
+pub use failed_try::{FailedTry, LeftOutReason, LeftOutRegion, TriedTarget};
 pub use gap_histogram::{GAP_BOUNDS_S, GapHistogram};
 pub use holder::Holder;
 pub use ids::{

@@ -128,7 +128,7 @@ impl SpendingBook {
     }
 
     /// Takes in a report of a node's spending; older states change nothing.
-    pub fn hear(&mut self, told: &NodeSpending) {
+    pub fn receive(&mut self, told: &NodeSpending) {
         let Spending { day, today, month } = told.spending;
         self.change(&told.tenant, &told.node, day, |known| Spending {
             today: known.today.max(today),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn tell(from: &SpendingBook, to: &mut SpendingBook) {
-        from.changed_since(0).0.iter().for_each(|told| to.hear(told));
+        from.changed_since(0).0.iter().for_each(|told| to.receive(told));
     }
 
     #[test]
@@ -297,7 +297,7 @@ mod tests {
         let (told, change) = book.changed_since(0);
         assert_eq!(told.len(), 1);
         assert_eq!(book.changed_since(change), (Vec::new(), change));
-        book.hear(&told[0]);
+        book.receive(&told[0]);
         assert_eq!(book.changed_since(change), (Vec::new(), change), "known already");
         book.spend(&"acme".into(), &"b".into(), day("2026-11-27"), money(5));
         assert_eq!(book.changed_since(change).0[0].node.as_str(), "b");
@@ -324,10 +324,10 @@ mod tests {
             }
             for at in order {
                 if let Some(state) = states.get(at) {
-                    heard.hear(state);
+                    heard.receive(state);
                 }
             }
-            states.last().into_iter().for_each(|last| heard.hear(last));
+            states.last().into_iter().for_each(|last| heard.receive(last));
             let on = states.last().map_or(first, |last| last.spending.day);
             prop_assert_eq!(
                 heard.of_tenant(&"acme".into(), on),

@@ -14,7 +14,7 @@ use spillway_harness::wait_for;
 use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
 use spillway_link::delayed::{Path, Paths};
 use spillway_node::Node;
-use spillway_quota::{LimitKind, LimitUsage};
+use spillway_rate_limit::{LimitKind, LimitUsage};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
@@ -240,7 +240,7 @@ impl DemoWorld {
             let have_met = DemoRegion::ALL.into_iter().all(knows_all);
             have_met.then_some(()).ok_or("one knows too few")
         };
-        wait_for("the nodes do not hear each other", MEETING_MAX, LOOK, look).await
+        wait_for("the nodes do not receive each other", MEETING_MAX, LOOK, look).await
     }
 }
 

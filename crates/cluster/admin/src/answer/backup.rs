@@ -22,7 +22,7 @@ const PIECE_BYTES: usize = 64 << 10;
 const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// A backup that is being sent. Its file and folder are removed when it is dropped.
-struct Sending {
+struct BackupSending {
     file: File,
     _folder: TempDir,
     _place: OwnedSemaphorePermit,
@@ -44,7 +44,7 @@ pub(super) async fn backup(cluster: &Cluster<'_>) -> Result<Reply, ApiError> {
     cluster.control_plane.backup(&path).await.map_err(|fault| no_room(&fault))?;
     let file = File::open(&path).await.map_err(|error| no_room(&error))?;
     let bytes = file.metadata().await.map_err(|error| no_room(&error))?.len();
-    let pieces = try_unfold(Sending { file, _folder: folder, _place: place }, piece);
+    let pieces = try_unfold(BackupSending { file, _folder: folder, _place: place }, piece);
     let body = StreamBody::new(pieces).boxed_unsync();
     let mut reply = reply(StatusCode::OK, "application/octet-stream", body);
     // With the length, every client notices a backup that breaks off.
@@ -52,7 +52,7 @@ pub(super) async fn backup(cluster: &Cluster<'_>) -> Result<Reply, ApiError> {
     Ok(reply)
 }
 
-async fn piece(mut sending: Sending) -> io::Result<Option<(Frame<Bytes>, Sending)>> {
+async fn piece(mut sending: BackupSending) -> io::Result<Option<(Frame<Bytes>, BackupSending)>> {
     let mut piece = bytes::BytesMut::with_capacity(PIECE_BYTES);
     let read = sending.file.read_buf(&mut piece).await?;
     Ok((read > 0).then(|| (Frame::data(piece.freeze()), sending)))

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use spillway_cluster_state::State;
 use spillway_control_plane::ControlPlane;
-use spillway_quota::OwnLimits;
 use spillway_raft::Read;
+use spillway_rate_limit::OwnLimits;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 

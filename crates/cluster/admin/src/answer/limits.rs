@@ -4,7 +4,7 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use spillway_quota::{LimitTerms, LimitUsage, OwnLimits};
+use spillway_rate_limit::{LimitTerms, LimitUsage, OwnLimits};
 
 use super::freshness::Freshness;
 use super::read::{Many, One, not_found};

@@ -24,7 +24,7 @@ const TRIES_MAX: usize = 4;
 const OF_ORDERS: [&str; 3] = ["country", "state", "weight_percent"];
 
 /// A record as it is before a write.
-struct Before {
+struct RecordBefore {
     record: Map<String, Value>,
     version: Option<u64>,
     index: u64,
@@ -60,7 +60,7 @@ pub(super) async fn put(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply
 ///
 /// # Errors
 /// Returns an error if the record would be new by a slip, or the state can't be read.
-async fn before(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Before, ApiError> {
+async fn before(cluster: &Cluster<'_>, call: &AdminCall) -> Result<RecordBefore, ApiError> {
     let resource = resource_of(call)?;
     let named: Map<String, Value> = call.json_or_default().unwrap_or_default();
     let look = |state: &State| {
@@ -90,7 +90,7 @@ async fn before(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Before, ApiEr
         record => record.clone(),
     };
     let record = record.as_object().cloned().unwrap_or_default();
-    Ok(Before { record, version: item["version"].as_u64(), index })
+    Ok(RecordBefore { record, version: item["version"].as_u64(), index })
 }
 
 fn resource_of(call: &AdminCall) -> Result<Resource, ApiError> {
@@ -121,7 +121,7 @@ fn slip(
 }
 
 /// Returns the request with the fields that it leaves as they are.
-fn over(call: &AdminCall, before: &Before) -> Result<AdminCall, ApiError> {
+fn over(call: &AdminCall, before: &RecordBefore) -> Result<AdminCall, ApiError> {
     let mut over = call.clone();
     let kept: Map<String, Value> = match call.endpoint.operation {
         Operation::Patch(_) => before.record.clone(),
@@ -164,7 +164,7 @@ fn over(call: &AdminCall, before: &Before) -> Result<AdminCall, ApiError> {
 
 /// Returns the answer to a `PATCH` that changes nothing. So a repeated request is no other request
 /// under the same name, though the version that it is made over is another one by then.
-fn unchanged(call: &AdminCall, over: &AdminCall, before: &Before) -> Option<Reply> {
+fn unchanged(call: &AdminCall, over: &AdminCall, before: &RecordBefore) -> Option<Reply> {
     let is_patch = matches!(call.endpoint.operation, Operation::Patch(_));
     let is_same = || {
         let record: Option<Map<String, Value>> = serde_json::from_slice(&over.body).ok();

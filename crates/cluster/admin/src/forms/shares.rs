@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_cluster_state::{LimitScope, State};
-use spillway_quota::{LimitKind, LimitUsage, RequestWindow, Units};
+use spillway_rate_limit::{LimitKind, LimitUsage, RequestWindow, Units};
 use spillway_types::{NodeName, RegionName};
 
 /// Shares of a limit, as the cluster agreed on them.

@@ -9,7 +9,7 @@ use serde_json::Value;
 use spillway_cluster_state::{
     Arm, Limit, Model, Route, STICKY_MAX_AGE_S, Split, StickyArm, TokenPrice,
 };
-use spillway_quota::{LimitKind, LimitTerms, RequestWindow};
+use spillway_rate_limit::{LimitKind, LimitTerms, RequestWindow};
 use spillway_types::{NoCountry, Percent, UnknownSplitByError};
 
 use super::{Amount, named, residency_names, residency_rule, texts};

@@ -44,13 +44,13 @@ impl Packet {
 /// Packets in the order in which they will be sent.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingPackets>,
     /// Notified when another packet becomes the first, and at the end.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingPackets {
     packets: BTreeMap<(Instant, u64), Packet>,
     bytes: usize,
     serial: u64,
@@ -101,12 +101,12 @@ impl Queue {
         self.changed.notify_one();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitingPackets> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
+impl WaitingPackets {
     fn pop(&mut self) -> Option<Packet> {
         let (_, packet) = self.packets.pop_first()?;
         self.bytes -= packet.contents.len();

@@ -1,4 +1,4 @@
-//! Places of joining nodes: a limit on those that are served at a time.
+//! Permits of joining nodes: a limit on those that are served at a time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,14 +7,14 @@ use spillway_types::NodeName;
 
 use super::STRANGERS_MAX;
 
-/// Most places of one node: its next question may come before the end of the last one is noticed.
+/// Most permits of one node: its next question may come before the end of the last one is noticed.
 const OF_ONE_MAX: usize = 2;
 
-/// Places of the joining nodes that are served now.
+/// Permits of the joining nodes that are served now.
 #[derive(Debug, Default)]
 pub(crate) struct JoinPermits(Arc<Mutex<BTreeMap<NodeName, usize>>>);
 
-/// Place of one joining node that is served; it ends when the value is dropped.
+/// Permit of one joining node that is served; it ends when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct JoinPermit {
     places: Arc<Mutex<BTreeMap<NodeName, usize>>>,
@@ -22,8 +22,8 @@ pub(crate) struct JoinPermit {
 }
 
 impl JoinPermits {
-    /// Takes a place for a node; `None` if no place is free or the node has enough. One certificate
-    /// can't take the places of all others.
+    /// Takes a permit for a node; `None` if no permit is free or the node has enough. One certificate
+    /// can't take the permits of all others.
     pub(super) fn take(&self, name: &NodeName) -> Option<JoinPermit> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let taken: usize = places.values().sum();

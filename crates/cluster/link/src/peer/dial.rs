@@ -8,7 +8,7 @@ use quinn::{ConnectError, ConnectionError};
 use spillway_resolver::LookupError;
 use thiserror::Error;
 
-use super::live::{Arrival, Origin};
+use super::live::{Arrival, ConnectionOrigin};
 use super::{Peer, PeerTarget};
 use crate::config::ms;
 use crate::hello::{self, HelloError};
@@ -68,7 +68,7 @@ pub(super) async fn dial(
         let name = peer.identity.dns_name();
         let connection = shared.endpoint.connect_with(config, address, &name)?.await?;
         let process = hello::exchange(&connection, shared.process).await?;
-        Ok(Arrival { connection, process, origin: Origin::Us })
+        Ok(Arrival { connection, process, origin: ConnectionOrigin::Us })
     };
     tokio::time::timeout(limit, connecting).await.unwrap_or(Err(DialError::TimedOut))
 }

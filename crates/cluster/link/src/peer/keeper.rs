@@ -14,7 +14,7 @@ use tokio::time::sleep_until;
 use super::Peer;
 use super::back_off::BackOff;
 use super::dial::{DialError, dial};
-use super::live::{Arrival, LiveConnection, Origin};
+use super::live::{Arrival, ConnectionOrigin, LiveConnection};
 use super::watch::AckWatch;
 use crate::code::CloseCode;
 use crate::config::{PeerConfig, ms};
@@ -192,7 +192,7 @@ impl Keeper {
         self.serial += 1;
         let we_are_lower = self.shared.me.node() < self.peer.identity.node();
         // True if the node with the lower name has dialled.
-        let by_lower = (origin == Origin::Us) == we_are_lower;
+        let by_lower = (origin == ConnectionOrigin::Us) == we_are_lower;
         let live = Arc::new(LiveConnection::new(arrival, by_lower, self.serial));
         tracing::debug!(peer = %self.peer.identity, kind = %self.kind, ?origin, "connected");
         let now = live.since;
@@ -334,7 +334,7 @@ impl Keeper {
                 // Only its dialler closes a retiring connection, because the other node can't know
                 // if a request is in transit.
                 PeerRole::Retiring(since) => {
-                    held.live.origin == Origin::Us
+                    held.live.origin == ConnectionOrigin::Us
                         && held.live.streams() == 0
                         && now.saturating_duration_since(since) > retire
                 }

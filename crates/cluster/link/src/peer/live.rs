@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 /// Node that has dialled a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum ConnectionOrigin {
     /// This node.
     Us,
     /// The peer.
@@ -22,14 +22,14 @@ pub(crate) struct Arrival {
     /// Number of the peer's process at the other end.
     pub(crate) process: u64,
     /// Node that has dialled.
-    pub(crate) origin: Origin,
+    pub(crate) origin: ConnectionOrigin,
 }
 
 /// Live connection to a peer.
 #[derive(Debug)]
 pub(crate) struct LiveConnection {
     pub(crate) connection: quinn::Connection,
-    pub(crate) origin: Origin,
+    pub(crate) origin: ConnectionOrigin,
     /// True if the node with the lower name of the two has dialled the connection.
     pub(crate) by_lower: bool,
     pub(crate) since: Instant,

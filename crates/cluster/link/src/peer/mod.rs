@@ -20,7 +20,7 @@ use crate::identity::Identity;
 use crate::kind::Kind;
 pub(crate) use dial::{DialError, look_up};
 pub(crate) use keeper::start;
-pub(crate) use live::{Arrival, LiveConnection, OpenStream, OpenStreams, Origin};
+pub(crate) use live::{Arrival, ConnectionOrigin, LiveConnection, OpenStream, OpenStreams};
 pub use status::{ConnectionStatus, DialStatus, PeerStatus};
 
 /// Connections of one kind that may wait for the keeper; a healthy peer has one or two.

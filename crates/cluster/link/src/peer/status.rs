@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::live::{LiveConnection, Origin};
+use super::live::{ConnectionOrigin, LiveConnection};
 use super::{Peer, Slot};
 use crate::identity::Identity;
 use crate::kind::Kind;
@@ -94,7 +94,7 @@ fn connection_status(live: &LiveConnection) -> ConnectionStatus {
     let stats = live.connection.stats();
     ConnectionStatus {
         age: live.since.elapsed(),
-        dialled: live.origin == Origin::Us,
+        dialled: live.origin == ConnectionOrigin::Us,
         rtt: stats.path.rtt,
         sent_bytes: stats.udp_tx.bytes,
         received_bytes: stats.udp_rx.bytes,

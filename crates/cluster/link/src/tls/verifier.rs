@@ -126,7 +126,9 @@ impl ServerCertVerifier for AnswerVerifier {
                 self.members
                     .check_certificate(end_entity)
                     .and_then(|()| self.compare(end_entity))
-                    .map_err(|refusal| refuse(&self.refusals, refusal, &self.told(end_entity)))?;
+                    .map_err(|refusal| {
+                        refuse(&self.refusals, refusal, &self.description(end_entity))
+                    })?;
                 Ok(verified)
             }
             // The chain is good and only the name differs, so the refusal describes the difference.
@@ -134,9 +136,11 @@ impl ServerCertVerifier for AnswerVerifier {
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => {
                 let refusal = self.compare(end_entity).err().unwrap_or(HandshakeError::WrongNode);
-                Err(refuse(&self.refusals, refusal, &self.told(end_entity)))
+                Err(refuse(&self.refusals, refusal, &self.description(end_entity)))
             }
-            Err(error) => Err(refused_by_webpki(&self.refusals, error, &self.told(end_entity))),
+            Err(error) => {
+                Err(refused_by_webpki(&self.refusals, error, &self.description(end_entity)))
+            }
         }
     }
 
@@ -166,7 +170,7 @@ impl ServerCertVerifier for AnswerVerifier {
 /// Compares the identity in a certificate with the one that was dialled.
 impl AnswerVerifier {
     /// Returns who answered, where, and who was expected, for the log.
-    fn told(&self, certificate: &CertificateDer<'_>) -> String {
+    fn description(&self, certificate: &CertificateDer<'_>) -> String {
         let (address, shown, expected) = (self.address, shown(certificate), &self.expected);
         format!("the node at {address} shows {shown}, and {expected} was expected")
     }

@@ -95,7 +95,7 @@ impl<M: Machine> Consensus<M> {
         for (name, answer) in futures_util::future::join_all(asked).await {
             match answer {
                 Ok(Introduction { node, disk, cluster }) => {
-                    formation.heard(&name, SeedAnswer { node, disk, cluster });
+                    formation.answered(&name, SeedAnswer { node, disk, cluster });
                 }
                 Err(fault) => {
                     tracing::debug!(seed = %name, %fault, "a seed does not answer");

@@ -7,7 +7,7 @@ use spillway_link::Identity;
 
 use super::register::Change;
 use super::world::{LIMIT, World, until};
-use crate::rules::standing::Claim;
+use crate::rules::standing::BallotClaim;
 use crate::wire::{
     Answer, Append, Ballot, Call, CallError, Candidacy, News, Offer, Parcel, Point, Purpose,
     SnapshotHead,
@@ -203,7 +203,7 @@ async fn a_leader_with_a_majority_listens_to_no_member_without_a_vote() {
     let silence = Some(Duration::from_secs(3_600));
     let admits = |at: usize| {
         let seen = world.log(at).context.situation(NodeId(4), &from, later, silence).unwrap();
-        seen.admits(Claim::Leader, later)
+        seen.admits(BallotClaim::Leader, later)
     };
     assert!(!admits(0) && admits(1));
 }

@@ -1,4 +1,4 @@
-//! A second place that remembers how far the log had come.
+//! A second record of how far the log had come.
 //!
 //! After each commit of the log its number is noted here. If the log is found behind that number,
 //! the disk has lost a commit that it had confirmed: a flipped bit in the newest root makes redb
@@ -16,19 +16,19 @@ use spillway_types::DiskId;
 
 use super::fault::DiskError;
 
-/// Bytes of one of the two places: a note torn while written leaves the other.
+/// Bytes of one of the two halves of the file: a note torn while written leaves the other.
 const PLACE_BYTES: usize = 64;
 
 /// Number of the log's last commit, and the log's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Note {
+pub(crate) struct CommitNote {
     #[serde(with = "crate::wire::number")]
     pub(crate) disk: DiskId,
     /// The number of the last commit.
     pub(crate) serial: u64,
 }
 
-impl Wire for Note {
+impl Wire for CommitNote {
     const KIND: u16 = 0x0411;
     const VERSION: u16 = 1;
     const BYTES_MAX: usize = PLACE_BYTES - HEADER_BYTES;
@@ -37,10 +37,10 @@ impl Wire for Note {
 /// Storage of notes.
 pub(crate) trait CommitMarker: Send {
     /// The newest note; `None` if there never was one.
-    fn read(&self) -> Result<Option<Note>, DiskError>;
+    fn read(&self) -> Result<Option<CommitNote>, DiskError>;
 
     /// Notes; with `force` it is on disk when this returns.
-    fn write(&self, note: Note, force: bool) -> Result<(), DiskError>;
+    fn write(&self, note: CommitNote, force: bool) -> Result<(), DiskError>;
 }
 
 /// Notes in a file.
@@ -55,7 +55,7 @@ impl CommitMarkerFile {
 }
 
 impl CommitMarker for CommitMarkerFile {
-    fn read(&self) -> Result<Option<Note>, DiskError> {
+    fn read(&self) -> Result<Option<CommitNote>, DiskError> {
         let reading = |error| DiskError::io("reading the witness")(error);
         let bytes = self.0.metadata().map_err(reading)?.len();
         let mut places = [0; 2 * PLACE_BYTES];
@@ -64,7 +64,7 @@ impl CommitMarker for CommitMarkerFile {
         Ok(newest(&places))
     }
 
-    fn write(&self, note: Note, force: bool) -> Result<(), DiskError> {
+    fn write(&self, note: CommitNote, force: bool) -> Result<(), DiskError> {
         let writing = |error| DiskError::io("writing the witness")(error);
         let (offset, place) = place_of(note)?;
         self.0.write_all_at(&place, offset).map_err(writing)?;
@@ -72,21 +72,21 @@ impl CommitMarker for CommitMarkerFile {
     }
 }
 
-/// The newest whole note of both places.
-pub(crate) fn newest(places: &[u8]) -> Option<Note> {
+/// The newest whole note of both halves.
+pub(crate) fn newest(places: &[u8]) -> Option<CommitNote> {
     let notes = places.chunks(PLACE_BYTES).filter_map(|place| {
         let bytes = usize::from(*place.first()?);
-        spillway_codec::decode::<Note>(place.get(1..=bytes)?).ok()
+        spillway_codec::decode::<CommitNote>(place.get(1..=bytes)?).ok()
     });
     notes.max_by_key(|note| note.serial)
 }
 
-/// Returns the place of a note in the file, and its bytes.
-pub(crate) fn place_of(note: Note) -> Result<(u64, [u8; PLACE_BYTES]), DiskError> {
+/// Returns the position of a note in the file, and its bytes.
+pub(crate) fn place_of(note: CommitNote) -> Result<(u64, [u8; PLACE_BYTES]), DiskError> {
     let frame = spillway_codec::encode(&note)
         .map_err(|error| DiskError::io("encoding a note")(std::io::Error::other(error)))?;
     let mut place = [0; PLACE_BYTES];
-    // A note is much shorter than its place.
+    // A note is much shorter than its half of the file.
     place[0] = frame.len() as u8;
     place[1..=frame.len()].copy_from_slice(&frame);
     Ok((note.serial % 2 * PLACE_BYTES as u64, place))

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use spillway_codec::{DecodeError, Wire};
 use spillway_types::{ClusterId, DiskId, NodeId};
 
-use super::commit_marker::{CommitMarker, Note};
+use super::commit_marker::{CommitMarker, CommitNote};
 use super::disk_clock::DiskClock;
 use super::fault::DiskError;
 use crate::wire::{Ballot, EntryRecord, Point};
@@ -140,7 +140,7 @@ impl LogFile {
         self.serial.store(state.serial, Ordering::Relaxed);
         // After the commit, never before: a note ahead of the log means that the disk lost a
         // commit.
-        self.commit_marker.write(Note { disk: state.disk, serial: state.serial }, is_vote)
+        self.commit_marker.write(CommitNote { disk: state.disk, serial: state.serial }, is_vote)
     }
 }
 
@@ -224,7 +224,11 @@ fn note_change(state: &mut LogState, change: &LogChange) {
 }
 
 /// Proves that nothing is missing that was confirmed.
-fn check(state: &LogState, entries: &[EntryRecord], note: Option<Note>) -> Result<(), DiskError> {
+fn check(
+    state: &LogState,
+    entries: &[EntryRecord],
+    note: Option<CommitNote>,
+) -> Result<(), DiskError> {
     if let Some(note) = note {
         if note.disk != state.disk {
             return Err(DiskError::damaged("log and witness are of different disks"));

@@ -37,7 +37,7 @@ struct LogShared {
 
 #[derive(Debug)]
 struct Log {
-    entries: BTreeMap<u64, Kept>,
+    entries: BTreeMap<u64, KeptEntry>,
     bytes: usize,
     /// Bytes of entries since the last snapshot was made.
     bytes_since_snapshot: usize,
@@ -51,7 +51,7 @@ struct Log {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptEntry {
     entry: Entry,
     bytes: usize,
 }
@@ -251,7 +251,7 @@ impl Log {
         let bytes = bytes + ENTRY_OVERHEAD_BYTES;
         self.bytes += bytes;
         self.bytes_since_snapshot += bytes;
-        self.entries.insert(entry.log_id.index, Kept { entry, bytes });
+        self.entries.insert(entry.log_id.index, KeptEntry { entry, bytes });
     }
 
     fn last(&self) -> Option<LogId> {

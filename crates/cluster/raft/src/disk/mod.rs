@@ -14,7 +14,7 @@ mod writer;
 pub(crate) mod disk_test;
 
 #[cfg(test)]
-pub(crate) use commit_marker::Note;
+pub(crate) use commit_marker::CommitNote;
 #[cfg(test)]
 use disk_test::slow as device;
 #[cfg(not(test))]

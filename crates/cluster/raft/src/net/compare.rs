@@ -39,7 +39,7 @@ impl Context {
         (id, disk): (NodeId, DiskId),
     ) -> Report {
         let others = self.comparison.compared().digests.newest(id);
-        let digests = applied.digests(|own| own.told(others));
+        let digests = applied.digests(|own| own.to_report(others));
         let count = self.comparison.count(self.log.serial());
         let compared = self.comparison.compared();
         Report {
@@ -100,7 +100,7 @@ impl Context {
                  brought it up to date"
             );
         }
-        applied.digests(|own| compared.digests.told(own, id, &report.digests));
+        applied.digests(|own| compared.digests.receive(own, id, &report.digests));
         self.judge(applied, &mut compared);
     }
 

@@ -58,7 +58,7 @@ pub(crate) struct Compared {
     /// Nodes whose state differs from this node's.
     pub(crate) differ: BTreeSet<NodeId>,
     /// Followers of this leader that answer below what they had confirmed.
-    lost: BTreeMap<NodeId, Lost>,
+    lost: BTreeMap<NodeId, LostEntries>,
     /// Time of the last log line about each node's disk.
     logged: BTreeMap<NodeId, Duration>,
     pub(crate) is_changed: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Compared {
 
 /// A follower that lacks what it had confirmed.
 #[derive(Clone, Copy, Debug)]
-struct Lost {
+struct LostEntries {
     /// Index of the last entry that it had.
     had: u64,
     /// Conflicts below that entry.
@@ -114,7 +114,7 @@ impl Compared {
     }
 }
 
-impl Lost {
+impl LostEntries {
     fn is_sure(&self) -> bool {
         self.conflicts >= CONFLICTS
     }
@@ -207,7 +207,7 @@ impl Comparison {
         }
         let mut compared = self.compared();
         let had = matched.index;
-        let none = Lost { had, conflicts: 0, at: now, is_allowed: false, is_below: false };
+        let none = LostEntries { had, conflicts: 0, at: now, is_allowed: false, is_below: false };
         let lost = compared.lost.entry(id).or_insert(none);
         (lost.conflicts, lost.at) = (lost.conflicts.saturating_add(1), now);
         // Once only: the next such conflict would be another loss.
@@ -224,7 +224,7 @@ impl Comparison {
     /// Returns the followers that lost entries and whose step back openraft has yet to allow.
     pub(crate) fn to_allow(&self) -> Vec<NodeId> {
         let compared = self.compared();
-        let waits = |lost: &Lost| lost.is_sure() && !lost.is_allowed && !lost.is_below;
+        let waits = |lost: &LostEntries| lost.is_sure() && !lost.is_allowed && !lost.is_below;
         compared.lost.iter().filter(|(_, lost)| waits(lost)).map(|(id, _)| *id).collect()
     }
 
@@ -261,7 +261,7 @@ impl Comparison {
             let is_past = match is_own {
                 true => compared.is_past(),
                 false => {
-                    let lost = compared.lost.get(id).is_some_and(Lost::is_sure);
+                    let lost = compared.lost.get(id).is_some_and(LostEntries::is_sure);
                     lost || compared.disks.ahead(*disk).is_some()
                 }
             };

@@ -15,7 +15,7 @@ use super::elections::{Elections, Voters};
 use crate::ids::Member;
 use crate::raft::{LogId, Members, Types};
 use crate::rules::isolation::Voice;
-use crate::rules::standing::{Claim, SenderStanding, Situation, is_near};
+use crate::rules::standing::{BallotClaim, SenderStanding, Situation, is_near};
 use crate::wire::{Ballot, Candidacy};
 
 type Metrics = openraft::RaftMetrics<Types>;
@@ -29,19 +29,19 @@ pub(crate) struct Guard {
     /// Elections as this node has seen them.
     pub(crate) elections: Elections,
     /// Latest wish of a leader to hand over.
-    wanted: watch::Sender<Option<Wanted>>,
+    wanted: watch::Sender<Option<HandoverWish>>,
 }
 
 /// Announcement of a leader that it wants another node to lead.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct HandoverWish {
     to: NodeId,
     /// The leader's term.
     term: u64,
     at: Instant,
 }
 
-impl Wanted {
+impl HandoverWish {
     fn is_for(&self, ballot: Ballot, limit: Duration) -> bool {
         self.to == ballot.node && self.term < ballot.term && self.at.elapsed() < limit
     }
@@ -167,9 +167,9 @@ impl Context {
     /// Returns true if this node should believe that the sender of `ballot` leads. Asks the other
     /// voters if its own knowledge is not enough.
     pub(crate) async fn follows(&self, situation: Situation, ballot: Ballot) -> bool {
-        let is_admitted = situation.admits(Claim::Leader, ballot);
+        let is_admitted = situation.admits(BallotClaim::Leader, ballot);
         let may_be_proven = situation.standing != SenderStanding::Stranger
-            && situation.is_well_formed(Claim::Leader, ballot);
+            && situation.is_well_formed(BallotClaim::Leader, ballot);
         let follows = is_admitted || (may_be_proven && self.is_elected(ballot).await);
         // Until openraft has taken the ballot in, further messages of the leader rest on this.
         if follows && situation.term.is_none_or(|own| ballot.term >= own) {
@@ -230,7 +230,7 @@ impl Context {
     /// Notes that the leader of `ballot` has announced, or announces now, that it wants `to` to
     /// lead.
     pub(crate) fn want(&self, ballot: Ballot, to: NodeId) {
-        let wanted = Wanted { to, term: ballot.term, at: Instant::now() };
+        let wanted = HandoverWish { to, term: ballot.term, at: Instant::now() };
         self.guard.wanted.send_replace(Some(wanted));
     }
 
@@ -241,7 +241,7 @@ impl Context {
         let timing = self.timing();
         let ballot = candidacy.ballot;
         let mut wanted = self.guard.wanted.subscribe();
-        let is_it = |wanted: &Option<Wanted>| {
+        let is_it = |wanted: &Option<HandoverWish>| {
             wanted.is_some_and(|wanted| wanted.is_for(ballot, 2 * timing.lease()))
         };
         timeout(timing.heartbeat, wanted.wait_for(is_it)).await.is_ok_and(|found| found.is_ok())

@@ -18,10 +18,10 @@ type Key = (NodeName, u64);
 
 /// Snapshots that were offered. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Parcels(Arc<Mutex<BTreeMap<Key, Expected>>>);
+pub(crate) struct Parcels(Arc<Mutex<BTreeMap<Key, ExpectedSnapshot>>>);
 
 #[derive(Debug)]
-struct Expected {
+struct ExpectedSnapshot {
     bytes: u64,
     /// `None` once its bytes are in transit: then the entry only keeps its place.
     arrived: Option<oneshot::Sender<Bytes>>,
@@ -52,7 +52,7 @@ impl Parcels {
             return None;
         }
         let (sender, arrived) = oneshot::channel();
-        expected.insert(key.clone(), Expected { bytes, arrived: Some(sender) });
+        expected.insert(key.clone(), ExpectedSnapshot { bytes, arrived: Some(sender) });
         Some(SnapshotPermit { parcels: self.clone(), key, arrived })
     }
 
@@ -74,7 +74,7 @@ impl Parcels {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Expected>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, ExpectedSnapshot>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! Entries in transit to one follower: many requests at a time on one stream, answered in order.
 //!
 //! Without the pipeline, each request would wait a round trip for the one before, and a commit
-//! under load would take two. A new leader searches for the place where a follower's log meets its
+//! under load would take two. A new leader searches for the position where a follower's log meets its
 //! own, eight entries and one round trip at a time. The follower's reports about its log answer
 //! that search here.
 
@@ -232,7 +232,7 @@ where
         Ok(match verdict {
             Verdict::Appended(last) => Ok(last.map(LogId::from)),
             Verdict::Conflict(at) => {
-                // The place that was asked for counts, whatever place the follower names.
+                // The position that was asked for counts, whatever position the follower names.
                 let at = request.previous.unwrap_or_else(|| LogId::from(at));
                 Err(StreamAppendError::Conflict(at))
             }

@@ -42,7 +42,7 @@ impl OwnDigests {
 
     /// Returns the digests to report to another node: the newest, those at the last two marks, and
     /// that at the newest index that the other node has reported, so that both have one to compare.
-    pub(crate) fn told(&self, others: Option<u64>) -> Vec<StateDigest> {
+    pub(crate) fn to_report(&self, others: Option<u64>) -> Vec<StateDigest> {
         let Some(newest) = self.0.back() else { return Vec::new() };
         let mark = newest.0 / MARK * MARK;
         let indices = [Some(mark), mark.checked_sub(MARK), others].into_iter().flatten();
@@ -86,7 +86,7 @@ pub(crate) enum Agreement {
 
 impl OtherDigests {
     /// Notes digests that a node has reported.
-    pub(crate) fn told(&mut self, own: &OwnDigests, node: NodeId, digests: &[StateDigest]) {
+    pub(crate) fn receive(&mut self, own: &OwnDigests, node: NodeId, digests: &[StateDigest]) {
         let known = self.0.entry(node).or_default();
         for (index, digest) in digests.iter().take(TOLD_MAX) {
             known.retain(|(known, _)| known != index);
@@ -168,7 +168,7 @@ mod tests {
         (0..=100).for_each(|index| own.applied(index, 5));
         let mut others = OtherDigests::default();
         for (id, index, digest) in told {
-            others.told(&own, NodeId(*id), &[(*index, *digest)]);
+            others.receive(&own, NodeId(*id), &[(*index, *digest)]);
         }
         let leader = Some(NodeId(leader));
         others.judge(&own, Electorate { me: NodeId(1), voters: &ids(voters), leader })
@@ -222,18 +222,19 @@ mod tests {
         let mut own = OwnDigests::default();
         (0..5_000).for_each(|index| own.applied(index, u128::from(index)));
         assert_eq!(own.0.len(), OWN_MAX);
-        let told =
-            |others| -> Vec<u64> { own.told(others).into_iter().map(|(index, _)| index).collect() };
+        let told = |others| -> Vec<u64> {
+            own.to_report(others).into_iter().map(|(index, _)| index).collect()
+        };
         assert_eq!(told(None), [4_928, 4_992, 4_999]);
         assert_eq!(told(Some(4_950)), [4_928, 4_950, 4_992, 4_999]);
         assert_eq!(told(Some(7)), told(Some(9_000)), "what is not known is not told");
         own.restored(9_000, 1);
-        assert_eq!(own.told(None), [(9_000, 1)]);
+        assert_eq!(own.to_report(None), [(9_000, 1)]);
         own.applied(9_001, 2);
-        assert_eq!(own.told(Some(9_000)), [(9_000, 1), (9_001, 2)]);
+        assert_eq!(own.to_report(Some(9_000)), [(9_000, 1), (9_001, 2)]);
         let mut others = OtherDigests::default();
         for index in 0..100 {
-            others.told(&own, NodeId(2), &[(index, 3)]);
+            others.receive(&own, NodeId(2), &[(index, 3)]);
         }
         assert!(others.0[&NodeId(2)].len() <= TOLD_MAX);
         assert_eq!(others.newest(NodeId(2)), Some(99));

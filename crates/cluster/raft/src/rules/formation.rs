@@ -76,14 +76,14 @@ impl Formation {
     }
 
     /// A seed has answered.
-    pub(crate) fn heard(&mut self, seed: &NodeName, answer: SeedAnswer) {
+    pub(crate) fn answered(&mut self, seed: &NodeName, answer: SeedAnswer) {
         if self.seeds.contains_key(seed) && *seed != self.me {
             self.answers.insert(seed.clone(), answer);
         }
     }
 
     /// Returns the next step. Call it again when an input has changed: the answer changes with
-    /// [`Self::heard`] and with `own`.
+    /// [`Self::answered`] and with `own`.
     #[must_use]
     pub(crate) fn step(&self, own: Own) -> FormationStep {
         let others = self.answers.iter().filter_map(|(name, answer)| Some((name, answer.cluster?)));

@@ -37,9 +37,9 @@ fn every_seed_gives_the_same_numbers() {
 fn the_lowest_forms_the_cluster_after_it_has_reached_every_seed() {
     let mut formation = formation("ap-1");
     assert_eq!(formation.step(fresh(10)), FormationStep::Ask(vec!["eu-1".into(), "us-1".into()]));
-    formation.heard(&"us-1".into(), answer(3, None));
+    formation.answered(&"us-1".into(), answer(3, None));
     assert_eq!(formation.step(fresh(10)), FormationStep::Ask(vec!["eu-1".into()]));
-    formation.heard(&"eu-1".into(), answer(2, None));
+    formation.answered(&"eu-1".into(), answer(2, None));
     let FormationStep::Form(None, members) = formation.step(fresh(10)) else { panic!() };
     let disks: Vec<_> = members.iter().map(|(id, member)| (id.0, member.disk.0)).collect();
     assert_eq!(disks, [(1, 10), (2, 20), (3, 30)]);
@@ -51,7 +51,7 @@ fn all_others_wait() {
     for me in ["eu-1", "us-1"] {
         let mut formation = formation(me);
         assert_eq!(formation.step(fresh(20)), FormationStep::Wait);
-        formation.heard(&"ap-1".into(), answer(1, None));
+        formation.answered(&"ap-1".into(), answer(1, None));
         assert_eq!(formation.step(fresh(20)), FormationStep::Wait);
     }
 }
@@ -59,8 +59,8 @@ fn all_others_wait() {
 #[test]
 fn whoever_is_in_a_cluster_is_not_put_into_another() {
     let mut formation = formation("ap-1");
-    formation.heard(&"us-1".into(), answer(3, Some(C)));
-    formation.heard(&"eu-1".into(), answer(2, None));
+    formation.answered(&"us-1".into(), answer(3, Some(C)));
+    formation.answered(&"eu-1".into(), answer(2, None));
     // This node has lost its disk: it must not form a second cluster.
     assert_eq!(formation.step(fresh(10)), FormationStep::Wait);
 }
@@ -77,10 +77,10 @@ fn a_node_in_a_cluster_is_done() {
 fn a_crash_between_naming_the_cluster_and_forming_it_is_made_good() {
     let mut formation = formation("ap-1");
     let own = Own { disk: DiskId(10), cluster: Some(C), is_blank: true };
-    formation.heard(&"us-1".into(), answer(3, None));
+    formation.answered(&"us-1".into(), answer(3, None));
     assert_eq!(formation.step(own), FormationStep::Ask(vec!["eu-1".into()]));
     // One node learned of the cluster before the crash.
-    formation.heard(&"eu-1".into(), answer(2, Some(C)));
+    formation.answered(&"eu-1".into(), answer(2, Some(C)));
     assert!(
         matches!(formation.step(own), FormationStep::Form(Some(C), members) if members.len() == 3)
     );
@@ -90,20 +90,20 @@ fn a_crash_between_naming_the_cluster_and_forming_it_is_made_good() {
 fn two_clusters_are_a_conflict() {
     let mut formation = formation("ap-1");
     let own = Own { disk: DiskId(10), cluster: Some(C), is_blank: false };
-    formation.heard(&"us-1".into(), answer(3, Some(D)));
+    formation.answered(&"us-1".into(), answer(3, Some(D)));
     let FormationStep::Conflict(why) = formation.step(own) else { panic!() };
     assert!(why.contains("us-1") && why.contains("ap-1"), "{why}");
-    formation.heard(&"eu-1".into(), answer(2, Some(C)));
+    formation.answered(&"eu-1".into(), answer(2, Some(C)));
     assert!(matches!(formation.step(fresh(1)), FormationStep::Conflict(_)));
     // It was set up again.
-    formation.heard(&"us-1".into(), answer(3, Some(C)));
+    formation.answered(&"us-1".into(), answer(3, Some(C)));
     assert_eq!(formation.step(own), FormationStep::In(C));
 }
 
 #[test]
 fn a_seed_with_other_seeds_is_a_conflict() {
     let mut formation = formation("ap-1");
-    formation.heard(&"us-1".into(), answer(2, None));
+    formation.answered(&"us-1".into(), answer(2, None));
     assert!(
         matches!(formation.step(fresh(10)), FormationStep::Conflict(why) if why.contains("us-1"))
     );
@@ -112,8 +112,8 @@ fn a_seed_with_other_seeds_is_a_conflict() {
 #[test]
 fn strangers_and_echoes_count_for_nothing() {
     let mut formation = formation("ap-1");
-    formation.heard(&"xx-1".into(), answer(9, Some(D)));
-    formation.heard(&"ap-1".into(), answer(1, Some(D)));
+    formation.answered(&"xx-1".into(), answer(9, Some(D)));
+    formation.answered(&"ap-1".into(), answer(1, Some(D)));
     assert_eq!(formation.step(fresh(10)), FormationStep::Ask(vec!["eu-1".into(), "us-1".into()]));
 }
 
@@ -146,7 +146,7 @@ fn simultaneous_first_starts_form_exactly_one_cluster() {
                 disk: told.disk,
                 cluster: told.cluster,
             };
-            nodes[asker].0.heard(&names[asked].into(), said);
+            nodes[asker].0.answered(&names[asked].into(), said);
             let own = nodes[asker].1;
             if let FormationStep::Form(named, members) = nodes[asker].0.step(own) {
                 let cluster = named.unwrap_or_else(|| ClusterId(1_000 + u128::from(seed)));

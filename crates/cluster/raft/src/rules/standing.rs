@@ -35,7 +35,7 @@ pub(crate) enum SenderStanding {
 
 /// Claim that comes with a ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub(crate) enum BallotClaim {
     /// The sender is a candidate in an election.
     Candidate,
     /// The sender has won an election, and sends entries or a snapshot.
@@ -61,18 +61,18 @@ pub(crate) struct Situation {
 
 impl Situation {
     /// Returns true if this node should listen to the sender of `ballot`.
-    pub(crate) fn admits(&self, claim: Claim, ballot: Ballot) -> bool {
+    pub(crate) fn admits(&self, claim: BallotClaim, ballot: Ballot) -> bool {
         let is_silent = self.silence >= SILENT_MIN.max(SILENT_LEASES * self.lease);
         let may = match (self.standing, claim) {
             (SenderStanding::Stranger, _) => false,
             // A member that was believed once goes on: its next message ends the silence.
             (SenderStanding::Member, _) => is_silent || self.is_proven,
-            (_, Claim::Candidate) => true,
-            (SenderStanding::Voter, Claim::Leader) => {
+            (_, BallotClaim::Candidate) => true,
+            (SenderStanding::Voter, BallotClaim::Leader) => {
                 is_silent || self.is_proven || self.is_outdated(ballot)
             }
             // This node knows no voters, so nothing can be proven to it.
-            (SenderStanding::Unjudged, Claim::Leader) => {
+            (SenderStanding::Unjudged, BallotClaim::Leader) => {
                 let is_lost = self.term.is_none() || self.silence >= self.lease;
                 is_lost || self.is_proven || self.is_outdated(ballot)
             }
@@ -82,10 +82,10 @@ impl Situation {
 
     /// Returns true if the ballot fits the sender and its claim, and is not too far ahead. Without
     /// that no proof counts.
-    pub(crate) fn is_well_formed(&self, claim: Claim, ballot: Ballot) -> bool {
+    pub(crate) fn is_well_formed(&self, claim: BallotClaim, ballot: Ballot) -> bool {
         // A candidate that asks with a won ballot would lead with the first vote, and entries with
         // a ballot that is not won would depose a leader for nothing.
-        let fits = ballot.is_won == (claim == Claim::Leader);
+        let fits = ballot.is_won == (claim == BallotClaim::Leader);
         fits && ballot.node == self.sender && self.term.is_none_or(|own| is_near(ballot, own))
     }
 
@@ -124,11 +124,11 @@ mod tests {
     }
 
     fn stands(situation: Situation, ballot: Ballot) -> bool {
-        situation.admits(Claim::Candidate, ballot)
+        situation.admits(BallotClaim::Candidate, ballot)
     }
 
     fn leads(situation: Situation, ballot: Ballot) -> bool {
-        situation.admits(Claim::Leader, ballot)
+        situation.admits(BallotClaim::Leader, ballot)
     }
 
     #[test]

@@ -10,7 +10,7 @@ use spillway_types::{DiskId, NodeId, NodeName};
 use crate::ids::Member;
 use crate::raft::{CommandFrame, Entry, LogId, Members, Payload, Vote};
 
-/// A place in the log.
+/// A position in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Point {
     pub(crate) term: u64,

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use spillway_types::{ClusterId, DiskId, NodeId};
 
 use super::*;
-use crate::disk::{LogState, Note};
+use crate::disk::{CommitNote, LogState};
 use crate::ids::Member;
 use crate::raft::{CommandFrame, Entry, Payload};
 use crate::wire::DiskCount;
@@ -80,7 +80,7 @@ fn the_bytes_of_all_messages_are_those_on_file() {
         ..LogState::new(NodeId(1), DiskId(2))
     };
     check(FOLDER, "log_state", &state);
-    check(FOLDER, "note", &Note { disk: DiskId(2), serial: 5 });
+    check(FOLDER, "note", &CommitNote { disk: DiskId(2), serial: 5 });
 }
 
 #[test]

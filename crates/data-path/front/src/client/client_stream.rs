@@ -12,7 +12,7 @@ use spillway_transport::{FrameBudget, FrameSender, Pressure, Stream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::client::greet::Version;
+use crate::client::greet::ClientProtocol;
 use crate::client::meter::ConnectionMeter;
 use crate::front_door::FrontDoor;
 
@@ -40,11 +40,11 @@ pub(super) struct ClientStream {
 impl ClientStream {
     pub(super) fn new(
         stream: Stream,
-        version: Version,
+        version: ClientProtocol,
         read_ahead: Bytes,
         (door, meter): (Arc<FrontDoor>, Arc<ConnectionMeter>),
     ) -> Self {
-        let frames = (version == Version::Http2)
+        let frames = (version == ClientProtocol::Http2)
             .then(|| FrameBudget::new(FrameSender::Client, Instant::now()));
         Self { stream, read_ahead, meter, door, pause: None, frames }
     }

@@ -18,11 +18,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::client::client_stream::ClientStream;
 use crate::client::connection_facts::ConnectionFacts;
-use crate::client::greet::{Greeted, Version, greet};
+use crate::client::greet::{ClientProtocol, Greeted, greet};
 use crate::client::listener::Listener;
 use crate::client::serve::{Entrance, ReplyPump, Serve};
 use crate::client::streams::Streams;
-use crate::client::watch::{Calls, Ended, Watch};
+use crate::client::watch::{Calls, ServiceEnd, Watch};
 use crate::client::watchdog::Watchdog;
 use crate::close_reason::CloseReason;
 use crate::front_door::FrontDoor;
@@ -95,8 +95,8 @@ async fn drive<S: Serve>(
     let is_tls = greeted.stream.is_tls();
     let client = ConnectionFacts::new(greeted.address, is_tls, proxies, access);
     let client = match greeted.version {
-        Version::Http1 => client,
-        Version::Http2 => client.over_http2(door.rests()),
+        ClientProtocol::Http1 => client,
+        ClientProtocol::Http2 => client.over_http2(door.rests()),
     };
     let client = Arc::new(if greeted.is_unnamed { client.unnamed() } else { client });
     let (meter, unread) = (Arc::clone(&client.meter), client.unread.clone());
@@ -108,14 +108,14 @@ async fn drive<S: Serve>(
     let watchdog = Watchdog::new(door.limits(), version, Instant::now());
     let mut watch = Watch { door, meter: &meter, unread: &unread, watchdog };
     match version {
-        Version::Http1 => {
+        ClientProtocol::Http1 => {
             let ended = drive_http1(&mut watch, stream, serve).await;
-            if matches!(ended, Ended::LargeHead) {
+            if matches!(ended, ServiceEnd::LargeHead) {
                 service.note_large_head(Arc::clone(&client));
             }
             ended.reason()
         }
-        Version::Http2 => {
+        ClientProtocol::Http2 => {
             let streams = Streams::<S::Pump>::new(door);
             let builder = http2_builder(door, streams.clone());
             let service = service_fn(|request| serve(streams.pump(), request));
@@ -131,7 +131,7 @@ async fn drive_http1<P: ReplyPump, B, F>(
     watch: &mut Watch<'_>,
     stream: ClientStream,
     serve: impl Fn(Arc<P>, Request<Incoming>) -> F,
-) -> Ended
+) -> ServiceEnd
 where
     B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + 'static,
     F: Future<Output = Result<Response<B>, Infallible>> + Unpin,
@@ -150,7 +150,7 @@ where
         let ended = watch.run(connection.as_mut(), Some(&pump), &calls).await;
         let parts = Pin::into_inner(connection).into_parts();
         io = parts.io;
-        if !matches!(ended, Ended::AtRest) {
+        if !matches!(ended, ServiceEnd::AtRest) {
             if ended.reason().is_none() {
                 watch.linger(io.inner_mut()).await;
             }

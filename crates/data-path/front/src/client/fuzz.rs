@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use super::greet::{Version, tell_version};
+use super::greet::{ClientProtocol, tell_version};
 use super::proxy_header::{Named, read_proxy_header};
 
 /// Asserts that a PROXY header is read without a byte beyond it, and that the address is the one it
@@ -40,7 +40,7 @@ pub fn connection_start(input: &[u8]) {
     let Some(Ok((version, ahead))) = now(tell_version(&mut stream)) else { return };
     assert_eq!([&ahead[..], stream].concat(), input);
     assert!(ahead.len() <= PREFACE.len());
-    assert_eq!(version == Version::Http2, input.starts_with(PREFACE));
+    assert_eq!(version == ClientProtocol::Http2, input.starts_with(PREFACE));
 }
 
 /// Returns the result of a future that never waits, since all its input is there; `None` if it

@@ -20,7 +20,7 @@ pub(super) struct Greeted {
     pub stream: Stream,
     /// Bytes taken from the stream to recognize the protocol.
     pub read_ahead: Bytes,
-    pub version: Version,
+    pub version: ClientProtocol,
     /// Address of the peer, or the one that a trusted PROXY header gave.
     pub address: IpAddr,
     /// True if the address is that of a trusted proxy that did not name its client.
@@ -29,7 +29,7 @@ pub(super) struct Greeted {
 
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum ClientProtocol {
     Http1,
     Http2,
 }
@@ -67,21 +67,21 @@ pub(super) async fn greet(
         return Ok(Greeted { stream, read_ahead, version, address, is_unnamed });
     };
     let stream = Stream::Tls(Box::new(acceptor.accept(tcp).await?.into()));
-    let version = if stream.speaks_http2() { Version::Http2 } else { Version::Http1 };
+    let version = if stream.speaks_http2() { ClientProtocol::Http2 } else { ClientProtocol::Http1 };
     Ok(Greeted { stream, read_ahead: Bytes::new(), version, address, is_unnamed })
 }
 
 /// Reads until the bytes differ from the HTTP/2 preface or complete it.
 pub(super) async fn tell_version(
     tcp: &mut (impl AsyncRead + Unpin),
-) -> io::Result<(Version, Bytes)> {
+) -> io::Result<(ClientProtocol, Bytes)> {
     let mut seen = Vec::with_capacity(HTTP2_PREFACE.len());
     while seen.len() < HTTP2_PREFACE.len() {
         let space = HTTP2_PREFACE.len() - seen.len();
         let read = (&mut *tcp).take(space as u64).read_buf(&mut seen).await?;
         if read == 0 || !HTTP2_PREFACE.starts_with(&seen) {
-            return Ok((Version::Http1, seen.into()));
+            return Ok((ClientProtocol::Http1, seen.into()));
         }
     }
-    Ok((Version::Http2, seen.into()))
+    Ok((ClientProtocol::Http2, seen.into()))
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 
 use crate::client::serve::ReplyPump;
 use crate::front_door::FrontDoor;
@@ -72,7 +72,7 @@ impl<F: Future, P: ReplyPump> Future for Stream<F, P> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let stream = self.project();
-        if wake::once(|| stream.future.poll(cx)).is_ready() {
+        if coarse_clock::once(|| stream.future.poll(cx)).is_ready() {
             return Poll::Ready(());
         }
         let ended = stream.pump.poll(cx, Some(stream.door.limits().stall_timeout_ms.duration()));

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use spillway_transport::{
-    Pressure, REST_FAREWELL_TIME, REST_SILENCE_MAX, REST_TIME_MAX, UnreadBody, rest_bytes_max, wake,
+    Pressure, REST_FAREWELL_TIME, REST_SILENCE_MAX, REST_TIME_MAX, UnreadBody, coarse_clock,
+    rest_bytes_max,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{sleep, sleep_until, timeout};
@@ -45,7 +46,7 @@ pub(super) struct Calls<C> {
 type LetGo<C> = fn(Pin<&mut C>, &mut Context<'_>) -> Poll<hyper::Result<()>>;
 
 /// End of the time in which a connection is with hyper, or at rest.
-pub(super) enum Ended {
+pub(super) enum ServiceEnd {
     /// The connection is over; with the reason, if the gateway closed it.
     Closed(Option<CloseReason>),
     /// The HTTP library refused a head that was larger than the limit, and closed the connection.
@@ -54,7 +55,7 @@ pub(super) enum Ended {
     AtRest,
 }
 
-impl Ended {
+impl ServiceEnd {
     /// Returns the reason why the gateway closed the connection.
     pub(super) fn reason(&self) -> Option<CloseReason> {
         match self {
@@ -75,7 +76,7 @@ impl Watch<'_> {
         mut connection: Pin<&mut C>,
         pump: Option<&Arc<P>>,
         calls: &Calls<C>,
-    ) -> Ended {
+    ) -> ServiceEnd {
         let (door, meter) = (self.door, self.meter);
         let mut tick = pin!(sleep_until((Instant::now() + self.watchdog.interval()).into()));
         let mut draining = pin!(door.draining().cancelled());
@@ -84,12 +85,12 @@ impl Watch<'_> {
         let begun = meter.read();
         let mut abandoned_seen = begun.abandoned;
         poll_fn(|cx| {
-            if let Poll::Ready(ended) = wake::once(|| connection.as_mut().poll(cx)) {
+            if let Poll::Ready(ended) = coarse_clock::once(|| connection.as_mut().poll(cx)) {
                 return Poll::Ready(closing.ended(&ended));
             }
             if meter.is_flooded() {
                 meter.note_closed_here();
-                return Poll::Ready(Ended::Closed(Some(CloseReason::Frames)));
+                return Poll::Ready(ServiceEnd::Closed(Some(CloseReason::Frames)));
             }
             if let Some(pump) = pump {
                 // The watchdog counts the bytes that the client takes, so it has no limit here.
@@ -127,13 +128,13 @@ impl Watch<'_> {
                 }
                 (Some(_), _) => {
                     meter.note_closed_here();
-                    return Poll::Ready(Ended::Closed(verdict));
+                    return Poll::Ready(ServiceEnd::Closed(verdict));
                 }
                 // Hyper has seen a request, and so knows that this is between two.
                 (None, Some(let_go)) if !closing.has_begun && self.is_at_rest(begun.requests) => {
                     closing.begin(connection.as_mut(), calls, cx);
                     if let Poll::Ready(Ok(())) = let_go(connection.as_mut(), cx) {
-                        return Poll::Ready(Ended::AtRest);
+                        return Poll::Ready(ServiceEnd::AtRest);
                     }
                 }
                 (None, _) => {}
@@ -145,7 +146,7 @@ impl Watch<'_> {
 
     /// Waits for bytes of a connection at rest. Returns `None` when there are some, and otherwise how
     /// it has ended.
-    pub(super) async fn rest(&mut self, stream: &mut ClientStream) -> Option<Ended> {
+    pub(super) async fn rest(&mut self, stream: &mut ClientStream) -> Option<ServiceEnd> {
         let reason = loop {
             tokio::select! {
                 biased;
@@ -160,7 +161,7 @@ impl Watch<'_> {
         };
         // An encrypted connection says goodbye; whether the client receives it makes no difference.
         drop(timeout(FAREWELL_TIME, stream.shutdown()).await);
-        Some(Ended::Closed(reason))
+        Some(ServiceEnd::Closed(reason))
     }
 
     /// Ends a connection on which the client may still send the body of the last request: the rest is
@@ -218,12 +219,12 @@ impl Closing {
         cx.waker().wake_by_ref();
     }
 
-    fn ended(&self, ended: &hyper::Result<()>) -> Ended {
+    fn ended(&self, ended: &hyper::Result<()>) -> ServiceEnd {
         if ended.as_ref().is_err_and(hyper::Error::is_parse_too_large) {
-            return Ended::LargeHead;
+            return ServiceEnd::LargeHead;
         }
         let of_error = || ended.as_ref().err().and_then(CloseReason::of_error);
-        Ended::Closed(self.reason.or_else(of_error))
+        ServiceEnd::Closed(self.reason.or_else(of_error))
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::client::greet::Version;
+use crate::client::greet::ClientProtocol;
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
 const POST: &[u8] = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 8\r\n\r\nhalf";
@@ -52,7 +52,8 @@ impl World {
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (tcp, _) = listener.accept().await.unwrap();
         let counted = (Arc::clone(&door), Arc::clone(&meter));
-        let stream = ClientStream::new(Stream::Plain(tcp), Version::Http1, Bytes::new(), counted);
+        let stream =
+            ClientStream::new(Stream::Plain(tcp), ClientProtocol::Http1, Bytes::new(), counted);
         Self {
             door,
             meter,
@@ -64,12 +65,12 @@ impl World {
     }
 
     fn watch(&self) -> Watch<'_> {
-        let watchdog = Watchdog::new(self.door.limits(), Version::Http1, Instant::now());
+        let watchdog = Watchdog::new(self.door.limits(), ClientProtocol::Http1, Instant::now());
         Watch { door: &self.door, meter: &self.meter, unread: &self.unread, watchdog }
     }
 
     /// Sends `request` and runs the connection until hyper is done with it.
-    async fn run(&mut self, request: &[u8]) -> Ended {
+    async fn run(&mut self, request: &[u8]) -> ServiceEnd {
         self.client.write_all(request).await.unwrap();
         let stream = self.stream.take().expect("a stream");
         let meter = Arc::clone(&self.meter);
@@ -108,7 +109,7 @@ impl World {
 async fn a_connection_between_two_requests_is_taken_from_hyper_and_given_back() {
     let mut world = World::start().await;
     for _ in 0..3 {
-        assert!(matches!(world.run(GET).await, Ended::AtRest));
+        assert!(matches!(world.run(GET).await, ServiceEnd::AtRest));
         let reply = world.reply().await;
         assert!(reply.starts_with("HTTP/1.1 200 OK\r\n") && !reply.contains("close"), "{reply}");
     }
@@ -120,49 +121,49 @@ async fn a_connection_between_two_requests_is_taken_from_hyper_and_given_back() 
 #[tokio::test]
 async fn half_of_a_head_is_not_lost_and_half_of_a_body_is_no_head() {
     let mut world = World::start().await;
-    assert!(matches!(world.run(&[GET, &GET[..9]].concat()).await, Ended::AtRest));
+    assert!(matches!(world.run(&[GET, &GET[..9]].concat()).await, ServiceEnd::AtRest));
     world.reply().await;
     let mut stream = world.stream.take().unwrap();
     assert!(world.watch().rest(&mut stream).await.is_none(), "the half is given back");
     world.stream = Some(stream);
-    assert!(matches!(world.run(&GET[9..]).await, Ended::AtRest));
+    assert!(matches!(world.run(&GET[9..]).await, ServiceEnd::AtRest));
     assert!(world.reply().await.starts_with("HTTP/1.1 200 OK\r\n"));
 
     let mut world = World::start().await;
-    assert!(matches!(world.run(POST).await, Ended::Closed(None)));
+    assert!(matches!(world.run(POST).await, ServiceEnd::Closed(None)));
     let reply = world.reply().await;
     assert!(reply.starts_with("HTTP/1.1 200 OK\r\n"), "{reply}");
 
     let mut world = World::with(Millis(200)).await;
     world.kept = Some(Mutex::default());
-    assert!(matches!(world.run(POST).await, Ended::Closed(Some(CloseReason::Idle))));
+    assert!(matches!(world.run(POST).await, ServiceEnd::Closed(Some(CloseReason::Idle))));
 }
 
 #[tokio::test]
 async fn a_client_that_has_asked_nothing_stays_with_hyper() {
     let mut world = World::with(Millis(200)).await;
-    assert!(matches!(world.run(b"").await, Ended::Closed(Some(CloseReason::Idle))));
+    assert!(matches!(world.run(b"").await, ServiceEnd::Closed(Some(CloseReason::Idle))));
 }
 
 #[tokio::test]
 async fn a_connection_at_rest_ends_with_its_time_or_the_node_and_its_client_is_heard() {
     let mut world = World::with(Millis(200)).await;
-    assert!(matches!(world.run(GET).await, Ended::AtRest));
+    assert!(matches!(world.run(GET).await, ServiceEnd::AtRest));
     world.reply().await;
     let mut stream = world.stream.take().unwrap();
     let idle = world.watch().rest(&mut stream).await;
-    assert!(matches!(idle, Some(Ended::Closed(Some(CloseReason::Idle)))));
+    assert!(matches!(idle, Some(ServiceEnd::Closed(Some(CloseReason::Idle)))));
     assert_eq!(world.client.read(&mut [0]).await.unwrap(), 0, "it is closed");
 
     let mut world = World::start().await;
-    assert!(matches!(world.run(GET).await, Ended::AtRest));
+    assert!(matches!(world.run(GET).await, ServiceEnd::AtRest));
     let mut stream = world.stream.take().unwrap();
     world.door.start_draining();
     let drained = world.watch().rest(&mut stream).await;
-    assert!(matches!(drained, Some(Ended::Closed(None))));
+    assert!(matches!(drained, Some(ServiceEnd::Closed(None))));
 
     let mut world = World::start().await;
-    assert!(matches!(world.run(GET).await, Ended::AtRest));
+    assert!(matches!(world.run(GET).await, ServiceEnd::AtRest));
     let mut stream = world.stream.take().unwrap();
     world.client.shutdown().await.unwrap();
     assert!(world.watch().rest(&mut stream).await.is_none(), "hyper is to see the end");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use spillway_transport::Limits;
 
-use crate::client::greet::Version;
+use crate::client::greet::ClientProtocol;
 use crate::client::meter::MeterReading;
 use crate::close_reason::CloseReason;
 
@@ -20,7 +20,7 @@ pub(super) struct Watchdog {
     stall_timeout: Duration,
     resets_max: u32,
     reset_window: Duration,
-    version: Version,
+    version: ClientProtocol,
     last: MeterReading,
     /// Start of the time without requests in flight.
     idle_since: Option<Instant>,
@@ -34,7 +34,7 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    pub(super) fn new(limits: &Limits, version: Version, now: Instant) -> Self {
+    pub(super) fn new(limits: &Limits, version: ClientProtocol, now: Instant) -> Self {
         Self {
             head_timeout: limits.head_timeout,
             idle_timeout: limits.idle_timeout_ms.duration(),
@@ -102,12 +102,12 @@ impl Watchdog {
         now: Instant,
     ) -> Option<CloseReason> {
         let (is_blocked, has_moved) = match self.version {
-            Version::Http1 => {
+            ClientProtocol::Http1 => {
                 (reading.write_blocked, reading.written_bytes != self.last.written_bytes)
             }
             // A client can keep the socket busy with pings while it takes no reply, so its windows
             // count. One stream that is read vouches for the other streams of the connection.
-            Version::Http2 => {
+            ClientProtocol::Http2 => {
                 (reading.pieces_waiting > 0, reading.pieces_taken != self.last.pieces_taken)
             }
         };
@@ -140,7 +140,7 @@ impl Watchdog {
             self.head_since = None;
         }
         // Between requests HTTP/2 sends pings and window updates: bytes need not belong to a head.
-        if self.version == Version::Http1 && reading.read_bytes > self.idle_read_bytes {
+        if self.version == ClientProtocol::Http1 && reading.read_bytes > self.idle_read_bytes {
             let since = *self.head_since.get_or_insert(now);
             let late = now.saturating_duration_since(since) >= self.head_timeout.min(patience);
             return late.then_some(CloseReason::SlowHead);
@@ -173,11 +173,11 @@ mod tests {
         reading: impl Fn(Duration) -> MeterReading,
         for_at_most: Duration,
     ) -> Option<(Duration, CloseReason)> {
-        run_as((Version::Http1, false), reading, for_at_most)
+        run_as((ClientProtocol::Http1, false), reading, for_at_most)
     }
 
     fn run_as(
-        (version, is_full): (Version, bool),
+        (version, is_full): (ClientProtocol, bool),
         reading: impl Fn(Duration) -> MeterReading,
         for_at_most: Duration,
     ) -> Option<(Duration, CloseReason)> {
@@ -248,17 +248,18 @@ mod tests {
             ..MeterReading::default()
         };
         let (after, reason) =
-            run_as((Version::Http2, false), pinging, 200 * SECOND).expect("closed");
+            run_as((ClientProtocol::Http2, false), pinging, 200 * SECOND).expect("closed");
         assert_eq!(reason, CloseReason::Stalled);
         assert!(after >= 60 * SECOND && after <= 65 * SECOND, "{after:?}");
         let slow = |passed: Duration| MeterReading {
             pieces_taken: passed.as_secs() / 20,
             ..pinging(passed)
         };
-        assert_eq!(run_as((Version::Http2, false), slow, 600 * SECOND), None);
+        assert_eq!(run_as((ClientProtocol::Http2, false), slow, 600 * SECOND), None);
         let idle =
             |passed: Duration| MeterReading { pieces_waiting: 0, in_flight: 0, ..pinging(passed) };
-        let (after, reason) = run_as((Version::Http2, false), idle, 200 * SECOND).expect("closed");
+        let (after, reason) =
+            run_as((ClientProtocol::Http2, false), idle, 200 * SECOND).expect("closed");
         assert_eq!((reason, after), (CloseReason::Idle, 75 * SECOND), "pings are no request head");
     }
 
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn while_memory_is_full_slow_heads_and_unread_replies_are_cut_off_sooner() {
-        let http1 = (Version::Http1, true);
+        let http1 = (ClientProtocol::Http1, true);
         let dripping = |passed: Duration| MeterReading {
             read_bytes: passed.as_secs(),
             ..MeterReading::default()

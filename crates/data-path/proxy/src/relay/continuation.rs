@@ -1,4 +1,4 @@
-//! Continuation of streams by another place.
+//! Continuation of streams by another target.
 
 use http_body::Frame;
 use spillway_journey::{
@@ -12,15 +12,15 @@ use crate::relay::relay_body::{Relay, Upstream};
 use crate::request::{ContinuationFound, ContinuationPosition, is_known_engine};
 
 impl Relay {
-    /// Begins the search for a place that continues the stream, whose own has failed.
+    /// Begins the search for a target that continues the stream, whose own has failed.
     pub(super) fn seek(&mut self, fault: ReplyFault) {
         let cause = fault.break_cause();
         // A stream that can't be continued now is not continued after a later failure either.
         let Some(mut resume) = self.plan.resume.take() else {
-            return self.report(ReplyEvent::NotContinued(StreamEnd::NoPlaceLeft));
+            return self.report(ReplyEvent::NotContinued(StreamEnd::NoTargetLeft));
         };
         let Some(events) = self.content.events() else {
-            return self.report(ReplyEvent::NotContinued(StreamEnd::NoPlaceLeft));
+            return self.report(ReplyEvent::NotContinued(StreamEnd::NoTargetLeft));
         };
         let terms = resume.terms();
         let next = events.next(terms.as_ref().map_err(|unfit| *unfit));
@@ -29,9 +29,9 @@ impl Relay {
             Next::Afresh | Next::Ended(_) | Next::Unfit(_) => ContinuationPosition::Start,
         };
         let rest = rest(&next, &from);
-        let place = self.upstream.as_ref().map(|upstream| upstream.place.of_stream());
+        let target = self.upstream.as_ref().map(|upstream| upstream.target.of_stream());
         let is_death = fault.is_death(self.reply.source());
-        match resume.broke(StreamBreak { place, rest, cause, is_death }) {
+        match resume.broke(StreamBreak { target, rest, cause, is_death }) {
             StreamStep::End(end) => {
                 if let (StreamEnd::Complete, Next::Ended(last)) = (end, next) {
                     self.own_piece = (!last.is_empty()).then(|| Frame::data(last));
@@ -46,38 +46,38 @@ impl Relay {
                 // The record leaves with the search, so the tokens are noted first.
                 self.account();
                 self.report_part(fault.end());
-                let tried = self.upstream.as_ref().map(|upstream| upstream.place.tried());
+                let tried = self.upstream.as_ref().map(|upstream| upstream.target.tried());
                 // Dropping the connection also stops a replica that is only slow.
                 self.upstream = None;
                 let Some(mut record) = self.record.take() else { return };
-                if let Some(place) = tried {
-                    record.failed_try(place, error_of(fault).kind.code(), None);
+                if let Some(target) = tried {
+                    record.failed_try(target, error_of(fault).kind.code(), None);
                 }
                 self.seeking = Some(resume.seek(record, from, cause));
             }
         }
     }
 
-    /// Begins the search for a place with room that continues a stream whose source is being
+    /// Begins the search for a target with room that continues a stream whose source is being
     /// drained. The source keeps its reply until one is found.
     pub(super) fn seek_better(&mut self) {
         let from = self.position();
         let (Some(from), Some(mut resume)) = (from, self.plan.resume.take()) else {
-            return self.report(ReplyEvent::NotContinued(StreamEnd::NoPlaceLeft));
+            return self.report(ReplyEvent::NotContinued(StreamEnd::NoTargetLeft));
         };
         let rest = match from {
             ContinuationPosition::Start => StreamRest::Whole,
             ContinuationPosition::Behind { .. } => StreamRest::Text,
         };
-        let place = self.upstream.as_ref().map(|upstream| upstream.place.of_stream());
+        let target = self.upstream.as_ref().map(|upstream| upstream.target.of_stream());
         let cause = BreakCause::Drained;
-        let _step = resume.broke(StreamBreak { place, rest, cause, is_death: false });
+        let _step = resume.broke(StreamBreak { target, rest, cause, is_death: false });
         self.account();
         let Some(record) = self.record.take() else { return };
         self.seeking = Some(resume.seek(record, from, cause));
     }
 
-    /// Returns the position from which another place can continue the stream now; `None` if none
+    /// Returns the position from which another target can continue the stream now; `None` if none
     /// can.
     fn position(&mut self) -> Option<ContinuationPosition> {
         let terms = self.plan.resume.as_ref()?.terms();
@@ -96,7 +96,7 @@ impl Relay {
         self.reply.is_continuable() && resume.is_some_and(|resume| resume.has_room_elsewhere())
     }
 
-    /// Goes on as the search for a place ended.
+    /// Goes on as the search for a target ended.
     pub(super) fn found(&mut self, found: ContinuationFound) {
         self.seeking = None;
         let ContinuationFound { mut resume, mut record, cause, found } = found;
@@ -108,23 +108,23 @@ impl Relay {
             Ok(dispatched) => {
                 record.resumed();
                 if let Some(mut left) = self.upstream.take() {
-                    record.failed_try(left.place.tried(), FailureCause::Drained.code(), None);
+                    record.failed_try(left.target.tried(), FailureCause::Drained.code(), None);
                     // It is left for its drain alone, which is no fault.
                     if let Some(observer) = &mut left.observer {
                         observer.left();
                     }
                 }
-                let place = dispatched.place;
-                if resume.hides_cache_at(Some(&place)) {
+                let target = dispatched.target;
+                if resume.hides_cache_at(Some(&target)) {
                     // The first replica may have kept the tenants' caches apart, and this one does
                     // not.
                     self.plan.mask.get_or_insert_default();
                 }
-                let source = place.source();
-                let is_known_engine = is_known_engine(&place);
+                let source = target.source();
+                let is_known_engine = is_known_engine(&target);
                 let strips_usage = resume.strips_usage(dispatched.asked_usage);
                 let body = dispatched.reply.into_body();
-                self.upstream = Some(Upstream { body, place, observer: dispatched.observer });
+                self.upstream = Some(Upstream { body, target, observer: dispatched.observer });
                 if let Some(events) = self.content.events() {
                     events.take_up(strips_usage, is_known_engine);
                 }

@@ -6,7 +6,7 @@ use http_body::Frame;
 use spillway_journey::{FailureForm, ReplyAction, ReplyEnd, ReplyFault};
 use spillway_protocol::grpc::{GrpcStatus, status_in, trailers_of};
 use spillway_protocol::{ErrorKind, FailureCause, GatewayError};
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::End;
 use spillway_upstream::ClientHalf;
 use spillway_view::{HomeNews, Learning, NotKept, StoredResponse};
@@ -42,10 +42,10 @@ impl Relay {
             events.finish();
         }
         if let Some(upstream) = &mut self.upstream {
-            let replica = upstream.place.replica();
+            let replica = upstream.target.replica();
             // Only after a complete reply can a connection serve another request.
             if let Some((connection, replica)) = upstream.body.take_connection().zip(replica) {
-                replica.connections().keep(self.plan.worker.id, connection, wake::now());
+                replica.connections().keep(self.plan.worker.id, connection, coarse_clock::now());
             }
         }
         self.close(self.reply.ended().map_or(End::Complete, ReplyEnd::end));
@@ -99,7 +99,7 @@ impl Relay {
         {
             *has_status = true;
             let is_of_region =
-                self.upstream.as_ref().is_some_and(|it| it.place.replica().is_none());
+                self.upstream.as_ref().is_some_and(|it| it.target.replica().is_none());
             self.record_mut(|record| {
                 record.grpc_status(code);
                 if code != GrpcStatus::Ok.code() {
@@ -124,18 +124,18 @@ impl Relay {
         self.remember_response(&id);
     }
 
-    /// Remembers the place of a stored response by its id, under which only the same tenant can ask
+    /// Remembers the target of a stored response by its id, under which only the same tenant can ask
     /// for it.
     fn remember_response(&mut self, id: &str) {
         let Some(upstream) = &self.upstream else { return };
         let Some(model) = self.plan.stored_for.take() else { return };
-        let (home, tenant) = (upstream.place.home(), self.plan.tenant.clone());
+        let (home, tenant) = (upstream.target.home(), self.plan.tenant.clone());
         let stored = StoredResponse { home, tenant, model };
         let gateway = &self.plan.worker.gateway;
         // If another region serves the response, that region sends the news: it knows the replica.
-        let is_told = upstream.place.replica().is_some() && gateway.homes.outbox.is_open();
+        let is_told = upstream.target.replica().is_some() && gateway.homes.outbox.is_open();
         let told = is_told.then(|| stored.clone());
-        match gateway.homes.responses.keep(id, stored, wake::now()) {
+        match gateway.homes.responses.keep(id, stored, coarse_clock::now()) {
             Ok(()) => {
                 if let Some(response) = told {
                     gateway.homes.outbox.push(|| HomeNews::Response { id: id.into(), response });

@@ -1,7 +1,7 @@
 //! Replies to clients: passed on piece by piece, and read ahead only for slow clients.
 
 mod ahead;
-mod behind;
+mod backpressure;
 mod body;
 mod content;
 mod continuation;

@@ -16,13 +16,13 @@ use spillway_journey::{
 };
 use spillway_protocol::CODE_HEADER;
 use spillway_request::headers::clean_trailers;
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::DownCause;
 use spillway_upstream::{ClientHalf, UpstreamBody};
-use spillway_view::Place;
+use spillway_view::HeldSlot;
 use tokio::time::{Sleep, sleep_until};
 
-use crate::relay::behind::Behind;
+use crate::relay::backpressure::Behind;
 use crate::relay::content::Content;
 use crate::relay::relay_plan::RelayPlan;
 use crate::request::{AttemptObserver, PendingContinuation, RequestRecord};
@@ -31,8 +31,8 @@ use crate::request::{AttemptObserver, PendingContinuation, RequestRecord};
 #[derive(Debug)]
 pub(crate) struct Upstream {
     pub(crate) body: UpstreamBody,
-    /// Place at the replica or region, held until the reply ends.
-    pub(crate) place: Place,
+    /// Target at the replica or region, held until the reply ends.
+    pub(crate) target: HeldSlot,
     /// Judges the replica by its reply; `None` for other regions.
     pub(crate) observer: Option<AttemptObserver>,
 }
@@ -58,9 +58,9 @@ pub(crate) struct Relay {
     pub(super) reply: Reply,
     /// Source of the reply; `None` once its part is over. Dropping it aborts the request there.
     pub(super) upstream: Option<Upstream>,
-    /// Record of the request; lent to `seeking` while another place is looked for.
+    /// Record of the request; lent to `seeking` while another target is looked for.
     pub(super) record: Option<RequestRecord>,
-    /// Search for a place that continues the stream.
+    /// Search for a target that continues the stream.
     pub(super) seeking: Option<PendingContinuation>,
     pub(super) content: Content,
     /// Piece of the gateway's own that goes out next: last events, trailers, keep-alive.
@@ -97,9 +97,9 @@ impl Relay {
             keep_alive: plan.keep_alive,
         };
         let is_continuable = plan.resume.is_some();
-        let times = (plan.asked_at, wake::now());
+        let times = (plan.asked_at, coarse_clock::now());
         let mut relay = Self {
-            reply: Reply::new(rules, upstream.place.source(), is_continuable, times),
+            reply: Reply::new(rules, upstream.target.source(), is_continuable, times),
             plan,
             upstream: Some(upstream),
             record: Some(record),
@@ -219,7 +219,7 @@ impl Relay {
 
     /// Reports an input to the state machine, and carries out what follows.
     pub(super) fn report(&mut self, event: ReplyEvent) {
-        self.report_at(event, wake::now());
+        self.report_at(event, coarse_clock::now());
     }
 
     fn report_at(&mut self, event: ReplyEvent, now: Instant) {
@@ -246,7 +246,7 @@ impl Relay {
                 return Some(trailers);
             }
         };
-        let now = wake::now();
+        let now = coarse_clock::now();
         // A reply that reports no usage is estimated by its length.
         self.record_mut(|record| record.reply_bytes(piece.len()));
         let is_last = self.upstream.as_ref().is_some_and(|upstream| upstream.body.is_end_stream());
@@ -262,7 +262,7 @@ impl Relay {
         self.note_facts();
         match self.content.fault() {
             Some(fault) => self.report(fault),
-            // The end is known already, so the replica's place need not wait until the client asks
+            // The end is known already, so the replica's target need not wait until the client asks
             // for more.
             None if is_last => self.part_ended(),
             None => {}
@@ -301,7 +301,7 @@ impl Relay {
                 self.report(ReplyEvent::Asked);
                 return Poll::Pending;
             }
-            let now = wake::now();
+            let now = coarse_clock::now();
             if now < wake_at {
                 timer.as_mut().reset(wake_at.into());
                 continue;
@@ -317,12 +317,12 @@ impl Relay {
         }
     }
 
-    /// Returns the state of the place that serves the reply.
+    /// Returns the state of the target that serves the reply.
     fn source_state(&self, now: Instant) -> SourceState {
         let gateway = &self.plan.worker.gateway;
-        let is_leaving = match self.upstream.as_ref().map(|upstream| &upstream.place) {
+        let is_leaving = match self.upstream.as_ref().map(|upstream| &upstream.target) {
             None => false,
-            Some(Place::Replica(lease)) => {
+            Some(HeldSlot::Replica(lease)) => {
                 let replica = lease.replica();
                 match replica.lost(self.reply.asked_at(), now) {
                     Some(DownCause::Failure) => return SourceState::Down,
@@ -331,15 +331,15 @@ impl Relay {
                 }
                 replica.is_leaving() || gateway.routing.regions().is_evacuated
             }
-            Some(Place::Region(place)) => {
+            Some(HeldSlot::Region(target)) => {
                 let regions = gateway.routing.regions();
-                if !regions.is_reachable(&place.region) {
+                if !regions.is_reachable(&target.region) {
                     return SourceState::OutOfReach;
                 }
-                if gateway.routing.remote().is_some_and(|remote| !remote.is_alive(&place.node)) {
+                if gateway.routing.remote().is_some_and(|remote| !remote.is_alive(&target.node)) {
                     return SourceState::Disconnected;
                 }
-                regions.is_leaving(&place.region)
+                regions.is_leaving(&target.region)
             }
         };
         if is_leaving && self.may_move() { SourceState::Leaving } else { SourceState::Well }

@@ -1,11 +1,11 @@
-//! Place that a request takes at a replica.
+//! Slot that a request takes at a replica.
 
 use std::sync::Arc;
 
 use spillway_journey::{Journey, ReplicaSight, RequestSight, Room};
 use spillway_protocol::UsageWish;
 use spillway_route::{Attempt, Loads, Work};
-use spillway_view::{Lease, Replica, TrafficPlaces};
+use spillway_view::{Lease, Replica, TrafficSlots};
 
 use crate::request::attempt_observer::AttemptObserver;
 use crate::request::cache_feedback::CacheFeedback;
@@ -24,22 +24,22 @@ pub(super) struct Asked {
 }
 
 impl Dispatch<'_> {
-    /// Takes a place at a replica; `None` if it has none left.
-    pub(super) fn take_place(&self, chosen: Attempt, journey: &Journey) -> Option<Asked> {
+    /// Takes a slot at a replica; `None` if it has none left.
+    pub(super) fn take_slot(&self, chosen: Attempt, journey: &Journey) -> Option<Asked> {
         let replica = Arc::clone(self.view.replica(chosen.slot));
         let lease = self.lease(&replica, chosen, journey.room(self))?;
-        let lease = lease.of(self.tenant_place(), tokens(&self.prepared.inquiry));
+        let lease = lease.of(self.tenant_slot(), tokens(&self.prepared.inquiry));
         let feedback = CacheFeedback::begin(self.worker, &replica, &self.prepared.inquiry, &chosen);
         Some(self.asked(chosen, replica, lease, feedback))
     }
 
-    /// Takes a place at an overflow replica; `None` if it has none left. The place is none of the
+    /// Takes a slot at an overflow replica; `None` if it has none left. The slot is none of the
     /// tenant's, and nothing is learned of the replica's cache.
-    pub(super) fn take_overflow_place(&self, chosen: Attempt) -> Option<Asked> {
+    pub(super) fn take_overflow_slot(&self, chosen: Attempt) -> Option<Asked> {
         let replica = Arc::clone(self.view.replica(chosen.slot));
         let lease = replica.lease(
             &self.worker.gateway.routing.waiting,
-            replica.places(),
+            replica.slots(),
             self.prepared.traffic(),
         )?;
         Some(self.asked(chosen, replica, lease, None))
@@ -65,15 +65,15 @@ impl Dispatch<'_> {
     fn lease(&self, replica: &Arc<Replica>, chosen: Attempt, room: Room) -> Option<Lease> {
         let queues = &self.worker.gateway.routing.waiting;
         let traffic = self.prepared.traffic();
-        let sight = TrafficPlaces { replica, traffic };
-        let places = room.places(&sight, chosen.slot);
-        replica.lease(queues, places, traffic).or_else(|| {
+        let sight = TrafficSlots { replica, traffic };
+        let slots = room.slots(&sight, chosen.slot);
+        replica.lease(queues, slots, traffic).or_else(|| {
             // The plan may have counted with more, because much of the prompt is cached there. The
             // cached blocks are looked up again, since few requests need them.
             let reads_caches = self.route_rules().reads_caches;
             let cached_blocks = self.loads(room, reads_caches).cached_blocks(chosen.slot);
-            let more = room.places_with(&sight, chosen.slot, cached_blocks);
-            if more > places { replica.lease(queues, more, traffic) } else { None }
+            let more = room.slots_with(&sight, chosen.slot, cached_blocks);
+            if more > slots { replica.lease(queues, more, traffic) } else { None }
         })
     }
 }

@@ -9,7 +9,7 @@ use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{Usage, parse_orca};
 use spillway_request::headers::is_event_stream;
 use spillway_route::{RefusalScope, Work};
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{
     BlockHashes, End, LoadReport, ModelName, ReplyForm, Sign, SignFault, SignKind, TokenCounts,
 };
@@ -75,7 +75,7 @@ impl AttemptObserver {
             replica: Arc::clone(replica),
             model: model.cloned(),
             tenant,
-            asked_at: wake::now(),
+            asked_at: coarse_clock::now(),
             feedback,
             work,
             begun_after: None,
@@ -105,12 +105,12 @@ impl AttemptObserver {
             self.worker.gateway.door.note_shortage(error);
         }
         if let Some(fault) = failed.fault() {
-            self.tell(wake::now(), SignKind::Failed(fault));
+            self.tell(coarse_clock::now(), SignKind::Failed(fault));
         }
         if matches!(failed.error, AttemptError::NoModel) {
-            let now = wake::now();
+            let now = coarse_clock::now();
             let after = now.saturating_duration_since(self.asked_at);
-            self.replica.heard(now);
+            self.replica.note_byte(now);
             self.tell(now, SignKind::Answered { after, form: ReplyForm::Error, worked: None });
             self.tell(now, SignKind::LacksModel);
         }
@@ -119,8 +119,8 @@ impl AttemptObserver {
 
     /// Notes the reply's head.
     pub(crate) fn head<T>(&mut self, head: &Response<T>) {
-        let now = wake::now();
-        self.replica.heard(now);
+        let now = coarse_clock::now();
+        self.replica.note_byte(now);
         self.is_success = head.status().is_success();
         self.is_stream = is_event_stream(head.headers());
         if let Some(feedback) = &mut self.feedback {
@@ -170,7 +170,7 @@ impl AttemptObserver {
 
     /// Notes the status of a gRPC call, from the head or the trailers.
     pub(crate) fn grpc_status(&mut self, code: u8) {
-        let now = wake::now();
+        let now = coarse_clock::now();
         if code == GRPC_RESOURCE_EXHAUSTED {
             self.refused(now, None);
         } else if code == GRPC_OK {
@@ -183,7 +183,7 @@ impl AttemptObserver {
     /// Notes a piece of the reply's body. `is_answer` is false as long as a stream has no content: what
     /// some engines send before they read the prompt is no first token.
     pub(crate) fn piece(&mut self, is_answer: bool, now: Instant) {
-        self.replica.heard(now);
+        self.replica.note_byte(now);
         if !is_answer {
             return;
         }
@@ -212,7 +212,7 @@ impl AttemptObserver {
         (tokens, usage): (TokenCounts, Option<Usage>),
         written: BlockHashes,
     ) {
-        let now = wake::now();
+        let now = coarse_clock::now();
         if let Some(feedback) = &mut self.feedback {
             feedback.end(end, (tokens.completion, usage), written);
         }

@@ -7,11 +7,11 @@ use http::{Response, StatusCode};
 use spillway_protocol::{Usage, is_encoded};
 use spillway_request::prepared::Prepared;
 use spillway_route::{Attempt, Candidate};
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
 use spillway_usage::TOKEN_BYTES;
 use spillway_view::{
-    BegunStream, ForwardReplied, HeldContext, Learning, Place, PromptReading, Replica, Replied,
+    BegunStream, ForwardReplied, HeldContext, HeldSlot, Learning, PromptReading, Replica, Replied,
 };
 
 use crate::worker::Worker;
@@ -79,7 +79,7 @@ impl CacheFeedback {
         };
         Some(Self {
             worker: Arc::clone(worker),
-            asked_at: wake::now(),
+            asked_at: coarse_clock::now(),
             reading: (uncached > 0).then(|| replica.begin_reading(uncached)),
             context: replica.hold_context(prompt_tokens),
             progress: FeedbackProgress::Unsent,
@@ -182,7 +182,7 @@ impl CacheFeedback {
     fn tell(&mut self, end: End) {
         let Some(mut replied) = self.replied.take() else { return };
         replied.end = end;
-        replied.duration = wake::since(self.asked_at);
+        replied.duration = coarse_clock::since(self.asked_at);
         replied.context_tokens = (replied.context_tokens + self.context.of_all()) / 2.0;
         replied.read_tokens = self.context.read_tokens() - replied.read_tokens;
         let Replied { identity, ref chain, .. } = *replied;
@@ -208,18 +208,18 @@ impl Drop for CacheFeedback {
 /// Returns the report on the reply of another region, to be completed at its end; `None` if there is
 /// nothing to learn from it.
 pub(super) fn forward_report<B>(
-    place: &Place,
+    target: &HeldSlot,
     reply: &Response<B>,
     prepared: &Prepared,
 ) -> Option<Box<ForwardReplied>> {
-    let Place::Region(place) = place else { return None };
+    let HeldSlot::Region(target) = target else { return None };
     let chain = prepared.inquiry.prefix.clone();
     let is_learned = prepared.route.spec.policy.reads_caches() && !chain.as_slice().is_empty();
     if !is_learned || reply.status() != StatusCode::OK {
         return None;
     }
     Some(Box::new(ForwardReplied {
-        region: place.region.clone(),
+        region: target.region.clone(),
         chain,
         written: BlockHashes::default(),
         prompt_bytes: prepared.inquiry.prompt_bytes,

@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use spillway_front::access::Grant;
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_quota::{LimitKind, QuotaAsk, QuotaError, QuotaHold, Quotas};
+use spillway_rate_limit::{LimitKind, QuotaAsk, QuotaError, QuotaHold, Quotas};
 use spillway_request::cost::Cost;
 use spillway_route::ShedReason;
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{End, Inquiry, Outcome, RouteName, TenantName, unix_ms};
 use spillway_usage::{Bill, BudgetGate};
 
@@ -42,7 +42,7 @@ impl Charge {
             model,
             tokens,
             said: cost.tokens(|| 0),
-            now: wake::now(),
+            now: coarse_clock::now(),
         };
         if let Err(error) = cost.check()
             && quotas.limits_tokens(&ask)

@@ -19,10 +19,10 @@ use spillway_request::continuation_terms::ContinuationTerms;
 use spillway_request::gateway::RoutingState;
 use spillway_request::headers::is_event_stream;
 use spillway_request::prepared::Prepared;
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{Deadline, RegionName, ReplicaSlot};
 use spillway_upstream::RequestBody;
-use spillway_view::{ContinuationSpec, Place, Regions, View};
+use spillway_view::{ContinuationSpec, HeldSlot, Regions, View};
 use tokio::time::{sleep, timeout_at};
 
 use crate::request::dispatch::{Dispatch, Dispatched, Interim};
@@ -56,7 +56,7 @@ pub(crate) enum ContinuationPosition {
     Behind { text: String, tokens: u64 },
 }
 
-/// Result of a search for a place that continues the stream.
+/// Result of a search for a target that continues the stream.
 #[derive(Debug)]
 pub(crate) struct ContinuationFound {
     pub(crate) resume: Box<StreamContinuation>,
@@ -152,24 +152,24 @@ impl StreamContinuation {
     /// mean something in that view alone.
     fn next(&mut self) -> (StreamStep, Arc<View>, Arc<Regions>) {
         let facts = StreamFacts::new(&self.worker.gateway.routing, &self.prepared);
-        let step = self.stream.next(&facts, wake::now());
+        let step = self.stream.next(&facts, coarse_clock::now());
         (step, facts.view, facts.regions)
     }
 
     /// Reports the result of a step.
     fn tell(&mut self, event: StreamEvent) {
         let facts = StreamFacts::new(&self.worker.gateway.routing, &self.prepared);
-        self.stream.on(event, &facts, wake::now());
+        self.stream.on(event, &facts, coarse_clock::now());
     }
 
     /// Takes a retry from the budget. Returns false if that is used up.
     fn take_retry(&mut self) -> bool {
-        let is_allowed = self.worker.gateway.retries.budget.try_retry(wake::now());
+        let is_allowed = self.worker.gateway.retries.budget.try_retry(coarse_clock::now());
         self.tell(StreamEvent::Retry { is_allowed });
         is_allowed
     }
 
-    /// Searches a place that continues the stream.
+    /// Searches a target that continues the stream.
     pub(crate) fn seek(
         mut self: Box<Self>,
         mut record: RequestRecord,
@@ -183,12 +183,12 @@ impl StreamContinuation {
         }))
     }
 
-    /// Notes that the stream stays where it is, since no other place had room for it.
+    /// Notes that the stream stays where it is, since no other target had room for it.
     pub(crate) fn stays(&mut self) {
         self.stream.stay();
     }
 
-    /// Returns true if a place that is neither down nor being drained has room for the stream now.
+    /// Returns true if a target that is neither down nor being drained has room for the stream now.
     pub(crate) fn has_room_elsewhere(&self) -> bool {
         let gateway = &self.worker.gateway;
         let (view, regions) = (gateway.routing.view(), gateway.routing.regions());
@@ -197,7 +197,7 @@ impl StreamContinuation {
         let has_place = |slot| {
             let replica = view.replica(slot);
             let is_there = !replica.is_leaving() && !replica.is_down();
-            is_there && replica.in_flight() < replica.places_for(true)
+            is_there && replica.in_flight() < replica.slots_for(true)
         };
         let group = route.group(inquiry.model.as_ref()).filter(|_| !regions.is_evacuated);
         let is_here = group.is_some_and(|group| {
@@ -238,12 +238,12 @@ impl StreamContinuation {
         self.prepared.strips_usage(asked)
     }
 
-    /// Returns true if replies from this place must not show what was cached.
-    pub(crate) fn hides_cache_at(&self, place: Option<&Place>) -> bool {
-        self.prepared.hides_cache_at(&self.worker.gateway.clients.authenticator, place)
+    /// Returns true if replies from this target must not show what was cached.
+    pub(crate) fn hides_cache_at(&self, target: Option<&HeldSlot>) -> bool {
+        self.prepared.hides_cache_at(&self.worker.gateway.clients.authenticator, target)
     }
 
-    /// Carries out the steps of a search for a place that continues the stream.
+    /// Carries out the steps of a search for a target that continues the stream.
     async fn find(&mut self, record: &mut RequestRecord) -> Result<Dispatched, StreamEnd> {
         loop {
             let (step, view, regions) = self.next();
@@ -265,7 +265,7 @@ impl StreamContinuation {
                     (StreamEvent::Paused, None)
                 }
                 StreamStep::End(end) => return Err(end),
-                // No place was found, and none is sought.
+                // No target was found, and none is sought.
                 StreamStep::Relay => return Err(StreamEnd::Failed),
             };
             self.tell(event);
@@ -300,7 +300,7 @@ impl StreamContinuation {
             prepared: &mut self.prepared,
             head: &self.head,
             dice: self.dice.clone(),
-            started: wake::now(),
+            started: coarse_clock::now(),
             tenant,
             interim: Interim::default(),
         };
@@ -323,7 +323,7 @@ impl StreamContinuation {
         if is_stream(&dispatched.reply) {
             return (StreamEvent::Continued, Some(dispatched));
         }
-        let replica = dispatched.place.replica();
+        let replica = dispatched.target.replica();
         (StreamEvent::OtherReply(replica.map(|replica| replica.spec().name.clone())), None)
     }
 

@@ -20,15 +20,15 @@ use spillway_request::headers::{
 };
 use spillway_request::prepared::Prepared;
 use spillway_route::{Attempt, Candidate, SpillReason};
-use spillway_transport::wake;
-use spillway_types::{Compared, DownCause, Inquiry, TriedPlace};
+use spillway_transport::coarse_clock;
+use spillway_types::{Compared, DownCause, Inquiry, TriedTarget};
 use spillway_upstream::{
     AttemptBounds, AttemptError, FailedAttempt, LineKind, OutboundBody, RequestBody, Sending,
     UpstreamBody, UpstreamLine, attempt,
 };
 use spillway_view::{
-    HomeNews, KV_SESSION, Place, QueuedRequest, Regions, Replica, RouteGroup, UsageReports, View,
-    kv_session,
+    HeldSlot, HomeNews, KV_SESSION, QueuedRequest, Regions, Replica, RouteGroup, UsageReports,
+    View, kv_session,
 };
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -40,24 +40,24 @@ use crate::request::record::RequestRecord;
 use crate::request::whole_reply::{Judging, judge};
 use crate::worker::Worker;
 
-/// A reply that began, and the place that goes with it.
+/// A reply that began, and the target that goes with it.
 #[derive(Debug)]
 pub(crate) struct Dispatched {
     pub(crate) reply: Response<UpstreamBody>,
-    pub(crate) place: Place,
+    pub(crate) target: HeldSlot,
     /// Observer of the replica; `None` for another region, whose replicas are not judged here.
     pub(crate) observer: Option<AttemptObserver>,
-    /// Choice of the place.
-    pub(crate) choice: Choice,
+    /// Choice of the target.
+    pub(crate) choice: ServedChoice,
     /// Usage that the server was asked for beyond the client's own request.
     pub(crate) asked_usage: UsageWish,
     /// Facts of the reply, if all of it was read before.
     pub(crate) reader: Option<Box<WholeReader>>,
 }
 
-/// Choice of a place.
+/// Choice of a target.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Choice {
+pub(crate) enum ServedChoice {
     /// A replica of this region, by its group's policy.
     Replica(Attempt),
     /// Another region; `None` if no other could have served it.
@@ -87,7 +87,7 @@ pub(crate) struct Dispatch<'a> {
 /// Interim results of a request's acts.
 #[derive(Debug, Default)]
 pub(crate) struct Interim {
-    /// Place in this node's queue.
+    /// Position in this node's queue.
     pub(super) queued_request: Option<QueuedRequest>,
     /// Hash by which a retry of the same request is recognized; `None` until needed.
     pub(super) fingerprint: Option<u64>,
@@ -148,7 +148,7 @@ impl Dispatch<'_> {
                 }
                 Step::TakeLateProbe => {
                     let probes = self.group().map(|group| &group.memory.slo_probes);
-                    let is_allowed = probes.is_some_and(|probes| probes.pass(wake::now()));
+                    let is_allowed = probes.is_some_and(|probes| probes.pass(coarse_clock::now()));
                     self.tell(journey, Event::LateProbe { is_allowed });
                 }
                 Step::Ask { attempt, connection } => {
@@ -205,11 +205,11 @@ impl Dispatch<'_> {
     pub(super) fn next(&mut self, journey: &mut Journey) -> Step {
         // Cloned, since the journey reads from all of this dispatch.
         let mut dice = self.dice.clone();
-        let mut step = journey.next(self, wake::now(), &mut dice);
+        let mut step = journey.next(self, coarse_clock::now(), &mut dice);
         if let Step::TakeTicket = step {
             let ticket = self.group().map_or(0, RouteGroup::ticket);
             self.tell(journey, Event::Ticket(ticket));
-            step = journey.next(self, wake::now(), &mut dice);
+            step = journey.next(self, coarse_clock::now(), &mut dice);
         }
         self.dice = dice;
         step
@@ -231,7 +231,7 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Notes the regions that were not considered for a client's request that no place serves.
+    /// Notes the regions that were not considered for a client's request that no target serves.
     #[cold]
     fn note_left_out(&self, ending: Ending, record: &mut RequestRecord) {
         let Inquiry { model, residency, hop, .. } = &self.prepared.inquiry;
@@ -250,7 +250,7 @@ impl Dispatch<'_> {
 
     /// Reports the result of an act.
     pub(super) fn tell(&self, journey: &mut Journey, event: Event) {
-        journey.on(event, self, wake::now());
+        journey.on(event, self, coarse_clock::now());
     }
 
     /// Takes the retry that follows an error reply. Returns false if none follows: the reply is the
@@ -273,7 +273,7 @@ impl Dispatch<'_> {
         record: &mut RequestRecord,
     ) -> bool {
         let gateway = &self.worker.gateway;
-        let is_allowed = gateway.retries.budget.try_retry(wake::now());
+        let is_allowed = gateway.retries.budget.try_retry(coarse_clock::now());
         if is_allowed {
             record.retried(safety);
         } else {
@@ -303,8 +303,8 @@ impl Dispatch<'_> {
         journey: &mut Journey,
         record: &mut RequestRecord,
     ) -> Option<Dispatched> {
-        let Some(mut asked) = self.take_place(chosen, journey) else {
-            self.tell(journey, Event::NoPlace);
+        let Some(mut asked) = self.take_slot(chosen, journey) else {
+            self.tell(journey, Event::NoSlot);
             return None;
         };
         self.interim.queued_request = None;
@@ -312,7 +312,7 @@ impl Dispatch<'_> {
         self.prepared.target.coming = None;
         self.began(journey);
         if journey.position() == Position::AtTurn {
-            // Where this request has found a place there may be more.
+            // Where this request has found a slot there may be more.
             self.worker.gateway.routing.waiting.wake();
         }
         self.tell(journey, Event::Asked);
@@ -367,7 +367,7 @@ impl Dispatch<'_> {
             return;
         }
         let replica = Candidate::identity_of(&asked.replica.spec().name);
-        if let Some(home) = sessions.begun(key, replica, wake::now()) {
+        if let Some(home) = sessions.begun(key, replica, coarse_clock::now()) {
             let route = || route.spec.name.clone();
             let outbox = &self.worker.gateway.homes.outbox;
             outbox.push(|| HomeNews::Session { route: route(), key, home });
@@ -386,9 +386,9 @@ impl Dispatch<'_> {
         let status = status_class(&reply);
         let mut dispatched = Dispatched {
             reply,
-            place: Place::Replica(lease),
+            target: HeldSlot::Replica(lease),
             observer: Some(observer),
-            choice: Choice::Replica(chosen),
+            choice: ServedChoice::Replica(chosen),
             asked_usage: usage,
             reader,
         };
@@ -403,7 +403,7 @@ impl Dispatch<'_> {
         }
         let status = dispatched.reply.status().as_u16();
         record.failed_try(
-            dispatched.place.tried(),
+            dispatched.target.tried(),
             FailureCause::ReplicaError.code(),
             Some(status),
         );
@@ -430,7 +430,7 @@ impl Dispatch<'_> {
         // Only now: a client's bad upload is no fault of the replica.
         asked.observer.failed(failed);
         let error = failed.error.to_gateway_error(name.as_str());
-        record.failed_try(TriedPlace::Replica(name.clone()), error.kind.code(), None);
+        record.failed_try(TriedTarget::Replica(name.clone()), error.kind.code(), None);
         self.interim.failure = Some(error);
         let can_repeat = !self.prepared.body.is_gone();
         let event = match failed.error {
@@ -553,7 +553,7 @@ impl Dispatch<'_> {
             keep_for_hosted_api(&mut headers);
         }
         address_to(&mut headers, replica, &line);
-        let left = self.prepared.inquiry.deadline.remaining(wake::now());
+        let left = self.prepared.inquiry.deadline.remaining(coarse_clock::now());
         tell_time_left(&mut headers, left, traffic);
         let mut request = Request::new(body);
         *request.method_mut() = Method::clone(&self.head.method);

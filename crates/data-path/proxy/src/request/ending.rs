@@ -6,7 +6,7 @@ use std::time::Duration;
 use spillway_journey::{Ending, Journey, RefusedRequest, ResidencyDenial, RetryTime};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::{PlanError, ShedReason};
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_view::{Foreseen, RemoteError};
 
 use crate::request::dispatch::{Dispatch, Dispatched};
@@ -36,7 +36,7 @@ impl Dispatch<'_> {
             Ending::OutsideResidency(denial) => self.outside_residency(denial),
             Ending::Shed { reason, .. }
             | Ending::SentAway { reason, .. }
-            | Ending::NoPlaceInTime(reason) => shed_error(reason),
+            | Ending::NoSlotInTime(reason) => shed_error(reason),
             Ending::TooLate { reason, late_ms } => {
                 too_late(reason, late_ms, self.prepared.inquiry.whole_tokens.is_some())
             }
@@ -47,7 +47,7 @@ impl Dispatch<'_> {
             Ending::LastFailure if error.kind.is_lost_replica() => {
                 RetryTime::Spread { not_before: None }
             }
-            ending => ending.retry_time(wake::now()),
+            ending => ending.retry_time(coarse_clock::now()),
         };
         Err(match self.retry_after(retry_time, journey) {
             Some(retry_after) => error.with_retry_after(retry_after),
@@ -85,14 +85,14 @@ impl Dispatch<'_> {
     /// Returns the time after which the client is asked to retry; `None` if its answer has no such
     /// time.
     fn retry_after(&mut self, retry_time: RetryTime, journey: &Journey) -> Option<Duration> {
-        let now = wake::now();
+        let now = coarse_clock::now();
         let (refusal, not_before) = match retry_time {
             RetryTime::Untold => return None,
             RetryTime::After(after) => return Some(after),
             RetryTime::Promised { refusal, not_before } => (Some(refusal), not_before),
             RetryTime::Spread { not_before } => (None, not_before),
         };
-        // Queues are kept by model: without one there is no rate to foretell a place from.
+        // Queues are kept by model: without one there is no rate to foretell a slot from.
         let model = self.prepared.inquiry.model.clone()?;
         self.recognize();
         let asking = self.asking(&model, journey.claim());
@@ -101,7 +101,7 @@ impl Dispatch<'_> {
         let seconds = match refusal {
             None => queues.turn_away(&asking, &mut dice),
             Some(refusal) => {
-                // Where an objective refuses, few places are promised, and none on a guess.
+                // Where an objective refuses, few slots are promised, and none on a guess.
                 let reply_tokens = self.expected_reply_tokens();
                 let rate_per_s = |tokens| match refusal.is_by_objective() {
                     true => journey.expected_rate(self, tokens),
@@ -118,7 +118,7 @@ impl Dispatch<'_> {
 fn refused_error(refused: RefusedRequest) -> GatewayError {
     let RefusedRequest { refusal, was_tried, .. } = refused;
     let reason = match refusal {
-        // All were chosen, and all had their last place taken by another request just then.
+        // All were chosen, and all had their last slot taken by another request just then.
         PlanError::AllTried if !was_tried => ShedReason::ReplicaBusy,
         PlanError::NoReplica | PlanError::AllTried => ShedReason::NobodyInReach,
         PlanError::AllBusy | PlanError::AllResting => ShedReason::ReplicaBusy,

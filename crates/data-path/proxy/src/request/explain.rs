@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
-use spillway_journey::{Decision as Judgement, Journey, OverflowSight, ReplicaSight, Way};
+use spillway_journey::{Decision as Judgement, Journey, OverflowSight, ReplicaSight, RequestWay};
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError};
 use spillway_request::grpc;
 use spillway_request::prepare::prepare;
@@ -50,7 +50,7 @@ pub struct ExplainRequest {
     pub sees_isolated: bool,
 }
 
-/// Place to which a request would go now, and the judgement of every other place.
+/// Target to which a request would go now, and the judgement of every other target.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
     /// Route of the request.
@@ -101,7 +101,7 @@ pub enum Decision {
     Replica,
     /// Forward the request to another region.
     Region,
-    /// Let the request wait in this node for a place.
+    /// Let the request wait in this node for a slot.
     Wait,
     /// Turn the request away for now.
     Shed,
@@ -346,18 +346,18 @@ impl Explanation {
     fn judge(&mut self, judged: &Judgement, regions: &Regions) {
         let spill_reason = judged.spill.as_ref().map(|plan| plan.reason.name());
         let decision = match (judged.way, judged.planned) {
-            (Way::Own, Ok(attempt)) => {
+            (RequestWay::Own, Ok(attempt)) => {
                 self.predicted = attempt.prediction;
                 (Decision::Replica, Some(attempt.reason.name()))
             }
-            (Way::Own, Err(refusal)) => (Decision::Refuse, Some(refusal.name())),
-            (Way::Region { index, reason }, _) => {
+            (RequestWay::Own, Err(refusal)) => (Decision::Refuse, Some(refusal.name())),
+            (RequestWay::Region { index, reason }, _) => {
                 self.chosen = Some(regions.others[index].name.to_string());
                 (Decision::Region, Some(reason.name()))
             }
-            (Way::Wait { .. }, _) => (Decision::Wait, spill_reason),
-            (Way::Shed { .. }, _) => (Decision::Shed, spill_reason),
-            (Way::TooLate { reason, .. }, planned) => {
+            (RequestWay::Wait { .. }, _) => (Decision::Wait, spill_reason),
+            (RequestWay::Shed { .. }, _) => (Decision::Shed, spill_reason),
+            (RequestWay::TooLate { reason, .. }, planned) => {
                 self.predicted = planned.ok().and_then(|attempt| attempt.prediction);
                 (Decision::Shed, Some(reason.name()))
             }

@@ -8,17 +8,17 @@ use spillway_journey::{Event, Journey, RegionFailure, SOURCE_LOOK};
 use spillway_protocol::{CODE_HEADER, ErrorKind, FailureCause, SHED_REASON};
 use spillway_request::gateway::RoutingState;
 use spillway_route::SpillReason;
-use spillway_transport::{BoxError, LinkBody, wake};
-use spillway_types::{Inquiry, ModelName, RegionName, TriedPlace};
+use spillway_transport::{BoxError, LinkBody, coarse_clock};
+use spillway_types::{Inquiry, ModelName, RegionName, TriedTarget};
 use spillway_upstream::{LentBody, UpstreamBody};
 use spillway_view::{
-    AffinityMove, Destination, Forwarded, GuestTerms, HomeNews, Learning, Place, RefusedFor,
-    RegionCount, RegionCounts, RegionPlace, Regions, RemoteError, RemoteReply,
+    AffinityMove, Destination, Forwarded, GuestTerms, HeldSlot, HomeNews, Learning, RefusedFor,
+    RegionCount, RegionCounts, RegionSlot, Regions, RemoteError, RemoteReply,
     SharedRegionCircuitBreaker,
 };
 use tokio::time::{sleep, timeout};
 
-use crate::request::dispatch::{Choice, Dispatch, Dispatched};
+use crate::request::dispatch::{Dispatch, Dispatched, ServedChoice};
 use crate::request::record::RequestRecord;
 
 /// Looks in a row that find a region out of reach before the requests that wait for it are given up.
@@ -37,7 +37,7 @@ impl Dispatch<'_> {
         let is_own = self.is_own(&region);
         let Some((count, breaker)) = self.pass(&region) else {
             let code = FailureCause::RegionCircuitOpen.code();
-            record.failed_try(TriedPlace::Region(region), code, None);
+            record.failed_try(TriedTarget::Region(region), code, None);
             let event = self.region_failed(RegionFailure::Closed);
             self.tell(journey, event);
             return None;
@@ -48,7 +48,7 @@ impl Dispatch<'_> {
                 if response.status().is_success() && !is_own {
                     self.note_conversation(&region);
                 }
-                // Places taken elsewhere shorten this node's queue, too: less urgent requests may
+                // Slots taken elsewhere shorten this node's queue, too: less urgent requests may
                 // depend on them alone.
                 self.began(journey);
                 if is_fault(&response) {
@@ -56,13 +56,13 @@ impl Dispatch<'_> {
                 } else {
                     breaker.answered();
                 }
-                let place = Place::Region(RegionPlace { region, node, _count: count });
-                let choice = Choice::Region(reason);
+                let target = HeldSlot::Region(RegionSlot { region, node, _count: count });
+                let choice = ServedChoice::Region(reason);
                 self.tell(journey, Event::RegionReplied);
                 let reply = response.map(UpstreamBody::Link);
                 let asked_usage = self.prepared.usage_wish_elsewhere();
                 let (observer, reader) = (None, None);
-                return Some(Dispatched { reply, place, observer, choice, asked_usage, reader });
+                return Some(Dispatched { reply, target, observer, choice, asked_usage, reader });
             }
             Err(failure) => failure,
         };
@@ -76,7 +76,7 @@ impl Dispatch<'_> {
         count.failed(&failure);
         breaker.failed(&failure);
         let event = self.region_failed(kind(&failure));
-        record.failed_try(TriedPlace::Region(region.clone()), code(&failure), None);
+        record.failed_try(TriedTarget::Region(region.clone()), code(&failure), None);
         if matches!(kind(&failure), RegionFailure::Broken { .. } | RegionFailure::Lost) {
             self.interim.failure = Some(failure.to_gateway_error(&region));
             record.lost_in(&region);
@@ -140,7 +140,7 @@ impl Dispatch<'_> {
             terms: self.guest_terms(),
             has_room: has_room(&self.regions, destination, self.prepared.inquiry.model.as_ref()),
         };
-        let deadline = self.prepared.inquiry.deadline.remaining(wake::now());
+        let deadline = self.prepared.inquiry.deadline.remaining(coarse_clock::now());
         let bound = self.prepared.route.spec.timeouts.first_byte.min(deadline);
         let forwarding = timeout(bound, remote.forward(destination, request));
         let reply = tokio::select! {
@@ -176,7 +176,7 @@ impl Dispatch<'_> {
         GuestTerms {
             model: model.clone(),
             version: self.prepared.target.version().cloned(),
-            time_left: deadline.remaining(wake::now()),
+            time_left: deadline.remaining(coarse_clock::now()),
             hop: hop.saturating_add(1),
             client: *client,
             prefix: prefix.as_slice().to_vec(),

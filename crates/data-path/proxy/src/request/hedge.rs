@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use http::{Request, Response};
 use http_body::Body;
 use spillway_journey::{Connection, Event, HedgeResult, Journey, Step, judge_hedge};
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{DownCause, Hedge};
 use spillway_upstream::{
     AttemptBounds, FailedAttempt, OutboundBody, Sending, UpstreamBody, attempt,
@@ -91,13 +91,13 @@ impl Dispatch<'_> {
         done
     }
 
-    /// Takes a place at another replica, if the journey wants one, the budget allows it, and there is
+    /// Takes a slot at another replica, if the journey wants one, the budget allows it, and there is
     /// one.
     fn second(&mut self, hedges: &Hedges, journey: &mut Journey) -> Option<Asked> {
         self.tell(journey, Event::Silent);
         let Step::Hedge(chosen) = self.next(journey) else { return None };
-        let is_allowed = hedges.try_hedge(wake::now());
-        let asked = if is_allowed { self.take_place(chosen, journey) } else { None };
+        let is_allowed = hedges.try_hedge(coarse_clock::now());
+        let asked = if is_allowed { self.take_slot(chosen, journey) } else { None };
         self.tell(journey, Event::Hedged { is_asked: asked.is_some() });
         asked
     }
@@ -123,7 +123,7 @@ async fn first_good(
                     }
                     return (done, Hedge::Won);
                 }
-                // At once, so that its place is free while the first attempt is awaited.
+                // At once, so that its slot is free while the first attempt is awaited.
                 tell(done);
             }
         }

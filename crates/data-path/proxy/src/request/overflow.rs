@@ -9,14 +9,14 @@ use spillway_journey::{
 use spillway_protocol::{FailureCause, has_media_type};
 use spillway_request::headers::keep_of_hosted_api;
 use spillway_route::{Attempt, Group};
-use spillway_transport::wake;
-use spillway_types::{Inquiry, ReplicaSlot, TriedPlace, unix_ms};
+use spillway_transport::coarse_clock;
+use spillway_types::{Inquiry, ReplicaSlot, TriedTarget, unix_ms};
 use spillway_upstream::{FailedAttempt, RequestBody, UpstreamBody};
 use spillway_usage::BudgetPeriod;
-use spillway_view::{OverflowCap, Place, overflow_account};
+use spillway_view::{HeldSlot, OverflowCap, overflow_account};
 
 use crate::request::asked::Asked;
-use crate::request::dispatch::{Choice, Dispatch, Dispatched, JudgedReply};
+use crate::request::dispatch::{Dispatch, Dispatched, JudgedReply, ServedChoice};
 use crate::request::record::RequestRecord;
 
 /// Name of the region of hosted APIs: rules that name regions allow none.
@@ -74,10 +74,10 @@ impl Dispatch<'_> {
         let spec = |slot: ReplicaSlot| self.view.replica(slot).spec().overflow.as_ref();
         let after =
             group.candidates().iter().filter_map(|one| Some(spec(one.slot)?.after)).min()?;
-        // Where no replica is up, no place comes free soon.
+        // Where no replica is up, no slot comes free soon.
         let is_any_up = self.group().is_some_and(|it| it.is_open() || it.busy_until.is_some());
         let after = if is_any_up { after } else { Duration::ZERO };
-        let overflow = Overflow::instead_of_waiting(journey, after, wake::now())?;
+        let overflow = Overflow::instead_of_waiting(journey, after, coarse_clock::now())?;
         self.interim.has_overflowed = true;
         Some(overflow)
     }
@@ -107,7 +107,7 @@ impl Dispatch<'_> {
     ) -> Option<Dispatched> {
         loop {
             let mut dice = self.dice.clone();
-            let step = overflow.next(self, wake::now(), &mut dice);
+            let step = overflow.next(self, coarse_clock::now(), &mut dice);
             self.dice = dice;
             let event = match step {
                 OverflowStep::TakeAllowance(attempt) => {
@@ -138,7 +138,7 @@ impl Dispatch<'_> {
             Some((spent, _)) if spent.period == BudgetPeriod::Day => Some(OverflowCap::Day),
             Some(_) => Some(OverflowCap::Month),
             // Taken last, so that no other cap uses it up.
-            None => (!caps.take_share(wake::now())).then_some(OverflowCap::Share),
+            None => (!caps.take_share(coarse_clock::now())).then_some(OverflowCap::Share),
         };
         if let Some(cap) = reached {
             caps.keep(cap);
@@ -156,7 +156,7 @@ impl Dispatch<'_> {
         connection: Connection,
         record: &mut RequestRecord,
     ) -> Result<Dispatched, OverflowEvent> {
-        let Some(mut asked) = self.take_overflow_place(attempt) else {
+        let Some(mut asked) = self.take_overflow_slot(attempt) else {
             return Err(OverflowEvent::Refused);
         };
         // The queue would call the request while it is served there, and hold back those behind it.
@@ -171,9 +171,9 @@ impl Dispatch<'_> {
             }
             Ok((reply, _)) => {
                 record.sent(was_sent);
-                let place = TriedPlace::Replica(asked.replica.spec().name.clone());
+                let target = TriedTarget::Replica(asked.replica.spec().name.clone());
                 let status = reply.status().as_u16();
-                record.failed_try(place, FailureCause::ReplicaError.code(), Some(status));
+                record.failed_try(target, FailureCause::ReplicaError.code(), Some(status));
                 refused(&mut asked, &reply);
                 Err(OverflowEvent::Refused)
             }
@@ -183,7 +183,7 @@ impl Dispatch<'_> {
                 record.sent(was_sent || !is_unsent);
                 let replica = &asked.replica.spec().name;
                 let code = failed.error.to_gateway_error(replica.as_str()).kind.code();
-                record.failed_try(TriedPlace::Replica(replica.clone()), code, None);
+                record.failed_try(TriedTarget::Replica(replica.clone()), code, None);
                 tracing::warn!(%replica, error = %failed.error, "a request to a hosted API failed");
                 asked.observer.failed(&failed);
                 Err(event)
@@ -197,9 +197,9 @@ fn dispatched(asked: Asked, (mut reply, reader): JudgedReply) -> Dispatched {
     keep_of_hosted_api(reply.headers_mut());
     Dispatched {
         reply,
-        place: Place::Replica(lease),
+        target: HeldSlot::Replica(lease),
         observer: Some(observer),
-        choice: Choice::Replica(chosen),
+        choice: ServedChoice::Replica(chosen),
         asked_usage: usage,
         reader,
     }
@@ -213,7 +213,7 @@ fn refused(asked: &mut Asked, reply: &Response<UpstreamBody>) {
     asked.observer.head(reply);
     if status != 400 {
         // A bad key or an empty account is not repaired by the next request.
-        asked.replica.rest(wake::now(), Some(spillway_view::REST_MAX));
+        asked.replica.rest(coarse_clock::now(), Some(spillway_view::REST_MAX));
     }
 }
 

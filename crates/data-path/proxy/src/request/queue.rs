@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use spillway_journey::{Claim, Event, Journey, WaitTerms};
 use spillway_route::Asker;
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{Inquiry, ModelName};
 use spillway_upstream::RequestBody;
 use spillway_usage::ReplyKind;
@@ -57,7 +57,7 @@ impl Dispatch<'_> {
         queues.redeem(&self.asking(&model, journey.claim()))
     }
 
-    /// Notes that a place was found, here or in another region: waiting requests learn the rate
+    /// Notes that a slot was found, here or in another region: waiting requests learn the rate
     /// from it.
     pub(super) fn began(&self, journey: &Journey) {
         let queues = &self.worker.gateway.routing.waiting;
@@ -70,7 +70,7 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Waits for a place at one of the own replicas, or for news of other regions.
+    /// Waits for a slot at one of the own replicas, or for news of other regions.
     pub(super) async fn wait(&mut self, terms: WaitTerms, journey: &mut Journey) {
         self.recognize();
         if self.interim.queued_request.is_none() && !self.enter(terms, journey) {
@@ -82,7 +82,7 @@ impl Dispatch<'_> {
         }
         let Some(mut queued_request) = self.interim.queued_request.take() else { return };
         let event = match timeout(terms.pause, queued_request.ended()).await {
-            Ok(QueuedEnd::Turn) => Event::Turn { due: queued_request.due(wake::now()) },
+            Ok(QueuedEnd::Turn) => Event::Turn { due: queued_request.due(coarse_clock::now()) },
             Ok(QueuedEnd::Shed(reason, retry_after)) => Event::SentAway { reason, retry_after },
             Err(_) => {
                 // The pause is over, but the place in the queue is kept while the journey looks

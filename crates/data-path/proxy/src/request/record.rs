@@ -12,11 +12,11 @@ use spillway_protocol::{ErrorKind, FailureCause, GatewayError, ReplyError};
 use spillway_request::headers::RequestIdentity;
 use spillway_request::prepared::Prepared;
 use spillway_route::{Attempt, ShedReason};
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::{
     BlockHashes, Compared, End, EstimateReason, FailedTry, GapHistogram, Hedge, LeftOutRegion,
     ModelName, Outcome, RegionName, ReplicaName, RouteName, Shed, SplitArm, TokenCounts,
-    TriedPlace,
+    TriedTarget,
 };
 use spillway_upstream::UploadProgress;
 use spillway_usage::{Ending, ReplyTokens, RequestTokens, TOKEN_BYTES, bill};
@@ -57,7 +57,7 @@ impl RequestRecord {
     pub(crate) fn new(worker: Arc<Worker>, client: Arc<ConnectionFacts>) -> Self {
         client.meter.request_started();
         worker.gateway.counters.requests.fetch_add(1, Ordering::Relaxed);
-        let started = wake::anew();
+        let started = coarse_clock::reread();
         Self {
             worker,
             client,
@@ -73,7 +73,7 @@ impl RequestRecord {
         }
     }
 
-    /// Notes the id of the request, its place in a trace, and whether another node forwarded it.
+    /// Notes the id of the request, its target in a trace, and whether another node forwarded it.
     pub(crate) fn named(&mut self, identity: &RequestIdentity, is_guest: bool) {
         self.edit(|outcome| {
             outcome.is_guest = is_guest;
@@ -100,17 +100,17 @@ impl RequestRecord {
         self.edit(|outcome| outcome.left_out = left_out);
     }
 
-    /// Notes a place that was asked and did not serve the request, and the status with which it
+    /// Notes a target that was asked and did not serve the request, and the status with which it
     /// answered.
     #[cold]
     pub(crate) fn failed_try(
         &mut self,
-        place: TriedPlace,
+        target: TriedTarget,
         code: &'static str,
         status: Option<u16>,
     ) {
-        let after = wake::since(self.started);
-        self.edit(|outcome| FailedTry { place, code, status, after }.add_to(&mut outcome.tries));
+        let after = coarse_clock::since(self.started);
+        self.edit(|outcome| FailedTry { target, code, status, after }.add_to(&mut outcome.tries));
     }
 
     /// Notes that another region may have had the request, and is lost or broke off.
@@ -236,13 +236,13 @@ impl RequestRecord {
     /// upload and does not count as the gateway's overhead.
     pub(crate) fn planned(&mut self, body_wait: Duration) {
         // The body was read and the replica chosen in this same wake-up.
-        let passed = wake::anew().saturating_duration_since(self.started);
+        let passed = coarse_clock::reread().saturating_duration_since(self.started);
         self.edit(|outcome| outcome.overhead = passed.saturating_sub(body_wait));
     }
 
     /// Notes that a replica is asked now, with a prompt of these blocks.
     pub(crate) fn asked(&mut self, replica: &ReplicaName, prefix: &BlockHashes, chosen: &Attempt) {
-        self.asked_at = Some(wake::now());
+        self.asked_at = Some(coarse_clock::now());
         self.edit(|outcome| {
             outcome.region = None;
             outcome.replica = Some(replica.clone());
@@ -454,7 +454,7 @@ impl Drop for RequestRecord {
             self.client.meter.request_abandoned();
             outcome.code = outcome.code.or_else(|| Some(self.why_cancelled()));
         }
-        outcome.duration = wake::since(self.started);
+        outcome.duration = coarse_clock::since(self.started);
         self.worker.leave(outcome);
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn confine_reply(
     asked: &Parts,
 ) -> Result<(), GatewayError> {
     let line =
-        dispatched.place.replica().map(|replica| replica.connections().line(prepared.traffic()));
+        dispatched.target.replica().map(|replica| replica.connections().line(prepared.traffic()));
     // Without a base path nothing is copied.
     let joined = line.as_ref().and_then(|line| line.base.map(|_| path_at(line, &prepared.path)));
     let source = match &line {

@@ -10,7 +10,7 @@ use http::{Response, StatusCode};
 use http_body::{Body, Frame};
 use spillway_journey::Connection;
 use spillway_protocol::UsageWish;
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_upstream::{FailedAttempt, UpstreamBody, UpstreamBodyError};
 use spillway_view::UsageReports;
 use tokio::time::error::Elapsed;
@@ -52,7 +52,7 @@ impl Dispatch<'_> {
     ) -> Result<Response<UpstreamBody>, FailedAttempt> {
         loop {
             let bounds = self.bounds(Connection::KeptOrNew);
-            let until = (wake::now() + bounds.timeouts.idle).min(bounds.deadline.at());
+            let until = (coarse_clock::now() + bounds.timeouts.idle).min(bounds.deadline.at());
             let mut beginning = BeginningOfReply::default();
             // The part that was read before the time-out is kept, and the rest is up to the relay.
             let _: Result<(), Elapsed> =
@@ -62,7 +62,7 @@ impl Dispatch<'_> {
             };
             if let Some(connection) = refusal.body_mut().take_connection() {
                 // A connection with a reply that was not read to its end is closed by its pool.
-                asked.replica.connections().keep(self.worker.id, connection, wake::now());
+                asked.replica.connections().keep(self.worker.id, connection, coarse_clock::now());
             }
             asked.usage = self.prepared.beyond_client(|_| accepted.wish());
             let reply = self.attempt(asked, Connection::KeptOrNew).await?;

@@ -6,9 +6,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use spillway_request::gateway::{Gateway, RoutingState};
 use spillway_request::prepared::Prepared;
 use spillway_route::Candidate;
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_view::{
-    AffinityMove, HomeNews, Place, Session, SessionChange, SessionPlace, View, region_identity,
+    AffinityMove, HeldSlot, HomeNews, Session, SessionChange, SessionTarget, View, region_identity,
 };
 
 static ARM: HeaderName = HeaderName::from_static("x-spillway-arm");
@@ -34,32 +34,32 @@ pub(crate) fn begin_session(
     let model = prepared.inquiry.model.as_ref();
     let group = prepared.route.group_for(model, prepared.target.pin.as_ref()).ok().flatten();
     let regions = routing.regions();
-    let region = |place: u64| {
+    let region = |target: u64| {
         let mut others = regions.others.iter();
-        others.find(|other| region_identity(&other.name) == place)
+        others.find(|other| region_identity(&other.name) == target)
     };
     let whose = (model, prepared.inquiry.tenant.as_ref());
-    let session = sessions.find(headers, whose, &routing.key_hasher, |place| {
+    let session = sessions.find(headers, whose, &routing.key_hasher, |target| {
         let candidates = group.map(|group| group.group.candidates()).unwrap_or_default();
-        candidates.iter().any(|candidate| candidate.identity == place) || region(place).is_some()
+        candidates.iter().any(|candidate| candidate.identity == target) || region(target).is_some()
     });
-    match session.place.and_then(region) {
+    match session.target.and_then(region) {
         Some(other) => prepared.target.session_region = Some(other.name.clone()),
-        None => prepared.inquiry.session = session.place,
+        None => prepared.inquiry.session = session.target,
     }
     prepared.target.new_session = sessions.new_key(&session);
     Some(session)
 }
 
 impl ResponseCookies {
-    /// Returns the headers for a reply from `place` with `status`. `forwarded` are the request's
-    /// headers as sent on; `beyond` are the places in a cookie that the serving region set.
+    /// Returns the headers for a reply from `target` with `status`. `forwarded` are the request's
+    /// headers as sent on; `beyond` are the targets in a cookie that the serving region set.
     pub(crate) fn of(
         gateway: &Gateway,
         prepared: &Prepared,
         forwarded: &HeaderMap,
         session: Option<&Session>,
-        (place, status, beyond): (&Place, StatusCode, &[u64]),
+        (target, status, beyond): (&HeldSlot, StatusCode, &[u64]),
     ) -> Self {
         let mut cookies = Self::default();
         if gateway.switches.exposes_routing() {
@@ -77,27 +77,27 @@ impl ResponseCookies {
             cookies.cookie(&sticky.name, arm, sticky.max_age, is_secure);
         }
         // A session goes on at a replica of one's own.
-        let is_overflow = place.replica().is_some_and(|replica| replica.is_overflow());
+        let is_overflow = target.replica().is_some_and(|replica| replica.is_overflow());
         if let (Some(session), Some(sessions)) = (session, &prepared.route.sessions)
             && starts_session(prepared, status)
             && !is_overflow
         {
-            let served = match place {
-                Place::Replica(lease) => {
-                    SessionPlace::Replica(Candidate::identity_of(&lease.replica().spec().name))
+            let served = match target {
+                HeldSlot::Replica(lease) => {
+                    SessionTarget::Replica(Candidate::identity_of(&lease.replica().spec().name))
                 }
-                Place::Region(place) => SessionPlace::Region(region_identity(&place.region)),
+                HeldSlot::Region(target) => SessionTarget::Region(region_identity(&target.region)),
             };
             let serves_others = |known| serves_others(&gateway.routing.view(), prepared, known);
             // The node that sent a guest counts a move to another region.
             let is_counted = prepared.inquiry.hop == 0 || prepared.target.session_region.is_none();
             if is_counted && sessions.moves(session, served.identity(), serves_others) {
-                gateway.counters.affinity_moves.count(match place {
-                    Place::Replica(_) => AffinityMove::SessionToReplica,
-                    Place::Region(_) => AffinityMove::SessionToRegion,
+                gateway.counters.affinity_moves.count(match target {
+                    HeldSlot::Replica(_) => AffinityMove::SessionToReplica,
+                    HeldSlot::Region(_) => AffinityMove::SessionToRegion,
                 });
             }
-            match sessions.replied(session, served, beyond, wake::now()) {
+            match sessions.replied(session, served, beyond, coarse_clock::now()) {
                 Some(SessionChange::Cookie(new)) => {
                     cookies.cookie(new.name, &new.value, new.max_age, is_secure);
                 }
@@ -138,7 +138,7 @@ impl ResponseCookies {
 }
 
 /// Returns true if the replica of a session serves models, but not the one asked for now. Called
-/// only if the session needs a new place.
+/// only if the session needs a new target.
 fn serves_others(view: &View, prepared: &Prepared, known: u64) -> bool {
     let Some(model) = prepared.inquiry.model.as_ref() else { return false };
     let mut replicas = view.replicas().iter();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_protocol::CODE_HEADER;
 use spillway_request::gateway::Gateway;
-use spillway_transport::wake;
-use spillway_view::{ControlState, Place};
+use spillway_transport::coarse_clock;
+use spillway_view::{ControlState, HeldSlot};
 
-use crate::request::dispatch::Choice;
+use crate::request::dispatch::ServedChoice;
 
 static REGION: HeaderName = HeaderName::from_static("x-spillway-region");
 static REPLICA: HeaderName = HeaderName::from_static("x-spillway-replica");
@@ -27,7 +27,7 @@ const CONTROL_AGE_QUIET: Duration = Duration::from_secs(5);
 /// Adds the greatest possible age of the agreed cluster state at this node, which the client talks
 /// to.
 pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
-    let state = gateway.clients.control_age.at(wake::now());
+    let state = gateway.clients.control_age.at(coarse_clock::now());
     let is_refusal = headers.contains_key(&CODE_HEADER);
     let (is_old, value) = match state {
         ControlState::Apart => return,
@@ -46,21 +46,21 @@ pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
 /// another region's reply adds the reason why the request left its region.
 pub(super) fn tell(
     headers: &mut HeaderMap,
-    place: &Place,
-    choice: &Choice,
+    target: &HeldSlot,
+    choice: &ServedChoice,
     policy: &'static str,
     (region, hop): (&str, u8),
 ) {
-    let attempt = match (place, choice) {
-        (Place::Region(_), Choice::Region(Some(reason))) => {
+    let attempt = match (target, choice) {
+        (HeldSlot::Region(_), ServedChoice::Region(Some(reason))) => {
             headers.insert(SPILL.clone(), HeaderValue::from_static(reason.name()));
             return;
         }
-        (Place::Replica(_), Choice::Replica(attempt)) => attempt,
+        (HeldSlot::Replica(_), ServedChoice::Replica(attempt)) => attempt,
         _ => return,
     };
     // Names come from the config, which allows only characters that are valid in a header.
-    let name = place.replica().map(|replica| replica.spec().name.as_str());
+    let name = target.replica().map(|replica| replica.spec().name.as_str());
     for (header, value) in [(&REGION, Some(region)), (&REPLICA, name)] {
         if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
             headers.insert(header.clone(), value);

@@ -19,7 +19,7 @@ use spillway_protocol::{
     CODE_HEADER, Endpoint, ErrorKind, FailureCause, GatewayError, Protocol, REQUEST_ID,
     RETRY_DELAY, ReplyApi, SHED_REASON, is_messages,
 };
-use spillway_quota::Rates;
+use spillway_rate_limit::Rates;
 use spillway_request::cors::SEC_FETCH_SITE;
 use spillway_request::flavour::Flavour;
 use spillway_request::head::{METHODS, check_guest_head, check_head, headers_too_large};
@@ -37,7 +37,7 @@ use spillway_request::{grpc, rates};
 use spillway_route::{Policy, ShedReason};
 use spillway_transport::WireBody;
 use spillway_types::Inquiry;
-use spillway_view::{GuestTerms, PendingGuest, Place, UsageReports, View};
+use spillway_view::{GuestTerms, HeldSlot, PendingGuest, UsageReports, View};
 
 use crate::relay::{Pump, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::request::cache_feedback::{forward_report, is_readable};
@@ -147,7 +147,7 @@ pub(super) struct Exchange {
     guest: Option<GuestTerms>,
     /// True if a browser sent the request for a web page.
     is_of_browser: bool,
-    /// Share of a guest in the count of guests without a place.
+    /// Share of a guest in the count of guests without a slot.
     pub(super) coming: Option<PendingGuest>,
     /// Pump that continues the reply while its client takes nothing; `None` for a guest, whose
     /// reply is read ahead by the node of its client.
@@ -530,15 +530,15 @@ impl Exchange {
         };
         let mut dispatched = dispatch.run(record).await?;
         confine_reply(&mut dispatched, prepared, head)?;
-        let beyond = match (&prepared.route.sessions, &dispatched.place) {
+        let beyond = match (&prepared.route.sessions, &dispatched.target) {
             // The client gets a single cookie, which names both the region and that region's
             // choice.
-            (Some(sessions), Place::Region(_)) => {
+            (Some(sessions), HeldSlot::Region(_)) => {
                 sessions.take_cookie(dispatched.reply.headers_mut())
             }
             _ => Vec::new(),
         };
-        let replied = (&dispatched.place, dispatched.reply.status(), &beyond[..]);
+        let replied = (&dispatched.target, dispatched.reply.status(), &beyond[..]);
         let cookies =
             ResponseCookies::of(gateway, prepared, &head.headers, session.as_ref(), replied);
         Ok((dispatched, cookies))
@@ -593,7 +593,7 @@ impl Exchange {
             worker: Arc::clone(&self.worker),
             api: ReplyApi::of_path(head.uri.path()),
             reader: dispatched.reader.take(),
-            is_known_engine: is_known_engine(&dispatched.place),
+            is_known_engine: is_known_engine(&dispatched.target),
             flavour: prepared.flavour,
             // The node of a guest's client removes usage that its client did not ask for.
             strip_usage: self.guest.is_none() && prepared.strips_usage(dispatched.asked_usage),
@@ -609,14 +609,17 @@ impl Exchange {
             asked_at: record.asked_at().unwrap_or_else(Instant::now),
             deadline: prepared.inquiry.deadline,
             mask: prepared
-                .hides_cache_at(&self.worker.gateway.clients.authenticator, Some(&dispatched.place))
+                .hides_cache_at(
+                    &self.worker.gateway.clients.authenticator,
+                    Some(&dispatched.target),
+                )
                 .then(Box::default),
             client_half: prepared.body.take_half(),
             hasher: prepared
                 .reply_hasher
                 .take()
                 .filter(|_| was_read || is_readable(&dispatched.reply)),
-            forwarded: forward_report(&dispatched.place, &dispatched.reply, &prepared),
+            forwarded: forward_report(&dispatched.target, &dispatched.reply, &prepared),
             resume: (!was_read && is_stream(&dispatched.reply))
                 .then(|| StreamContinuation::of(&self.worker, prepared, head, &self.dice))
                 .flatten(),
@@ -634,7 +637,7 @@ impl Exchange {
         policy: &Policy,
         mut record: RequestRecord,
     ) -> Response<ReplyBody> {
-        let Dispatched { reply, place, mut observer, choice, .. } = dispatched;
+        let Dispatched { reply, target, mut observer, choice, .. } = dispatched;
         if let Some(observer) = &mut observer {
             observer.head(&reply);
         }
@@ -645,11 +648,11 @@ impl Exchange {
             return grpc_reply::translated(trailers, record);
         }
         if head.status.is_client_error() || head.status.is_server_error() {
-            record.failed(passed_code(&head.headers, &place));
+            record.failed(passed_code(&head.headers, &target));
         }
-        let upstream = Upstream { body, place, observer };
+        let upstream = Upstream { body, target, observer };
         // Only nodes may set headers about their own errors and about routing.
-        clean_reply(&mut head.headers, upstream.place.replica().is_some());
+        clean_reply(&mut head.headers, upstream.target.replica().is_some());
         // A 204 must not have a length (RFC 9110, section 8.6).
         if head.status == StatusCode::NO_CONTENT {
             head.headers.remove(header::CONTENT_LENGTH);
@@ -661,7 +664,7 @@ impl Exchange {
             let region = self.worker.gateway.routing.own_region.as_str();
             response_headers::tell(
                 &mut head.headers,
-                &upstream.place,
+                &upstream.target,
                 &choice,
                 policy.name(),
                 (region, hop),
@@ -674,16 +677,16 @@ impl Exchange {
 }
 
 /// Returns true if the reply's engine is known to give a reason for the end of each answer.
-pub(crate) fn is_known_engine(place: &Place) -> bool {
-    place.replica().is_some_and(|replica| replica.spec().usage_reports != UsageReports::None)
+pub(crate) fn is_known_engine(target: &HeldSlot) -> bool {
+    target.replica().is_some_and(|replica| replica.spec().usage_reports != UsageReports::None)
 }
 
 /// Returns the code of an error that is passed on: its gateway's, if another region's sent it.
 #[cold]
-fn passed_code(headers: &HeaderMap, place: &Place) -> &'static str {
-    match place {
-        Place::Replica(_) => FailureCause::ReplicaError.code(),
-        Place::Region(_) => grpc_reply::code_in(headers),
+fn passed_code(headers: &HeaderMap, target: &HeldSlot) -> &'static str {
+    match target {
+        HeldSlot::Replica(_) => FailureCause::ReplicaError.code(),
+        HeldSlot::Region(_) => grpc_reply::code_in(headers),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tenant share of a request: its tenant's key, counts, and the facts that decide about places.
+//! Tenant share of a request: its tenant's key, counts, and the facts that decide about slots.
 
 use std::time::Instant;
 
@@ -6,14 +6,14 @@ use spillway_journey::{TenantKey, TenantSight, is_kept_away};
 use spillway_prefix::PrefixHasher;
 use spillway_request::prepared::Prepared;
 use spillway_route::KeptShare;
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::ReplicaSlot;
-use spillway_view::{Replica, RouteGroup, TenantPlace, View, WaitKey};
+use spillway_view::{Replica, RouteGroup, TenantSlot, View, WaitKey};
 
 use crate::request::dispatch::Dispatch;
 use crate::request::queue::{tokens, whose};
 
-/// Places of a replica whose number of places is unknown.
+/// Slots of a replica whose number of slots is unknown.
 const PLACES_UNKNOWN: u32 = 32;
 
 /// Returns the key under which a tenant is counted. Without a name, the client's address is the
@@ -35,14 +35,14 @@ impl Dispatch<'_> {
         if let (Some(tenant), Some(group)) = (self.tenant, self.group()) {
             let permille = self.prepared.route.spec.queue.tenant_room_permille;
             let size = || size(&self.view, group);
-            group.memory.tenants.saw(tenant, wake::now(), permille, size);
+            group.memory.tenants.saw(tenant, coarse_clock::now(), permille, size);
         }
     }
 
     /// Counts this request as in flight for its tenant.
-    pub(super) fn tenant_place(&self) -> Option<TenantPlace> {
+    pub(super) fn tenant_slot(&self) -> Option<TenantSlot> {
         let (tenant, group) = (self.tenant?, self.group()?);
-        Some(TenantPlace::take(&group.memory, tenant, tokens(&self.prepared.inquiry)))
+        Some(TenantSlot::take(&group.memory, tenant, tokens(&self.prepared.inquiry)))
     }
 
     /// Passes a turn that is of no use to this tenant on to a request of another one.
@@ -96,13 +96,13 @@ impl TenantSight for Dispatch<'_> {
     }
 }
 
-/// Returns the number of places of a group, and of its replicas.
+/// Returns the number of slots of a group, and of its replicas.
 fn size(view: &View, group: &RouteGroup) -> (u32, u32) {
     let candidates = group.group.candidates();
-    let places = |replica: &Replica| replica.spec().in_flight_max.min(replica.places_for(true));
-    let known = candidates.iter().map(|candidate| match places(view.replica(candidate.slot)) {
+    let slots = |replica: &Replica| replica.spec().in_flight_max.min(replica.slots_for(true));
+    let known = candidates.iter().map(|candidate| match slots(view.replica(candidate.slot)) {
         u32::MAX => PLACES_UNKNOWN,
-        places => places,
+        slots => slots,
     });
     let sum = known.fold(0, u32::saturating_add);
     (sum, u32::try_from(candidates.len()).unwrap_or(u32::MAX))

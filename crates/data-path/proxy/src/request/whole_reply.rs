@@ -15,7 +15,7 @@ use spillway_protocol::{
     EngineTrouble, ReplyApi, ReplyVerdict, WholeReader, engine_trouble_in, is_encoded, lacks_model,
 };
 use spillway_request::headers::is_event_stream;
-use spillway_transport::wake;
+use spillway_transport::coarse_clock;
 use spillway_types::ModelName;
 use spillway_upstream::{AttemptError, UpstreamBody};
 use tokio::time::timeout_at;
@@ -47,7 +47,7 @@ pub(super) struct Judging<'a> {
 
 /// Kinds of replies that are judged as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Judged {
+enum WholeReplyKind {
     /// An answer of this API, which may be cut short.
     Answer(ReplyApi),
     /// An error of the server, which may be about the engine itself.
@@ -79,15 +79,15 @@ pub(super) async fn judge(
     }
     let status = head.status.as_u16();
     let api = match judged {
-        Judged::Answer(api) => api,
-        Judged::RequestError => {
+        WholeReplyKind::Answer(api) => api,
+        WholeReplyKind::RequestError => {
             let lacks = |model: &ModelName| lacks_model(status, &held.bytes, model.as_str());
             return match judging.model.is_some_and(lacks) {
                 true => Err(AttemptError::NoModel),
                 false => Ok((again(head, body, held), None)),
             };
         }
-        Judged::ServerError => {
+        WholeReplyKind::ServerError => {
             return match engine_trouble_in(status, &held.bytes) {
                 Some(EngineTrouble::Dying) => Err(AttemptError::EngineDying),
                 Some(EngineTrouble::Draining) => Err(AttemptError::EngineDraining),
@@ -108,7 +108,7 @@ pub(super) async fn judge(
 }
 
 /// Returns how a reply is judged; `None` if it passes unread.
-fn judged(reply: &Response<UpstreamBody>, judging: Judging<'_>) -> Option<Judged> {
+fn judged(reply: &Response<UpstreamBody>, judging: Judging<'_>) -> Option<WholeReplyKind> {
     let headers = reply.headers();
     let length = reply.body().size_hint().exact();
     if length.is_some_and(|length| length == 0 || length > JUDGED_BYTES_MAX as u64)
@@ -121,11 +121,13 @@ fn judged(reply: &Response<UpstreamBody>, judging: Judging<'_>) -> Option<Judged
         StatusCode::OK => {
             // Other servers may send an answer without a length as they make it.
             let is_whole = length.is_some() || judging.is_known;
-            judging.api.filter(|api| api.generates() && is_whole).map(Judged::Answer)
+            judging.api.filter(|api| api.generates() && is_whole).map(WholeReplyKind::Answer)
         }
-        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => Some(Judged::RequestError),
+        StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND => Some(WholeReplyKind::RequestError),
         // The errors of other APIs have other words.
-        status if status.is_server_error() && judging.api.is_some() => Some(Judged::ServerError),
+        status if status.is_server_error() && judging.api.is_some() => {
+            Some(WholeReplyKind::ServerError)
+        }
         _ => None,
     }
 }
@@ -184,7 +186,7 @@ async fn next(
     has_begun: bool,
 ) -> Result<Option<Frame<Bytes>>, AttemptError> {
     let pause = if has_begun { judging.idle } else { judging.first_byte };
-    let until = (wake::now() + pause).min(judging.deadline);
+    let until = (coarse_clock::now() + pause).min(judging.deadline);
     match timeout_at(until.into(), body.frame()).await {
         Ok(next) => next.transpose().map_err(|_| AttemptError::Cut),
         Err(_) if until == judging.deadline => Err(AttemptError::DeadlinePassed),

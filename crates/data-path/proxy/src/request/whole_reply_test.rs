@@ -30,7 +30,7 @@ fn judging(api: ReplyApi, is_known: bool) -> Judging<'static> {
         is_known,
         first_byte: IDLE,
         idle: IDLE,
-        deadline: wake::now() + 2 * IDLE,
+        deadline: coarse_clock::now() + 2 * IDLE,
     }
 }
 
@@ -208,7 +208,7 @@ async fn a_body_is_waited_for_no_longer_than_it_may_take() {
     let impatient = Judging { first_byte: short, ..judging(ReplyApi::Chat, true) };
     let reply = judge(silent(), impatient).await;
     assert!(matches!(reply, Err(AttemptError::FirstByteTimeout)), "{reply:?}");
-    let late = Judging { deadline: wake::now() + short, ..judging(ReplyApi::Chat, true) };
+    let late = Judging { deadline: coarse_clock::now() + short, ..judging(ReplyApi::Chat, true) };
     let reply = judge(silent(), late).await;
     assert!(matches!(reply, Err(AttemptError::DeadlinePassed)), "{reply:?}");
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
 use spillway_front::access::Authenticator;
-use spillway_quota::Quotas;
+use spillway_rate_limit::Quotas;
 use spillway_usage::BudgetGate;
 use spillway_view::ControlAge;
 

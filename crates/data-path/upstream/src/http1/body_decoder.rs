@@ -52,7 +52,7 @@ pub(super) enum Chunk {
 
 /// Result of one read of a body.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Read {
+pub(super) enum BodyRead {
     /// Bytes of the body.
     Data(Bytes),
     /// Trailers.
@@ -73,24 +73,24 @@ impl BodyDecoder {
     /// # Errors
     ///
     /// Returns an error if the framing is malformed.
-    pub(super) fn take(&mut self, buffer: &mut BytesMut) -> Result<Read, Http1Error> {
+    pub(super) fn take(&mut self, buffer: &mut BytesMut) -> Result<BodyRead, Http1Error> {
         match self {
-            Self::Over => Ok(Read::End),
+            Self::Over => Ok(BodyRead::End),
             Self::Trailers(trailers) => {
                 let trailers = std::mem::take(trailers);
                 *self = Self::Over;
-                Ok(Read::Trailers(trailers))
+                Ok(BodyRead::Trailers(trailers))
             }
             Self::Chunked { .. } => self.take_chunks(buffer),
-            _ if buffer.is_empty() => Ok(Read::More),
-            Self::UntilClose => Ok(Read::Data(buffer.split().freeze())),
+            _ if buffer.is_empty() => Ok(BodyRead::More),
+            Self::UntilClose => Ok(BodyRead::Data(buffer.split().freeze())),
             Self::Length(left) => {
                 let taken = buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 *left -= taken as u64;
                 if *left == 0 {
                     *self = Self::Over;
                 }
-                Ok(Read::Data(buffer.split_to(taken).freeze()))
+                Ok(BodyRead::Data(buffer.split_to(taken).freeze()))
             }
         }
     }
@@ -121,21 +121,21 @@ impl BodyDecoder {
         }
     }
 
-    fn take_chunks(&mut self, buffer: &mut BytesMut) -> Result<Read, Http1Error> {
-        let mut run = Run::new(buffer);
+    fn take_chunks(&mut self, buffer: &mut BytesMut) -> Result<BodyRead, Http1Error> {
+        let mut run = ChunkRun::new(buffer);
         let mut after = None;
         if let Self::Chunked { next, extension_bytes } = self {
             while let Some(step) = run.step(*next, extension_bytes)? {
                 match step {
-                    Step::To(chunk) => *next = chunk,
-                    Step::Over(trailers) => {
+                    ChunkStep::To(chunk) => *next = chunk,
+                    ChunkStep::Over(trailers) => {
                         after = Some(trailers);
                         break;
                     }
                 }
             }
         }
-        let Run { at, data, .. } = run;
+        let ChunkRun { at, data, .. } = run;
         buffer.advance(data.start);
         let piece = buffer.split_to(data.len()).freeze();
         buffer.advance(at - data.end);
@@ -143,30 +143,30 @@ impl BodyDecoder {
             *self = if trailers.is_empty() { Self::Over } else { Self::Trailers(trailers) };
         }
         if !piece.is_empty() {
-            return Ok(Read::Data(piece));
+            return Ok(BodyRead::Data(piece));
         }
-        if matches!(self, Self::Chunked { .. }) { Ok(Read::More) } else { self.take(buffer) }
+        if matches!(self, Self::Chunked { .. }) { Ok(BodyRead::More) } else { self.take(buffer) }
     }
 }
 
-/// A run through the chunks in a buffer. Data is moved together at the place where the first of it
+/// A run through the chunks in a buffer. Data is moved together at the position where the first of it
 /// lies.
-struct Run<'b> {
+struct ChunkRun<'b> {
     bytes: &'b mut [u8],
-    /// Place behind what was read.
+    /// Position behind what was read.
     at: usize,
-    /// Place of the data so far.
+    /// Position of the data so far.
     data: Range<usize>,
 }
 
 /// Step from one part of the body to the next.
-enum Step {
+enum ChunkStep {
     To(Chunk),
     /// The body ends with these trailers.
     Over(HeaderMap),
 }
 
-impl<'b> Run<'b> {
+impl<'b> ChunkRun<'b> {
     fn new(bytes: &'b mut [u8]) -> Self {
         Self { bytes, at: 0, data: 0..0 }
     }
@@ -176,7 +176,7 @@ impl<'b> Run<'b> {
         &mut self,
         chunk: Chunk,
         extension_bytes: &mut usize,
-    ) -> Result<Option<Step>, Http1Error> {
+    ) -> Result<Option<ChunkStep>, Http1Error> {
         let rest = &self.bytes[self.at..];
         let next = match chunk {
             Chunk::Size => {
@@ -220,10 +220,10 @@ impl<'b> Run<'b> {
                     return Err(Http1Error::Chunk("too long trailers"));
                 }
                 self.at += length;
-                return Ok(Some(Step::Over(trailers)));
+                return Ok(Some(ChunkStep::Over(trailers)));
             }
         };
-        Ok(Some(Step::To(next)))
+        Ok(Some(ChunkStep::To(next)))
     }
 
     /// Takes data of a chunk of which `size` bytes are to come.
@@ -244,7 +244,7 @@ impl<'b> Run<'b> {
 }
 
 /// Waits for more if what is there is not too much.
-fn enough(is_short: bool, fault: &'static str) -> Result<Option<Step>, Http1Error> {
+fn enough(is_short: bool, fault: &'static str) -> Result<Option<ChunkStep>, Http1Error> {
     if is_short { Ok(None) } else { Err(Http1Error::Chunk(fault)) }
 }
 

@@ -2,7 +2,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use proptest::prelude::*;
 
-use super::body_decoder::{BodyDecoder, Read};
+use super::body_decoder::{BodyDecoder, BodyRead};
 use crate::http1::error::Http1Error;
 
 /// Output of a decoder: pieces, trailers, and whether the end was reached.
@@ -26,13 +26,13 @@ fn decode(mut decoder: BodyDecoder, parts: &[&[u8]]) -> Result<(Decoded, BytesMu
         buffer.extend_from_slice(part);
         loop {
             match decoder.take(&mut buffer)? {
-                Read::Data(piece) => decoded.pieces.push(piece),
-                Read::Trailers(trailers) => decoded.trailers = trailers,
-                Read::End => {
+                BodyRead::Data(piece) => decoded.pieces.push(piece),
+                BodyRead::Trailers(trailers) => decoded.trailers = trailers,
+                BodyRead::End => {
                     decoded.has_ended = true;
                     break;
                 }
-                Read::More => break,
+                BodyRead::More => break,
             }
         }
     }
@@ -43,9 +43,9 @@ fn decode(mut decoder: BodyDecoder, parts: &[&[u8]]) -> Result<(Decoded, BytesMu
 fn chunks_that_came_together_are_one_piece_and_the_end_is_known_with_it() {
     let mut buffer = BytesMut::from(&b"3\r\nabc\r\n4;ext=1\r\ndefg\r\n0\r\n\r\nHTTP/1.1"[..]);
     let mut decoder = BodyDecoder::chunked();
-    assert_eq!(decoder.take(&mut buffer).unwrap(), Read::Data(Bytes::from_static(b"abcdefg")));
+    assert_eq!(decoder.take(&mut buffer).unwrap(), BodyRead::Data(Bytes::from_static(b"abcdefg")));
     assert!(decoder.is_over());
-    assert_eq!(decoder.take(&mut buffer).unwrap(), Read::End);
+    assert_eq!(decoder.take(&mut buffer).unwrap(), BodyRead::End);
     assert_eq!(buffer, "HTTP/1.1", "what follows is left");
 }
 
@@ -53,11 +53,11 @@ fn chunks_that_came_together_are_one_piece_and_the_end_is_known_with_it() {
 fn a_part_of_a_chunk_is_handed_over_without_the_rest() {
     let mut buffer = BytesMut::from(&b"5\r\nab"[..]);
     let mut decoder = BodyDecoder::chunked();
-    assert_eq!(decoder.take(&mut buffer).unwrap(), Read::Data(Bytes::from_static(b"ab")));
-    assert_eq!(decoder.take(&mut buffer).unwrap(), Read::More);
+    assert_eq!(decoder.take(&mut buffer).unwrap(), BodyRead::Data(Bytes::from_static(b"ab")));
+    assert_eq!(decoder.take(&mut buffer).unwrap(), BodyRead::More);
     buffer.extend_from_slice(b"cde\r");
-    assert_eq!(decoder.take(&mut buffer).unwrap(), Read::Data(Bytes::from_static(b"cde")));
-    assert_eq!(decoder.take(&mut buffer).unwrap(), Read::More);
+    assert_eq!(decoder.take(&mut buffer).unwrap(), BodyRead::Data(Bytes::from_static(b"cde")));
+    assert_eq!(decoder.take(&mut buffer).unwrap(), BodyRead::More);
     assert_eq!(decoder.end().unwrap_err().to_string(), Http1Error::Closed.to_string());
 }
 

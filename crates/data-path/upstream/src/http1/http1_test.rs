@@ -17,11 +17,11 @@ use hyper_util::rt::TokioIo;
 use proptest::prelude::*;
 use spillway_protocol::Segments;
 use spillway_resolver::Resolver;
-use spillway_transport::{BoxError, Limits, Stream, WireBody, wake};
+use spillway_transport::{BoxError, Limits, Stream, WireBody, coarse_clock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::body_decoder::Read;
+use super::body_decoder::BodyRead;
 use super::reply_head::{plain_length, take_head};
 use super::{HEAD_BYTES_MAX, Http1Connection, Http1Error, NotUsable};
 use crate::body::OutboundBody;
@@ -80,7 +80,7 @@ async fn a_connection_serves_one_request_after_the_other() {
         let (body, idle) = collected(exchange.await.unwrap().unwrap()).await;
         assert_eq!(body, "ok");
         connection = idle;
-        assert!(connection.becomes_idle(wake::now()).is_ok(), "{reply}");
+        assert!(connection.becomes_idle(coarse_clock::now()).is_ok(), "{reply}");
     }
     drop(far);
     while connection.check_idle().is_ok() {
@@ -95,7 +95,7 @@ async fn idle_after(reply: &str) -> (Result<(), NotUsable>, Box<Http1Connection>
     received(&mut far, SENT.len()).await;
     far.write_all(reply.as_bytes()).await.unwrap();
     let (_, mut connection) = collected(exchange.await.unwrap().unwrap()).await;
-    (connection.becomes_idle(wake::now()), connection, far)
+    (connection.becomes_idle(coarse_clock::now()), connection, far)
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn a_body_of_unknown_length_goes_in_chunks_unless_it_has_ended() {
         assert_eq!(received(&mut far, sent.len()).await, sent);
         far.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
         let (_, mut connection) = collected(exchange.await.unwrap().unwrap()).await;
-        assert!(connection.becomes_idle(wake::now()).is_ok(), "the whole request was sent");
+        assert!(connection.becomes_idle(coarse_clock::now()).is_ok(), "the whole request was sent");
     }
 }
 
@@ -232,7 +232,10 @@ async fn a_refusal_arrives_though_the_body_was_not_read() {
     assert_eq!(reply.status(), StatusCode::PAYLOAD_TOO_LARGE);
     let (body, mut connection) = collected(reply).await;
     assert_eq!(body, "big");
-    assert!(connection.becomes_idle(wake::now()).is_err(), "a part of the request was not sent");
+    assert!(
+        connection.becomes_idle(coarse_clock::now()).is_err(),
+        "a part of the request was not sent"
+    );
 }
 
 /// Body that fails once told to, after a first piece.
@@ -281,7 +284,10 @@ async fn what_came_of_a_reply_goes_before_a_fault_of_the_upload() {
         if let Some(end) = end {
             assert!(matches!(end, Err(Http1Error::Body(_))), "{end:?}");
         }
-        assert!(body.becomes_idle(wake::now()).is_err(), "a part of the request was not sent");
+        assert!(
+            body.becomes_idle(coarse_clock::now()).is_err(),
+            "a part of the request was not sent"
+        );
     }
 }
 
@@ -294,7 +300,7 @@ async fn a_connection_with_bytes_that_nobody_asked_for_is_not_used_again() {
     far.write_all(two).await.unwrap();
     let (body, mut connection) = collected(exchange.await.unwrap().unwrap()).await;
     assert_eq!(body, "ok");
-    assert!(connection.becomes_idle(wake::now()).is_err());
+    assert!(connection.becomes_idle(coarse_clock::now()).is_err());
 }
 
 /// A reply as the client read it: status, fields, body and trailers.
@@ -331,9 +337,9 @@ fn seen_here(method: &Method, wire: &[u8], cuts: &[usize]) -> Seen {
         let Some(head) = &mut head else { continue };
         loop {
             match head.body.take(&mut buffer) {
-                Ok(Read::Data(piece)) => body.extend_from_slice(&piece),
-                Ok(Read::Trailers(fields)) => trailers = fields,
-                Ok(Read::End | Read::More) => break,
+                Ok(BodyRead::Data(piece)) => body.extend_from_slice(&piece),
+                Ok(BodyRead::Trailers(fields)) => trailers = fields,
+                Ok(BodyRead::End | BodyRead::More) => break,
                 Err(_) => return Seen::Cut(head.parts.status, head.parts.headers.clone()),
             }
         }

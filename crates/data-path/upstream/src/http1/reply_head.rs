@@ -37,8 +37,8 @@ impl ReplyHead {
     }
 }
 
-/// A field by the places of its name and its value.
-type Places = (Range<usize>, Range<usize>);
+/// A field by the positions of its name and its value.
+type HeaderRanges = (Range<usize>, Range<usize>);
 
 /// Takes a head off `buffer`; `None` if it is not complete. `method` is that of the request, and
 /// `spare` an empty map, whose memory the fields get.
@@ -68,7 +68,7 @@ pub(super) fn take_head(
         let from = part.as_ptr().addr() - start;
         from..from + part.len()
     };
-    let places: SmallVec<[Places; 16]> =
+    let places: SmallVec<[HeaderRanges; 16]> =
         reply.headers.iter().map(|it| (place(it.name.as_bytes()), place(it.value))).collect();
     let status = StatusCode::from_u16(code).map_err(|_| Http1Error::Unclear("no valid status"))?;
     let reason = reply.reason.filter(|reason| *reason != status.canonical_reason().unwrap_or(""));

@@ -21,7 +21,7 @@ pub struct QueuedRequest {
 /// End of a wait in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueuedEnd {
-    /// The request may look for a place.
+    /// The request may look for a slot.
     Turn,
     /// The request is shed, and its client may retry after this time.
     Shed(ShedReason, Duration),
@@ -30,13 +30,13 @@ pub enum QueuedEnd {
 /// Message to a request that waits.
 #[derive(Debug)]
 pub enum QueueMessage {
-    /// The request may look for a place.
+    /// The request may look for a slot.
     Turn(QueueTurn),
     /// The request is shed, and its client is asked to retry after this time.
     Shed(ShedReason, Duration),
 }
 
-/// Turn to look for a place. Dropped unused, it goes to the next request.
+/// Turn to look for a slot. Dropped unused, it goes to the next request.
 #[derive(Debug)]
 pub struct QueueTurn {
     queues: Arc<WaitQueues>,
@@ -57,7 +57,7 @@ impl QueuedRequest {
     }
 
     /// Returns since when the request is due, its turn having come at `now`: since the predicted
-    /// time, or now if that is sooner. If it finds no place, it waits on behind requests that have
+    /// time, or now if that is sooner. If it finds no slot, it waits on behind requests that have
     /// been due for longer, and ahead of later ones.
     pub fn due(&self, now: Instant) -> Instant {
         self.turn_by.map_or(now, |turn_by| turn_by.min(now))
@@ -114,7 +114,7 @@ impl QueueTurn {
         Self { queues: Arc::clone(queues), key, is_used: false }
     }
 
-    /// Uses the turn: the request looks for a place now.
+    /// Uses the turn: the request looks for a slot now.
     fn take(mut self) -> QueuedEnd {
         self.is_used = true;
         QueuedEnd::Turn

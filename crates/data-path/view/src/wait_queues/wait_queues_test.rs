@@ -124,7 +124,7 @@ async fn who_can_no_longer_make_it_is_taken_out_early() {
     queues.review();
     let told = missed.ended().await;
     assert!(matches!(told, QueuedEnd::Shed(ShedReason::Slo, _)), "{told:?}");
-    // And its place did not cost the one behind it the turn.
+    // And its slot did not cost the one behind it the turn.
     assert_eq!(other.ended().await, QueuedEnd::Turn);
 }
 
@@ -155,7 +155,7 @@ async fn who_comes_back_as_asked_is_let_in_where_newcomers_are_not() {
     let (queues, limits) = queues(1);
     let waits = enter(&queues, limits).unwrap();
     let mut dice = fastrand::Rng::with_seed(3);
-    // Ends come at a steady rate, so that a place can be foreseen.
+    // Ends come at a steady rate, so that a slot can be foreseen.
     for _ in 0..50 {
         queues.began(&asking(limits, 0));
     }

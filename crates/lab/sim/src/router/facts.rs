@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use spillway_journey::{
-    Claim, Conversation, PlaceSight, QueueSight, RegionSight, ReplicaGroup, ReplicaSight,
-    RequestSight, ResidencyDenial, Room, RoomLoads, RouteRules, TenantKey, TenantSight,
+    Claim, Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight,
+    ResidencyDenial, Room, RoomLoads, RouteRules, SlotSight, TenantKey, TenantSight,
 };
 use spillway_route::{
     Access, ByRegion, HoldTime, KeptShare, Loads, OwnRegion, RegionCandidate, SpillTerms, Waiting,
@@ -120,7 +120,7 @@ impl ReplicaSight for Facts<'_> {
     }
 
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
-        PlaceSight::has_guessed_limit(&self.sight.replicas[slot.index()])
+        SlotSight::has_guessed_limit(&self.sight.replicas[slot.index()])
     }
 }
 
@@ -270,13 +270,13 @@ impl RegionSight for Facts<'_> {
 pub(super) fn own_region(sight: &WorldView<'_>, room: Room, waiting: Waiting) -> OwnRegion {
     let here = || (0..).map(ReplicaSlot).zip(sight.replicas).filter(|(_, one)| !one.is_away);
     let left = |(slot, one): (ReplicaSlot, &OwnReplica)| {
-        let limit = room.places(one, slot).min(one.places.in_flight_max);
+        let limit = room.slots(one, slot).min(one.places.in_flight_max);
         (limit < u32::MAX).then(|| limit.saturating_sub(one.in_flight))
     };
     OwnRegion {
         replicas: here().count() as u32,
         report: sight.own,
-        places: here().map(left).try_fold(0, |sum: u32, left| Some(sum.saturating_add(left?))),
+        slots: here().map(left).try_fold(0, |sum: u32, left| Some(sum.saturating_add(left?))),
         waiting,
         guests: sight.guests,
         nodes: sight.nodes,
@@ -316,7 +316,7 @@ impl Loads for Board<'_> {
 
     fn limit(&self, slot: ReplicaSlot) -> u32 {
         let cached_blocks = self.cached_blocks(slot);
-        self.room.places_with(&self.sight.replicas[slot.index()], slot, cached_blocks)
+        self.room.slots_with(&self.sight.replicas[slot.index()], slot, cached_blocks)
     }
 
     fn started(&self, slot: ReplicaSlot) -> u64 {
@@ -360,7 +360,7 @@ impl Loads for Board<'_> {
     }
 }
 
-impl PlaceSight for OwnReplica {
+impl SlotSight for OwnReplica {
     fn rests_for(&self, _tenant: u64) -> bool {
         false
     }
@@ -373,11 +373,11 @@ impl PlaceSight for OwnReplica {
         false
     }
 
-    fn places_for(&self, can_wait: bool) -> u32 {
+    fn slots_for(&self, can_wait: bool) -> u32 {
         if can_wait { self.places.own_part } else { u32::MAX }
     }
 
-    fn places_for_guests(&self) -> u32 {
+    fn slots_for_guests(&self) -> u32 {
         let Places { unbegun, guests_unbegun_max, .. } = self.places;
         let more = |most: u32| self.in_flight.saturating_add(most.saturating_sub(unbegun));
         guests_unbegun_max.map_or(u32::MAX, more)

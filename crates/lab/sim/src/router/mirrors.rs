@@ -1,10 +1,10 @@
 //! Mirrors of caches: a node's replicas, as the KV events of their engines show them.
 
 use spillway_prefix::FineIndex;
-use spillway_prefix::kv::{KvMirror, Sender, Told};
+use spillway_prefix::kv::{KvMirror, ReplyFigures, Sender};
 use spillway_types::{BlockHashes, Holder};
 
-use super::hearsay::{CacheNews, CacheReport, Sent, Written};
+use super::request_news::{CacheNews, CacheReport, Sent, Written};
 use crate::text::{BLOCK_TOKENS, BYTES_PER_TOKEN};
 
 /// Milliseconds between two looks for prompts whose events are complete, as in the gateway.
@@ -48,7 +48,7 @@ impl Mirrors {
         let (prompt, reply) = written.chain.split_at(written.prompt_blocks);
         // Neighbours learn only the blocks.
         let told = if written.is_own {
-            Told {
+            ReplyFigures {
                 written: reply.to_vec(),
                 prompt_bytes: written.prompt_tokens * BYTES_PER_TOKEN,
                 prompt_tokens: Some(written.prompt_tokens.into()),
@@ -57,7 +57,7 @@ impl Mirrors {
                 is_whole: true,
             }
         } else {
-            Told { written: reply.to_vec(), ..Told::default() }
+            ReplyFigures { written: reply.to_vec(), ..ReplyFigures::default() }
         };
         let mirror = &mut self.mirrors[written.replica];
         mirror.replied((index, holder), prompt, told, written.now_ms);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use spillway_gossip::{GossipConfig, GossipMachine, GossipMember};
 use spillway_prefix::HotTrie;
-use spillway_pulse::{Pulse, PulseConfig, PulseMember};
 use spillway_types::ModelName;
 
 use super::datagrams::Network;
@@ -44,10 +44,11 @@ impl World {
                 };
                 let made = router(&place);
                 let dice = fastrand::Rng::with_seed(spread.u64(..));
-                let me: PulseMember = members[nodes.len()].clone();
-                let mut pulse = Pulse::new(me, 1, PulseConfig::default(), dice, config.origin);
-                pulse.set_members(&members, config.origin);
-                let mut node = SimNode::new(number, made, (&place, pulse), rng.u64(..));
+                let me: GossipMember = members[nodes.len()].clone();
+                let mut machine =
+                    GossipMachine::new(me, 1, GossipConfig::default(), dice, config.origin);
+                machine.set_members(&members, config.origin);
+                let mut node = SimNode::new(number, made, (&place, machine), rng.u64(..));
                 for (replica, &home) in node.replicas.iter_mut().zip(&*group.homes) {
                     replica.rtt_ms = believed_rtt_ms[region][home];
                 }
@@ -88,11 +89,11 @@ impl World {
 }
 
 /// Returns all nodes, by their numbers. The first node of a region has the first name there, too.
-fn members(config: &WorldConfig) -> Vec<PulseMember> {
+fn members(config: &WorldConfig) -> Vec<GossipMember> {
     let regions = stands(config).into_iter();
     let nodes = regions.flat_map(|(region, _)| vec![region; config.regions[region].nodes]);
     let name = |(at, region): (usize, usize)| {
-        PulseMember::new(format!("node-{at:06}"), region_name(region))
+        GossipMember::new(format!("node-{at:06}"), region_name(region))
     };
     nodes.enumerate().map(name).collect()
 }

@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use spillway_journey::{
-    BreakCause, Ending, ReplyEvent, ReplyFault, StreamBreak, StreamEnd, StreamEvent, StreamPlace,
-    StreamRest, StreamStep, Unasked,
+    BreakCause, Ending, ReplyEvent, ReplyFault, StreamBreak, StreamEnd, StreamEvent, StreamRest,
+    StreamStep, StreamTarget, Unasked,
 };
 use spillway_types::{BlockHashes, Deadline, Inquiry};
 
@@ -34,7 +34,7 @@ impl World {
         let broke = self.stream_break(of, BreakCause::Drained, false);
         if broke.rest == StreamRest::LastEvents {
             // Its last events are in transit.
-            return self.report(of, ReplyEvent::NotContinued(StreamEnd::NoPlaceLeft));
+            return self.report(of, ReplyEvent::NotContinued(StreamEnd::NoTargetLeft));
         }
         self.begin_search(of, broke);
     }
@@ -44,10 +44,10 @@ impl World {
         let source = &self.requests[stream.source];
         let group = &self.groups[self.nodes[source.entry].group];
         let place = match (source.forwarded_to, source.replica) {
-            (Some(region), _) => Some(StreamPlace::Region(region_name(region))),
+            (Some(region), _) => Some(StreamTarget::Region(region_name(region))),
             (None, Some(replica)) => {
                 let at = replica - group.replicas.start;
-                Some(StreamPlace::Replica(group.names.replicas[at].clone()))
+                Some(StreamTarget::Replica(group.names.replicas[at].clone()))
             }
             (None, None) => None,
         };
@@ -56,7 +56,7 @@ impl World {
             tokens if tokens >= self.requests[of].reply_tokens => StreamRest::LastEvents,
             _ => StreamRest::Text,
         };
-        StreamBreak { place, rest, cause, is_death }
+        StreamBreak { target: place, rest, cause, is_death }
     }
 
     fn begin_search(&mut self, of: usize, broke: StreamBreak) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use spillway_pulse::PulseMember;
+use spillway_gossip::GossipMember;
 use spillway_types::{NodeName, RegionName};
 
 use super::gossip::RegionCounts;
@@ -14,7 +14,7 @@ use crate::Time;
 #[derive(Debug)]
 pub(super) struct Network {
     /// Nodes by their numbers.
-    pub(super) members: Vec<PulseMember>,
+    pub(super) members: Vec<GossipMember>,
     /// Names of regions by their numbers.
     pub(super) regions: Vec<RegionName>,
     numbers: BTreeMap<NodeName, usize>,
@@ -32,7 +32,7 @@ struct Datagram {
 }
 
 impl Network {
-    pub(super) fn new(members: Vec<PulseMember>, regions: Vec<RegionName>) -> Self {
+    pub(super) fn new(members: Vec<GossipMember>, regions: Vec<RegionName>) -> Self {
         let numbers = members.iter().zip(0..).map(|(member, at)| (member.node.clone(), at));
         let numbers = numbers.collect();
         Self { members, regions, numbers, under_way: BTreeMap::new(), sent: 0 }
@@ -43,7 +43,7 @@ impl World {
     /// Sends the datagrams that a node's gossip has ready, reads its news, and notes when it is
     /// due.
     pub(super) fn settle_gossip(&mut self, node: usize) {
-        while let Some((to, bytes)) = self.nodes[node].gossip.pulse.poll_transmit() {
+        while let Some((to, bytes)) = self.nodes[node].gossip.machine.poll_transmit() {
             self.send_datagram(node, &to, bytes);
         }
         if self.nodes[node].gossip.take_news() {
@@ -51,7 +51,7 @@ impl World {
         }
         let origin = self.config.origin;
         let gossip = &mut self.nodes[node].gossip;
-        let due = gossip.pulse.poll_timeout();
+        let due = gossip.machine.poll_timeout();
         let due = due.map(|at| Time::from(at.duration_since(origin)).max(self.now));
         if due != gossip.due {
             gossip.due = due;
@@ -70,7 +70,7 @@ impl World {
         self.nodes[node].gossip.due = None;
         if !self.is_region_lost(self.region_of(node)) {
             let instant = self.instant();
-            self.nodes[node].gossip.pulse.handle_timeout(instant);
+            self.nodes[node].gossip.machine.handle_timeout(instant);
             self.settle_gossip(node);
         }
     }
@@ -82,7 +82,7 @@ impl World {
             return;
         }
         let node = &self.nodes[from];
-        let speaks = *node.gossip.pulse.speaker() == self.network.members[from].node;
+        let speaks = *node.gossip.machine.speaker() == self.network.members[from].node;
         let counts = (speaks && here != there).then_some((node.report.at, node.report.counts));
         let hop_us = self.config.news.hop_ms * 1e3;
         let way_us = if here == there { hop_us } else { self.way_us(here, there) as f64 };
@@ -102,9 +102,9 @@ impl World {
             return;
         }
         let (instant, home) = (self.instant(), self.region_of(from));
-        let PulseMember { node, region } = &self.network.members[from];
+        let GossipMember { node, region } = &self.network.members[from];
         let gossip = &mut self.nodes[to].gossip;
-        let taken = gossip.pulse.handle_datagram(instant, node, region, &bytes);
+        let taken = gossip.machine.handle_datagram(instant, node, region, &bytes);
         // Overtaken datagrams are refused, as in nodes.
         if let Some(counts) = counts.filter(|_| taken.is_ok()) {
             gossip.count(home, counts);

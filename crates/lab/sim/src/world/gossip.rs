@@ -1,8 +1,8 @@
-//! Gossip of a node: its `pulse`, and the last reports that it read there of other regions.
+//! Gossip of a node: its `machine`, and the last reports that it read there of other regions.
 
 use std::time::{Duration, Instant};
 
-use spillway_pulse::{Pulse, Reach};
+use spillway_gossip::{GossipMachine, Reach};
 use spillway_types::{ModelLoad, ModelName, RegionName};
 
 use crate::Time;
@@ -10,8 +10,8 @@ use crate::Time;
 /// Load gossip of a node.
 #[derive(Debug)]
 pub(super) struct Gossip {
-    pub(super) pulse: Pulse,
-    /// Moment on the world's agenda at which the pulse is due; `None` if there is none.
+    pub(super) machine: GossipMachine,
+    /// Moment on the world's agenda at which the gossip is due; `None` if there is none.
     pub(super) due: Option<Time>,
     /// Other regions by their numbers, as last read; `None` while a region can't be reached.
     pub(super) regions: Vec<Option<KnownRegion>>,
@@ -46,9 +46,9 @@ pub(super) struct RegionCounts {
 }
 
 impl Gossip {
-    pub(super) fn new(pulse: Pulse, regions: usize) -> Self {
+    pub(super) fn new(machine: GossipMachine, regions: usize) -> Self {
         let counts = vec![(Time(0), RegionCounts::default()); regions];
-        Self { pulse, due: None, regions: vec![None; regions], counts }
+        Self { machine, due: None, regions: vec![None; regions], counts }
     }
 
     /// Applies counts of another region, unless newer ones came before.
@@ -71,15 +71,15 @@ impl Gossip {
         way: Duration,
         now: Instant,
     ) -> Option<(ModelLoad, Duration)> {
-        let view = self.pulse.region(region, now).filter(|view| view.reach == Reach::Both)?;
+        let view = self.machine.region(region, now).filter(|view| view.reach == Reach::Both)?;
         let report = view.model(model).filter(|report| !report.load.is_unserved())?;
         Some((report.load, Duration::from_millis(report.age_ms.into()) + way))
     }
 
-    /// Returns true if the pulse has noticed a change that nodes act on at once.
+    /// Returns true if the gossip has noticed a change that nodes act on at once.
     pub(super) fn take_news(&mut self) -> bool {
         let mut has_news = false;
-        while self.pulse.poll_event().is_some() {
+        while self.machine.poll_event().is_some() {
             has_news = true;
         }
         has_news

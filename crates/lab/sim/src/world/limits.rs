@@ -1,6 +1,6 @@
 //! Looks of nodes at the limits of the requests in flight at their replicas.
 
-use spillway_pulse::{PeerView, Pulse};
+use spillway_gossip::{GossipMachine, PeerView};
 use spillway_route::Sharer;
 use spillway_types::ReplicaName;
 
@@ -32,9 +32,9 @@ impl World {
         let is_instant = self.config.news.signals_ms <= 0.0;
         for node in self.groups[group].nodes.clone() {
             let node = &mut self.nodes[node];
-            let peers = node.gossip.pulse.peers(instant);
+            let peers = node.gossip.machine.peers(instant);
             for (replica, name) in self.groups[group].names.replicas.iter().enumerate() {
-                let demand = demand(&node.gossip.pulse, &peers, name);
+                let demand = demand(&node.gossip.machine, &peers, name);
                 let sight = &mut node.replicas[replica];
                 let limit = &mut node.limits[replica];
                 if is_instant && !sight.is_away {
@@ -50,12 +50,12 @@ impl World {
 }
 
 /// Returns the load at a replica that the other nodes of a region, in `peers`, reported.
-fn demand(pulse: &Pulse, peers: &[PeerView], replica: &ReplicaName) -> Demand {
-    let me = &pulse.me().node;
+fn demand(machine: &GossipMachine, peers: &[PeerView], replica: &ReplicaName) -> Demand {
+    let me = &machine.me().node;
     let sharer = |peer: &PeerView| {
         let wanted = peer.replica(replica).filter(|_| peer.live)?.wanted;
         Some(Sharer { wanted, is_before: peer.node < *me })
     };
     let sharers = peers.iter().filter_map(sharer).collect();
-    Demand { in_flight: pulse.elsewhere(replica).in_flight, sharers }
+    Demand { in_flight: machine.elsewhere(replica).in_flight, sharers }
 }

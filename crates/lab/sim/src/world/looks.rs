@@ -67,7 +67,7 @@ impl World {
         }
         self.publish(node);
         let instant = self.instant();
-        self.nodes[node].gossip.pulse.handle_timeout(instant);
+        self.nodes[node].gossip.machine.handle_timeout(instant);
         self.settle_gossip(node);
     }
 
@@ -87,7 +87,7 @@ impl World {
         let (now, instant, home) = (self.now, self.instant(), self.region_of(node));
         let names = &self.groups[self.nodes[node].group].names;
         let load = self.nodes[node].own_load(names, self.has_siblings(node));
-        self.nodes[node].gossip.pulse.set_load(instant, &load);
+        self.nodes[node].gossip.machine.set_load(instant, &load);
         for region in (0..self.regions.len()).filter(|&region| region != home) {
             let way = Duration::from_micros((self.seen_rtt_ms(home, region) * 500.0) as u64);
             let node = &mut self.nodes[node];

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use spillway_health::{PeakEwma, RegionLoad, ReplicaNow, with_nodes};
-use spillway_pulse::{
-    ModelShare, NameId, OwnLoad, PeerView, Pulse, ReplicaCounts, ReplicaLoad, ReplicaSignals,
+use spillway_gossip::{
+    GossipMachine, ModelShare, NameId, OwnLoad, PeerView, ReplicaCounts, ReplicaLoad,
+    ReplicaSignals,
 };
+use spillway_health::{PeakEwma, RegionLoad, ReplicaNow, with_nodes};
 use spillway_route::{RegionReport, TrafficHistory, WaitLimits};
 use spillway_types::{ModelLoad, ModelName, Prediction, Reading, ReplicaName, Signals};
 
@@ -88,7 +89,7 @@ impl SimNode {
     pub(super) fn new(
         group: usize,
         router: Box<dyn Router>,
-        (place, pulse): (&Place, Pulse),
+        (place, machine): (&Place, GossipMachine),
         seed: u64,
     ) -> Self {
         let in_flight_max = router.in_flight_max().unwrap_or(u32::MAX);
@@ -117,7 +118,7 @@ impl SimNode {
             latencies: vec![PeakEwma::default(); place.replicas],
             load: RegionLoad::default(),
             report: OwnReport { nodes: 1, ..OwnReport::default() },
-            gossip: Gossip::new(pulse, place.regions),
+            gossip: Gossip::new(machine, place.regions),
             forwarded: (0..place.regions).map(|_| Traffic::default()).collect(),
             guests: 0,
             reply_tokens: None,
@@ -155,13 +156,13 @@ impl SimNode {
             let OwnReplica { in_flight, pending_tokens, .. } = *replica;
             (NameId::of_replica(name), ReplicaCounts { in_flight, pending_tokens })
         });
-        self.gossip.pulse.set_counts(counts);
+        self.gossip.machine.set_counts(counts);
         self.note_elsewhere(names);
     }
 
     fn note_elsewhere(&mut self, names: &Names) {
         for (replica, name) in self.replicas.iter_mut().zip(&names.replicas) {
-            let told = self.gossip.pulse.elsewhere(name);
+            let told = self.gossip.machine.elsewhere(name);
             replica.elsewhere = told.in_flight;
             replica.pending_elsewhere = told.pending_tokens;
         }
@@ -169,7 +170,7 @@ impl SimNode {
 
     /// Sums up the region from this node's replicas and from the reports of its other nodes.
     pub(super) fn sum_up(&mut self, (now, instant): (Time, Instant), names: &Names) {
-        let peers: Vec<PeerView> = self.gossip.pulse.peers(instant);
+        let peers: Vec<PeerView> = self.gossip.machine.peers(instant);
         let live = || peers.iter().filter(|peer| peer.live);
         self.note_elsewhere(names);
         let nows: Vec<ReplicaNow<'_>> = self

@@ -3,10 +3,10 @@
 
 use std::time::Instant;
 
+use spillway_gossip::Reach;
 use spillway_journey::{
     PartEnd, PieceKind, ReplyAction, ReplyEvent, ReplySource, SourceSight, SourceState, StreamEvent,
 };
-use spillway_pulse::Reach;
 use spillway_types::ShedState;
 
 use super::record::Fate;
@@ -244,7 +244,7 @@ impl World {
     /// Returns true if a node receives a region's datagrams and the region receives the node's.
     pub(super) fn is_reachable(&self, node: usize, region: usize) -> bool {
         let name = &self.network.regions[region];
-        let view = self.nodes[node].gossip.pulse.region(name, self.instant());
+        let view = self.nodes[node].gossip.machine.region(name, self.instant());
         view.is_some_and(|view| view.reach == Reach::Both)
     }
 

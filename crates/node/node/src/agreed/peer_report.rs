@@ -24,7 +24,7 @@ pub(super) fn peer_reports(
     let jury = Jury::of(state, me.0, me.1, live);
     // A replica that was registered again has no such record until a node reports on it.
     let own = state.records().health.iter().filter(|(id, _)| id.region == *me.1);
-    own.filter_map(|(id, health)| Some((id.name.clone(), jury.hear(health)?))).collect()
+    own.filter_map(|(id, health)| Some((id.name.clone(), jury.reports_of(health)?))).collect()
 }
 
 /// The region's other nodes, and the maximum age of their reports.
@@ -50,7 +50,7 @@ impl Jury {
     /// Counts the nodes that report the replica as down. The live others are counted as quiet: it
     /// is unknown whether they see it well or not at all, since a node that has nothing against a
     /// replica mostly reports nothing.
-    fn hear(&self, health: &Health) -> Option<PeerReports> {
+    fn reports_of(&self, health: &Health) -> Option<PeerReports> {
         let against = |id: &NodeId| {
             let said = health.observers.get(id).filter(|said| self.is_fresh(said))?;
             // A report against the replica counts once even if it names no signal.
@@ -59,7 +59,7 @@ impl Jury {
         let signals: Vec<u8> = self.nodes.keys().filter_map(against).collect();
         let quiet = self.nodes.iter().filter(|(id, lives)| **lives && against(id).is_none());
         let quiet = u32::try_from(quiet.count()).unwrap_or(u32::MAX);
-        let votes = signals.into_iter().map(Votes::told);
+        let votes = signals.into_iter().map(Votes::reported);
         let peer_reports = PeerReports::of(votes);
         (peer_reports != PeerReports::default()).then(|| peer_reports.beside_quiet(quiet))
     }

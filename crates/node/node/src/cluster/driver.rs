@@ -7,15 +7,15 @@ use std::time::{Duration, Instant, SystemTime};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use spillway_config::{RegionConfig, SpillConfig};
-use spillway_dns::Served;
+use spillway_dns::NameServerState;
+use spillway_gossip::{
+    Content, GossipConfig, GossipCounters, GossipEvent, GossipMachine, GossipMember, NameId,
+    PeerView, Reach, RegionView, ReportedModels, RevocationGossip, Speeds, StartUp, SteeringGossip,
+    steering_of_region,
+};
 use spillway_health::RegionLoad;
 use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{DatagramError, Identity, Link, PeerStatus};
-use spillway_pulse::{
-    Content, NameId, PeerView, Pulse, PulseConfig, PulseCounters, PulseEvent, PulseMember, Reach,
-    RegionView, ReportedModels, RevocationGossip, Speeds, StartUp, SteeringGossip,
-    steering_of_region,
-};
 use spillway_request::gateway::{RoutingState, Switches};
 use spillway_types::{ModelName, NodeName, RegionName, Steering, unix_ms};
 use spillway_view::{RegionTerms, Regions};
@@ -45,12 +45,12 @@ const LISTS_MAX: usize = 64;
 const IDLE: Duration = Duration::from_secs(3600);
 
 /// Counters of gossip, shared with metrics.
-pub(super) type Gossip = ArcSwap<PulseCounters>;
+pub(super) type Gossip = ArcSwap<GossipCounters>;
 
 /// Task that drives gossip and publishes the state of regions.
 #[derive(Debug)]
 pub(super) struct Driver {
-    pulse: Pulse,
+    machine: GossipMachine,
     /// Speeds of regions.
     speeds: Speeds,
     /// Time at which this region's speeds were last sent to the others.
@@ -59,7 +59,7 @@ pub(super) struct Driver {
     steering: SteeringGossip,
     revocations: RevocationGossip,
     /// Members that gossip is with, by name.
-    members: Vec<PulseMember>,
+    members: Vec<GossipMember>,
     /// True if other nodes of the own region are among them.
     has_siblings: bool,
     load: RegionLoad,
@@ -77,8 +77,8 @@ pub(super) struct Driver {
     /// Terms on which requests are sent to other regions.
     spill: SpillConfig,
     /// The name server, if there is one. It receives the state of regions.
-    dns: Option<Arc<Served>>,
-    me: PulseMember,
+    dns: Option<Arc<NameServerState>>,
+    me: GossipMember,
     member: ClusterMember,
     link: Arc<Link>,
     routing: Arc<RoutingState>,
@@ -99,13 +99,13 @@ impl Driver {
         // Larger than at any start of this node before; only ever compared with this node's own.
         let incarnation = unix_ms(SystemTime::now());
         let silence_ms = u32::try_from(member.config.silence.as_millis()).unwrap_or(u32::MAX);
-        let config = PulseConfig::for_silence(silence_ms);
+        let config = GossipConfig::for_silence(silence_ms);
         let routing = Arc::clone(&data_path.gateway.routing);
         let dice = fastrand::Rng::with_seed(routing.seed ^ incarnation);
         let dice_of_breakers = fastrand::Rng::with_seed(routing.seed);
-        let me = PulseMember::new(member.name.as_str(), member.region.as_str());
+        let me = GossipMember::new(member.name.as_str(), member.region.as_str());
         Self {
-            pulse: Pulse::new(me.clone(), incarnation, config, dice, now),
+            machine: GossipMachine::new(me.clone(), incarnation, config, dice, now),
             speeds: Speeds::new(incarnation),
             told_speeds: None,
             steering: SteeringGossip::new(me.region.clone(), incarnation),
@@ -134,7 +134,7 @@ impl Driver {
     }
 
     /// Publishes the state of regions to this name server, too.
-    pub(super) fn publishing_to(self, dns: Option<Arc<Served>>) -> Self {
+    pub(super) fn publishing_to(self, dns: Option<Arc<NameServerState>>) -> Self {
         Self { dns, ..self }
     }
 
@@ -157,13 +157,13 @@ impl Driver {
             interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
         }
         loop {
-            let due = self.pulse.poll_timeout().unwrap_or_else(|| Instant::now() + IDLE);
+            let due = self.machine.poll_timeout().unwrap_or_else(|| Instant::now() + IDLE);
             tokio::select! {
                 _ = ticks.tick() => self.look(),
                 _ = counts.tick(), if self.has_siblings => {
-                    siblings::count(&mut self.pulse, &self.routing.view());
+                    siblings::count(&mut self.machine, &self.routing.view());
                 }
-                () = sleep_until(due.into()) => self.pulse.handle_timeout(Instant::now()),
+                () = sleep_until(due.into()) => self.machine.handle_timeout(Instant::now()),
                 Some((from, datagram)) = self.datagrams.recv() => self.hear(&from, &datagram),
                 Some(list) = self.lists.1.recv() => self.names.learn(&list),
                 () = stop.cancelled() => return,
@@ -184,7 +184,7 @@ impl Driver {
             Some(Content::Revocations) => {
                 RevocationGossip::read(datagram).map(|list| self.hear_revoked(from, &list))
             }
-            _ => self.pulse.handle_datagram(now, from.node(), from.region(), datagram),
+            _ => self.machine.handle_datagram(now, from.node(), from.region(), datagram),
         };
         if let Err(refusal) = taken {
             tracing::debug!(from = %from.node(), %refusal, "a datagram was refused");
@@ -199,12 +199,12 @@ impl Driver {
 
     /// Sends waiting datagrams, logs events and publishes changes.
     async fn settle(&mut self) {
-        while let Some((to, datagram)) = self.pulse.poll_transmit() {
+        while let Some((to, datagram)) = self.machine.poll_transmit() {
             // A peer without a connection receives the news when it has one.
             let _: Result<(), DatagramError> = self.link.send_datagram(&to, datagram);
         }
         let mut has_news = false;
-        while let Some(event) = self.pulse.poll_event() {
+        while let Some(event) = self.machine.poll_event() {
             has_news = true;
             tell(&event);
         }
@@ -223,13 +223,13 @@ impl Driver {
     /// Gives gossip the members that the link knows now: nodes join and leave while this one runs.
     fn follow_members(&mut self, now: Instant) {
         let peers = self.link.peers();
-        let member = |peer: &PeerStatus| PulseMember {
+        let member = |peer: &PeerStatus| GossipMember {
             node: peer.identity.node().clone(),
             region: peer.identity.region().clone(),
         };
-        let members: Vec<PulseMember> = peers.iter().map(member).collect();
+        let members: Vec<GossipMember> = peers.iter().map(member).collect();
         if members != self.members {
-            self.pulse.set_members(&members, now);
+            self.machine.set_members(&members, now);
             let is_member = |node: &NodeName| members.iter().any(|member| member.node == *node);
             self.speeds.keep(is_member, now);
             self.steering.keep(is_member);
@@ -244,17 +244,17 @@ impl Driver {
         let now = Instant::now();
         self.follow_members(now);
         self.traffic.record(now);
-        self.gossip.store(Arc::new(self.pulse.counters()));
+        self.gossip.store(Arc::new(self.machine.counters()));
         self.publish(now);
         self.tell_speeds(now);
         self.tell_steering(now);
         self.tell_revocations(now);
-        self.pulse.handle_timeout(now);
+        self.machine.handle_timeout(now);
     }
 
     /// Tells all nodes of other regions the speeds of this region, if this node speaks for it.
     fn tell_speeds(&mut self, now: Instant) {
-        let is_speaker = *self.pulse.speaker() == self.me.node;
+        let is_speaker = *self.machine.speaker() == self.me.node;
         self.knowledge.set_speaker(is_speaker);
         let is_due = self.told_speeds.is_none_or(|told| now >= told + SPEEDS_PERIOD);
         if !is_speaker || !is_due {
@@ -276,9 +276,9 @@ impl Driver {
     fn tell_steering(&mut self, now: Instant) {
         let own = self.switches.steering();
         let region = self.own_steering(now);
-        let inside = self.steering.tell_inside(own, now);
-        let is_speaker = *self.pulse.speaker() == self.me.node;
-        let outside = is_speaker.then(|| self.steering.tell_outside(region, now)).flatten();
+        let inside = self.steering.report_inside(own, now);
+        let is_speaker = *self.machine.speaker() == self.me.node;
+        let outside = is_speaker.then(|| self.steering.report_outside(region, now)).flatten();
         for member in &self.members {
             let is_sibling = member.region == self.me.region;
             let Some(datagram) = (if is_sibling { &inside } else { &outside }) else { continue };
@@ -301,7 +301,7 @@ impl Driver {
     /// Returns whether the own region takes clients. A live node that has not reported counts as
     /// taking them.
     fn own_steering(&self, now: Instant) -> Steering {
-        let peers = self.pulse.peers(now);
+        let peers = self.machine.peers(now);
         let live = peers.iter().filter(|peer| peer.live);
         let of = |peer: &PeerView| self.steering.sibling(&peer.node, now).unwrap_or_default();
         steering_of_region(std::iter::once(self.switches.steering()).chain(live.map(of)))
@@ -310,13 +310,14 @@ impl Driver {
     fn publish(&mut self, now: Instant) {
         let routing = Arc::clone(&self.routing);
         let view = routing.view();
-        let peers = self.pulse.peers(now);
+        let peers = self.machine.peers(now);
         let speeds = self.knowledge.published();
-        let own = Own::look(&mut self.load, (&routing, &view, &speeds), (&self.pulse, &peers), now);
+        let own =
+            Own::look(&mut self.load, (&routing, &view, &speeds), (&self.machine, &peers), now);
         let is_leaving = self.switches.is_leaving();
-        self.pulse.set_load(now, &own.to_tell(&routing, &view, is_leaving));
-        siblings::share(&self.pulse, &peers, &view);
-        let regions = self.pulse.regions(now);
+        self.machine.set_load(now, &own.to_tell(&routing, &view, is_leaving));
+        siblings::share(&self.machine, &peers, &view);
+        let regions = self.machine.regions(now);
         let link = self.link.peers();
         // Regions mostly serve the same models, so few names have to be asked for.
         self.names.learn(own.models.keys());
@@ -341,7 +342,7 @@ impl Driver {
         self.breakers.keep(|name| regions.iter().any(|region| region.region == *name));
         let has_heard_all =
             self.has_heard_all(&region_facts, &regions) && self.has_published_models();
-        let own_region = &self.pulse.me().region;
+        let own_region = &self.machine.me().region;
         let said = region_facts.regions.iter().find(|region| region.name == *own_region);
         routing.replace_regions(Regions {
             terms: self.spill.terms,
@@ -396,7 +397,7 @@ impl Driver {
     /// Returns true if every other region has reported its models, those included that the link is
     /// yet to learn of.
     fn has_heard_all(&self, region_facts: &RegionFacts, regions: &[RegionView]) -> bool {
-        let own = &self.pulse.me().region;
+        let own = &self.machine.me().region;
         let is_met =
             |name: &RegionName| name == own || regions.iter().any(|region| region.region == *name);
         let are_met =
@@ -443,9 +444,9 @@ fn knows_countries(region_facts: &RegionFacts) -> bool {
     region_facts.regions.iter().all(is_said)
 }
 
-fn tell(event: &PulseEvent) {
+fn tell(event: &GossipEvent) {
     match event {
-        PulseEvent::Region { region, from, to } => match (from, to) {
+        GossipEvent::Region { region, from, to } => match (from, to) {
             (_, Reach::Both) => tracing::info!(%region, "a region is reachable"),
             (Reach::Both, Reach::Silent) => {
                 tracing::warn!(%region, "a region is lost: it sends no reports");
@@ -456,8 +457,8 @@ fn tell(event: &PulseEvent) {
             // Neither was it reachable before, nor is it now.
             _ => tracing::debug!(%region, ?from, ?to, "a region is not reachable"),
         },
-        PulseEvent::NodeHeard(node) => tracing::info!(%node, "a node of the region reports"),
-        PulseEvent::NodeSilent(node) => tracing::warn!(%node, "a node of the region is silent"),
-        PulseEvent::Speaker(_) | PulseEvent::Claims => tracing::debug!(?event, "gossip"),
+        GossipEvent::NodeHeard(node) => tracing::info!(%node, "a node of the region reports"),
+        GossipEvent::NodeSilent(node) => tracing::warn!(%node, "a node of the region is silent"),
+        GossipEvent::Speaker(_) | GossipEvent::Claims => tracing::debug!(?event, "gossip"),
     }
 }

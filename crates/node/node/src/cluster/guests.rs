@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
 use http_body_util::{BodyExt, Empty};
+use spillway_gossip::Content;
 use spillway_knowledge::KnowledgeHandle;
 use spillway_link::{
     BoxBody, Deciding, ForwardBody, ForwardHead, Handler, Identity, Refused, RefusedReason, Serving,
 };
 use spillway_proxy::{GuestAnswer, GuestError, Worker, admits_guest, serve_guest};
-use spillway_pulse::Content;
 use spillway_request::gateway::Switches;
 use spillway_route::HOPS_MAX;
 use spillway_transport::{BoxError, LinkBody};
@@ -66,7 +66,7 @@ impl Handler for Guests {
     fn datagram(&self, from: &Identity, datagram: Bytes) {
         if Content::of(&datagram) == Some(Content::Prompts) {
             if *from.region() == self.region {
-                self.knowledge.hear(from.node(), datagram);
+                self.knowledge.receive(from.node(), datagram);
             }
             return;
         }
@@ -103,7 +103,7 @@ impl Handler for Guests {
     }
 }
 
-/// Terms of a request that is accepted, and its place among the coming guests.
+/// Terms of a request that is accepted, and its slot among the coming guests.
 type Decided = (GuestTerms, Option<PendingGuest>);
 
 impl Guests {
@@ -192,7 +192,7 @@ fn answer(served: Result<Response<LinkBody>, GuestError>) -> Response<LinkBody> 
     }
 }
 
-/// Builds the reply for a request that was accepted, but whose place was taken in the meantime.
+/// Builds the reply for a request that was accepted, but whose slot was taken in the meantime.
 fn not_served(refusal: &GuestError) -> Response<LinkBody> {
     let empty: LinkBody = Empty::new().map_err(|never| match never {}).boxed_unsync();
     let mut response = Response::new(empty);

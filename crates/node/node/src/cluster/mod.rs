@@ -1,6 +1,6 @@
 //! This node's part in a cluster: gossip, the link to other nodes, and requests from them.
 //!
-//! One task, the driver, feeds the pure gossip machine of `pulse` and turns its state into the
+//! One task, the driver, feeds the pure gossip machine of `gossip` and turns its state into the
 //! [`Regions`](spillway_view::Regions) by which requests are routed. The data path
 //! itself asks no other node: it reads that state, and forwards over open connections.
 
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_config::{ClusterConfig, SpillConfig};
-use spillway_dns::Served;
+use spillway_dns::NameServerState;
 use spillway_link::certs::PrefixKey;
 use spillway_link::{
     CertificateFiles, Identity, Link, LinkConfig, LinkStartError, NameError, PeerConfig,
@@ -91,7 +91,7 @@ impl Cluster {
         data_path: &DataPath,
         service: PeerService,
         spill: SpillConfig,
-        dns: Option<Arc<Served>>,
+        dns: Option<Arc<NameServerState>>,
     ) -> Result<Self, ClusterError> {
         let gateway = &data_path.gateway;
         let (sender, datagrams) = mpsc::channel(DATAGRAMS_MAX);

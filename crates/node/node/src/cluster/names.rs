@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use http::{Method, Uri};
 use http_body_util::{BodyExt, Empty, Limited};
 use serde::Deserialize;
+use spillway_gossip::NameId;
 use spillway_link::{ForwardAnswer, ForwardHead, Link, PeerRoom};
-use spillway_pulse::NameId;
 use spillway_types::{ModelName, NodeName};
 
 /// Maximum size of a list of models in bytes.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_config::RegionConfig;
+use spillway_gossip::{Reach, RegionView, Speeds, SteeringGossip};
 use spillway_link::PeerStatus;
-use spillway_pulse::{Reach, RegionView, Speeds, SteeringGossip};
 use spillway_route::{TrafficHistory, ramp_permille};
 use spillway_types::{ModelName, RegionName};
 use spillway_view::{OtherModel, OtherRegion, RegionCounts, RegionTerms};

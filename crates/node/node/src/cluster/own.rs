@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use spillway_gossip::{
+    GossipMachine, ModelShare, OwnLoad, PeerView, ReplicaLoad, ReplicaSignals, WHOLE_REGION,
+};
 use spillway_health::{RegionLoad, ReplicaNow, with_nodes};
 use spillway_knowledge::Published;
 use spillway_proxy::shed_state_of;
-use spillway_pulse::{
-    ModelShare, OwnLoad, PeerView, Pulse, ReplicaLoad, ReplicaSignals, WHOLE_REGION,
-};
 use spillway_request::gateway::RoutingState;
 use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, ShedState};
 use spillway_view::{OwnModel, View};
@@ -34,7 +34,7 @@ impl Own {
     pub(super) fn look(
         load: &mut RegionLoad,
         (routing, view, speeds): (&RoutingState, &View, &Published),
-        (pulse, peers): (&Pulse, &[PeerView]),
+        (gossip, peers): (&GossipMachine, &[PeerView]),
         now: Instant,
     ) -> Self {
         let replica_loads = view.replica_loads();
@@ -47,7 +47,7 @@ impl Own {
             .map(|(replica, index)| {
                 let slot = ReplicaSlot(index);
                 let spec = replica.spec();
-                let elsewhere = pulse.elsewhere(&spec.name);
+                let elsewhere = gossip.elsewhere(&spec.name);
                 ReplicaNow {
                     name: &spec.name,
                     models: &spec.models,
@@ -83,7 +83,7 @@ impl Own {
             let nodes = u32::try_from(live + 1).unwrap_or(u32::MAX);
             let speed = speeds.of_model(&name);
             let known = before.own.get(&name);
-            // Guests that were accepted and have no place yet outlive a measurement.
+            // Guests that were accepted and have no slot yet outlive a measurement.
             let coming = known.map(|known| known.coming.clone()).unwrap_or_default();
             (name, OwnModel { load, speed, sent, ended, coming, nodes })
         };

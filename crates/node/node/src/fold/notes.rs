@@ -7,11 +7,11 @@ pub(crate) type NoteCounts = BTreeMap<(Kind, Use), u64>;
 
 /// Note on each item.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Notes(BTreeMap<(Kind, String), Note>);
+pub(crate) struct Notes(BTreeMap<(Kind, String), FoldNote>);
 
 /// Use of one item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct FoldNote {
     pub(crate) outcome: Use,
     /// Reason in words; empty if there is none.
     pub(crate) text: String,
@@ -42,7 +42,7 @@ pub(crate) enum Use {
 impl Notes {
     /// Adds a note. Of several notes on one item the worst stays.
     pub(crate) fn add(&mut self, kind: Kind, name: &str, outcome: Use, text: String) {
-        let note = Note { outcome, text };
+        let note = FoldNote { outcome, text };
         let known = self.0.entry((kind, name.to_owned())).or_insert_with(|| note.clone());
         if known.outcome < note.outcome {
             *known = note;
@@ -53,8 +53,8 @@ impl Notes {
     pub(crate) fn news<'a>(
         &'a self,
         before: &'a Self,
-    ) -> impl Iterator<Item = (Kind, &'a str, &'a Note)> {
-        let is_news = |(key, note): &(&(Kind, String), &Note)| {
+    ) -> impl Iterator<Item = (Kind, &'a str, &'a FoldNote)> {
+        let is_news = |(key, note): &(&(Kind, String), &FoldNote)| {
             note.outcome != Use::Used && before.0.get(key) != Some(note)
         };
         self.0.iter().filter(is_news).map(|((kind, name), note)| (*kind, name.as_str(), note))

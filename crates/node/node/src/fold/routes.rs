@@ -139,14 +139,14 @@ fn lower(name: &RouteName, route: &Route, base: RouteSpec, notes: &mut Notes) ->
         notes.add(Kind::Route, name.as_str(), Use::InPart, why);
     }
     // A replacement of the prefix and a default model belong to the config's path.
-    let is_same_place = route.path_prefix == base.path_prefix;
+    let is_same_target = route.path_prefix == base.path_prefix;
     RouteSpec {
         models: route.models.iter().cloned().collect::<Vec<ModelName>>(),
         pool: (!route.pool.is_empty()).then(|| route.pool.clone()),
         policy,
         hash_by: base.hash_by.clone().filter(|_| policy.hashes()),
-        replace_prefix: base.replace_prefix.clone().filter(|_| is_same_place),
-        default_model: base.default_model.clone().filter(|_| is_same_place),
+        replace_prefix: base.replace_prefix.clone().filter(|_| is_same_target),
+        default_model: base.default_model.clone().filter(|_| is_same_target),
         path_prefix: route.path_prefix.clone(),
         residency: base.residency.and(&route.residency.residency()),
         ..base

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use spillway_config::{CareDefaults, DiscoveryConfig, Found, ReplicaConfig, read_replicas};
+use spillway_config::{
+    CareDefaults, DiscoveryConfig, DiscoveryOrigin, ReplicaConfig, read_replicas,
+};
 use spillway_replicas::discovery::{DiscoveredEndpoint, DnsSource, EmptyGrace, FileSource};
 use spillway_resolver::Resolver;
 use spillway_types::{ReplicaName, to_record_name};
@@ -111,7 +113,7 @@ impl Discovered {
     fn start_source(&self, config: &DiscoveryConfig) -> DiscoverySource {
         let stop = self.stop.child_token();
         let (feed, replicas) = match &config.source {
-            Found::Dns { question, resolver, .. } => {
+            DiscoveryOrigin::Dns { question, resolver, .. } => {
                 let source = DnsSource {
                     resolver: *resolver,
                     system: self.resolver.clone(),
@@ -122,7 +124,7 @@ impl Discovered {
                 self.tell_changes(endpoints.clone(), &stop);
                 (DiscoveryFeed::Dns(endpoints), Vec::new())
             }
-            Found::File { path, replicas } => {
+            DiscoveryOrigin::File { path, replicas } => {
                 let text = FileSource::new(path.clone()).watch(&self.tasks, stop.clone());
                 self.tell_changes(text.clone(), &stop);
                 (DiscoveryFeed::File(text), may_vanish(replicas.clone()))
@@ -176,7 +178,7 @@ impl DiscoverySource {
     /// Returns the time for the next look, if replicas that the value lacks stay until then.
     fn look(&mut self, now: Instant) -> Option<Instant> {
         match (&mut self.feed, &self.config.source) {
-            (DiscoveryFeed::Dns(endpoints), Found::Dns { template, .. }) => {
+            (DiscoveryFeed::Dns(endpoints), DiscoveryOrigin::Dns { template, .. }) => {
                 // Nothing was found out yet, which must not look like a name without addresses.
                 let endpoints = endpoints.borrow_and_update().found.clone()?;
                 let name = &self.config.name;
@@ -184,7 +186,7 @@ impl DiscoverySource {
                     endpoints.iter().map(|endpoint| found(name, template, endpoint)).collect();
                 None
             }
-            (DiscoveryFeed::File(text), Found::File { path, .. }) => {
+            (DiscoveryFeed::File(text), DiscoveryOrigin::File { path, .. }) => {
                 // Until the first reading, the replicas that the config's reader found stay.
                 let text = text.borrow_and_update().found.clone()?;
                 let read = read_listed(&text, path, &self.config.defaults);

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use spillway_cluster_state::State;
 use spillway_config::{ClusterConfig, SpillConfig};
 use spillway_control_plane::ControlPlane;
-use spillway_dns::Served;
+use spillway_dns::NameServerState;
 use spillway_knowledge::{KnowledgeContext, KnowledgeTask};
 use spillway_quota_division::{Division, DivisionParts};
 use spillway_raft::{Consistency, Read};
@@ -45,7 +45,7 @@ impl Joined {
         core: &NodeCore,
         local: &LocalNode,
         config: Option<ClusterConfig>,
-        (spill, dns): (SpillConfig, Option<Arc<Served>>),
+        (spill, dns): (SpillConfig, Option<Arc<NameServerState>>),
         learning: &mut KnowledgeTask,
     ) -> Result<Self, StartError> {
         let (Some(config), Some(worker)) = (config, core.data_path.workers.last()) else {

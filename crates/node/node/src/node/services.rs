@@ -21,7 +21,7 @@ use crate::health_watch;
 use crate::local_node::LocalNode;
 use crate::locating::Locating;
 use crate::memory;
-use crate::overview::{OverviewSource, Places};
+use crate::overview::{OverviewSource, RegionCoordinates};
 use crate::reload::{Reloader, RunningAdmin};
 use crate::room::Room;
 use crate::route_fields::RouteFields;
@@ -44,8 +44,8 @@ pub(super) struct ConfigSource {
 #[derive(Debug)]
 pub(super) struct Services {
     local: LocalNode,
-    /// Places of regions, for operators.
-    places: Arc<Places>,
+    /// RegionCoordinates of regions, for operators.
+    places: Arc<RegionCoordinates>,
     /// Room in the data folder, for operators.
     room: Arc<Room>,
     steering: SteeringConfig,
@@ -60,7 +60,8 @@ impl Services {
         steering: SteeringConfig,
         locating: Locating,
     ) -> Self {
-        let places = cluster.map(|it| Places::of_config(&it.regions)).unwrap_or_default();
+        let places =
+            cluster.map(|it| RegionCoordinates::of_config(&it.regions)).unwrap_or_default();
         let room = Room::of(cluster.and_then(|it| it.data.clone()));
         let (places, room) = (Arc::new(places), Arc::new(room));
         Self { local: local.clone(), places, room, steering, locating }

@@ -25,37 +25,37 @@ pub(crate) struct Budgets {
     /// again.
     process: u64,
     clients: Arc<ClientState>,
-    known: Mutex<Known>,
+    known: Mutex<KnownSpending>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownSpending {
     budgets: BTreeMap<TenantName, Budget>,
     book: SpendingBook,
-    /// Place up to which each node has sent its changes.
-    heard: BTreeMap<NodeName, Heard>,
+    /// Last change that each node has sent.
+    marks: BTreeMap<NodeName, SpendingMark>,
     /// Number of the last change that was saved.
     saved: u64,
     /// Number of the last change that was judged, and the day; `None` if budgets changed since.
     judged: Option<(u64, Day)>,
 }
 
-/// Place up to which a process has sent its changes.
+/// Last change that a process has sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Heard {
+pub(crate) struct SpendingMark {
     process: u64,
     change: u64,
 }
 
 /// Changes that a node sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Told {
-    upto: Heard,
+pub(crate) struct SpendingReport {
+    upto: SpendingMark,
     rows: Vec<NodeSpending>,
 }
 
 #[cfg(test)]
-impl Told {
+impl SpendingReport {
     /// Returns the number of rows.
     pub(super) fn rows(&self) -> usize {
         self.rows.len()
@@ -77,17 +77,17 @@ impl Budgets {
         // Held while usage is read, so that no request is counted in between.
         let mut known = self.known();
         (known.budgets, known.judged) = (budgets, None);
-        let Known { budgets, book, heard, .. } = &mut *known;
+        let KnownSpending { budgets, book, marks, .. } = &mut *known;
         book.retain(|tenant| budgets.contains_key(tenant));
         // Of tenants that are new here nodes are asked for all that they know.
-        heard.clear();
+        marks.clear();
         if budgets.is_empty() {
             return;
         }
         let own = self.own_spending(store, today);
-        for told in own.into_iter().chain(store.spending()) {
-            if budgets.contains_key(&told.tenant) {
-                book.hear(&told);
+        for report in own.into_iter().chain(store.spending()) {
+            if budgets.contains_key(&report.tenant) {
+                book.receive(&report);
             }
         }
     }
@@ -132,42 +132,42 @@ impl Budgets {
 
     /// Returns the changes since the place up to which another node has them, and the place that
     /// they reach.
-    pub(crate) fn told_since(&self, heard: Heard) -> Told {
+    pub(crate) fn report_since(&self, heard: SpendingMark) -> SpendingReport {
         let since = if heard.process == self.process { heard.change } else { 0 };
         let (rows, change) = self.known().book.changed_since(since);
-        Told { upto: Heard { process: self.process, change }, rows }
+        SpendingReport { upto: SpendingMark { process: self.process, change }, rows }
     }
 
     /// Returns the place up to which a node has sent its changes.
-    pub(crate) fn heard(&self, node: &NodeName) -> Heard {
-        self.known().heard.get(node).copied().unwrap_or_default()
+    pub(crate) fn mark_of(&self, node: &NodeName) -> SpendingMark {
+        self.known().marks.get(node).copied().unwrap_or_default()
     }
 
     /// Takes in changes that a node sent, unless it was asked before the budgets changed.
-    pub(crate) fn hear(&self, node: &NodeName, asked: Heard, told: &Told) {
+    pub(crate) fn receive(&self, node: &NodeName, asked: SpendingMark, report: &SpendingReport) {
         let mut known = self.known();
-        if known.heard.get(node).copied().unwrap_or_default() != asked {
+        if known.marks.get(node).copied().unwrap_or_default() != asked {
             return;
         }
-        let Known { budgets, book, heard, .. } = &mut *known;
-        let rows = told.rows.iter().filter(|row| budgets.contains_key(&row.tenant));
-        rows.for_each(|row| book.hear(row));
-        heard.insert(node.clone(), told.upto);
+        let KnownSpending { budgets, book, marks, .. } = &mut *known;
+        let rows = report.rows.iter().filter(|row| budgets.contains_key(&row.tenant));
+        rows.for_each(|row| book.receive(row));
+        marks.insert(node.clone(), report.upto);
     }
 
     /// Writes down what is known of all nodes' spending, if it has changed.
     pub(crate) fn save(&self, store: &UsageStore) {
-        let told = {
+        let report = {
             let mut known = self.known();
             if known.book.changes() == known.saved {
                 return;
             }
-            let (told, change) = known.book.changed_since(0);
+            let (report, change) = known.book.changed_since(0);
             known.saved = change;
-            told
+            report
         };
         // The lock is free again: requests that end during the write are counted.
-        store.save_spending(&told);
+        store.save_spending(&report);
     }
 
     /// Returns all budgets of tenants with what is known to be spent of them.
@@ -218,11 +218,11 @@ impl Budgets {
             let (Some(day), Some(tenant)) = (row.day, row.tenant) else { continue };
             tenants.entry(tenant.into()).or_default().add(day, row.used.cost);
         }
-        let told = |(tenant, spending)| NodeSpending { tenant, node: self.me.clone(), spending };
-        tenants.into_iter().map(told).collect()
+        let report = |(tenant, spending)| NodeSpending { tenant, node: self.me.clone(), spending };
+        tenants.into_iter().map(report).collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownSpending> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

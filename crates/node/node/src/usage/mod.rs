@@ -38,12 +38,12 @@ pub(crate) struct Usage {
     overflow: ArcSwap<OverflowList>,
     budgets: Budgets,
     /// Budgets and prices by their sources. Locked when a config or the agreed state changes.
-    sources: Mutex<Sources>,
+    sources: Mutex<UsageSources>,
 }
 
 /// Budgets and prices of config and cluster.
 #[derive(Debug, Default)]
-struct Sources {
+struct UsageSources {
     config: Bills,
     overflow: OverflowList,
     agreed: Bills,
@@ -98,11 +98,11 @@ impl Usage {
         self.use_budgets(&sources, now);
     }
 
-    fn use_prices(&self, sources: &Sources) {
+    fn use_prices(&self, sources: &UsageSources) {
         self.prices.store(Arc::new(sources.config.and(&sources.agreed).prices));
     }
 
-    fn use_budgets(&self, sources: &Sources, now: SystemTime) {
+    fn use_budgets(&self, sources: &UsageSources, now: SystemTime) {
         let mut budgets = sources.config.and(&sources.agreed).budgets;
         let overflow = sources.overflow.clone();
         // Money for a replica is counted like a tenant's: at all nodes, and through restarts.

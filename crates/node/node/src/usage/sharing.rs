@@ -10,10 +10,10 @@ use spillway_types::NodeName;
 use tokio_util::sync::CancellationToken;
 
 use super::Usage;
-use super::budgets::{Heard, Told};
+use super::budgets::{SpendingMark, SpendingReport};
 use crate::questions::{ask, json_reply, question};
 
-/// Path of the question; its query is a [`Heard`] in JSON. No client reaches it.
+/// Path of the question; its query is a [`SpendingMark`] in JSON. No client reaches it.
 pub(crate) const SPENDING_PATH: &str = "/.spillway/spending";
 /// Pause between two questions to a node: about as much as this is spent beyond a budget.
 const PACE: Duration = Duration::from_secs(1);
@@ -24,8 +24,8 @@ const ASKED_MAX: usize = 16;
 
 /// Returns the reply to a node that asks what changed.
 pub(crate) fn spending_reply(uri: &Uri, usage: &Usage) -> Response<BoxBody> {
-    let heard = question::<Heard>(uri);
-    json_reply(heard.map(|heard| usage.budgets.told_since(heard)).as_ref())
+    let heard = question::<SpendingMark>(uri);
+    json_reply(heard.map(|heard| usage.budgets.report_since(heard)).as_ref())
 }
 
 /// Asks all nodes again and again what tenants spent there, as long as any tenant has a budget.
@@ -54,11 +54,11 @@ async fn ask_all(usage: &Usage, link: &Link) {
 
 async fn ask_one(usage: &Usage, link: &Link, node: &NodeName) {
     let budgets = &usage.budgets;
-    let heard = budgets.heard(node);
-    let told = tokio::time::timeout(ANSWER_LIMIT, ask(link, node, (SPENDING_PATH, &heard)));
+    let heard = budgets.mark_of(node);
+    let report = tokio::time::timeout(ANSWER_LIMIT, ask(link, node, (SPENDING_PATH, &heard)));
     // A node that does not answer is asked again in a moment.
-    if let Ok(Ok(told)) = told.await {
-        let told: Told = told;
-        budgets.hear(node, heard, &told);
+    if let Ok(Ok(report)) = report.await {
+        let report: SpendingReport = report;
+        budgets.receive(node, heard, &report);
     }
 }

@@ -14,7 +14,7 @@ use spillway_usage_store::StoreConfig;
 use spillway_view::{Retry, View};
 
 use super::Usage;
-use super::budgets::{Budgets, Heard};
+use super::budgets::{Budgets, SpendingMark};
 
 /// A unit for a million tokens of any kind: a request of [`outcome`] costs ten millionths.
 const PRICE: Price = Price { prompt: 1_000_000, cached: 1_000_000, completion: 1_000_000 };
@@ -109,12 +109,12 @@ fn what_was_spent_is_known_to_the_next_process_and_to_other_nodes() {
     assert!(refused(&gateway, now).is_some(), "from the first request on");
     let (other, others) = open("b", folders[1].path(), now);
     assert_eq!(spend(&other, &others, now), None);
-    let told = usage.budgets.told_since(Heard::default());
-    other.budgets.hear(&"a".into(), Heard::default(), &told);
+    let report = usage.budgets.report_since(SpendingMark::default());
+    other.budgets.receive(&"a".into(), SpendingMark::default(), &report);
     other.judge(now);
     assert!(refused(&others, now).is_some(), "what both spent counts");
-    let again = usage.budgets.told_since(other.budgets.heard(&"a".into()));
-    assert_eq!(again.rows(), 0, "nothing is told twice");
+    let again = usage.budgets.report_since(other.budgets.mark_of(&"a".into()));
+    assert_eq!(again.rows(), 0, "nothing is reported twice");
     other.save(now);
     drop(usage);
     // The node that reported it is gone.

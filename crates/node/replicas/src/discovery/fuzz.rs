@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::DiscoveredEndpoint;
 use super::known::{DiscoveryAnswer, Known};
-use super::lookup::{addresses_in, endpoints_of, services_in, told_along};
+use super::lookup::{additional_addresses, addresses_in, endpoints_of, services_in};
 
 /// Returns the sets of endpoints after an answer with these records, read as addresses and as
 /// services.
@@ -17,7 +17,7 @@ pub(crate) fn endpoints(
     now: Instant,
     grace: Duration,
 ) -> Vec<Vec<DiscoveredEndpoint>> {
-    let services = endpoints_of(&services_in(answers), &told_along(additionals));
+    let services = endpoints_of(&services_in(answers), &additional_addresses(additionals));
     let kinds = [addresses_in("replicas.internal", 8_000, answers), services];
     let told = kinds.into_iter().filter_map(|endpoints| {
         Known::new(grace).note(DiscoveryAnswer::Endpoints(endpoints, Duration::ZERO), now)

@@ -75,7 +75,7 @@ impl AddressLookup {
         if services.is_empty() {
             return Err(DiscoveryAnswer::Empty);
         }
-        let mut addresses = told_along(lookup.additionals());
+        let mut addresses = additional_addresses(lookup.additionals());
         let mut ttl = ttl(lookup.answers());
         for (target, records) in self.addresses_of(&services, &addresses).await {
             // The endpoints are valid as long as the record that expires first.
@@ -190,7 +190,7 @@ pub(super) fn endpoints_of(
 }
 
 /// Returns the addresses in the additional records of an answer.
-pub(super) fn told_along(additionals: &[Record]) -> Vec<(Name, IpAddr)> {
+pub(super) fn additional_addresses(additionals: &[Record]) -> Vec<(Name, IpAddr)> {
     let address = |record: &Record| Some((record.name.clone(), record.data.ip_addr()?));
     additionals.iter().filter_map(address).collect()
 }

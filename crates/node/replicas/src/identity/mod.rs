@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode};
 use spillway_types::ModelsPage;
 
-use crate::check::Probe;
+use crate::health_check::Probe;
 use crate::http::{HttpClient, HttpReply, HttpServer, RequestError, Reuse};
 use crate::kind::ServerKind;
 use crate::scrape::{Scrape, Scraper};

@@ -11,8 +11,10 @@ use spillway_types::ReplicaName;
 use tokio::time::{Instant, sleep};
 
 use super::wakers::{Due, Wakers};
-use crate::check::{ActiveCheck, CheckKind, CheckResult, DeepCheck, NoticeCheck, notice, pause};
 use crate::fact::{Fact, FactHold, FactKind, FactSender};
+use crate::health_check::{
+    ActiveCheck, CheckKind, CheckResult, DeepCheck, NoticeCheck, notice, pause,
+};
 use crate::http::HttpClient;
 use crate::http::RequestError;
 use crate::identity::{EngineReading, IdentityCheck, ModelsReading, REST};

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use spillway_prefix::HotDelta;
-use spillway_quota::Statement;
+use spillway_rate_limit::Statement;
 use spillway_types::{Country, NodeName, RegionName};
 
 use crate::wire::RECORD_ORDER;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use spillway_quota::{RequestWindow, Scope};
+use spillway_rate_limit::{RequestWindow, Scope};
 use spillway_types::{ModelName, RegionName};
 
 use crate::{KeyId, TenantName};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spillway_quota::{
+use spillway_rate_limit::{
     AgreedLimits, Ground, LimitKind, PoolTerms, ROWS_MAX, Scope, Statement, StatementError,
     UNITS_MAX, floors,
 };

@@ -17,7 +17,7 @@ mod turn;
 mod version_test;
 
 use spillway_prefix::HotTrie;
-use spillway_quota::{AgreedLimits, Shares};
+use spillway_rate_limit::{AgreedLimits, Shares};
 use spillway_types::{NodeName, RegionName};
 
 use crate::limits::CLOCK_DRIFT_MS;

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spillway_codec::{DecodeError, EncodeError, FrameHeader, HEADER_BYTES, Wire, decode, encode};
 use spillway_prefix::HotTrie;
-use spillway_quota::Shares;
+use spillway_rate_limit::Shares;
 
 use crate::limits::SNAPSHOT_BYTES_MAX;
 use crate::state::{Audit, ClusterClock, Ledger, Requests, State};

@@ -1,7 +1,7 @@
 //! Access of rules to the state.
 
 use spillway_prefix::HotTrie;
-use spillway_quota::Shares;
+use spillway_rate_limit::Shares;
 use spillway_types::RegionName;
 
 use crate::records::Stored;

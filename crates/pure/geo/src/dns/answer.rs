@@ -7,7 +7,7 @@ use hickory_proto::rr::rdata::HINFO;
 use hickory_proto::rr::rdata::opt::{ClientSubnet, EdnsOption};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordType};
 
-use crate::Place;
+use crate::ClientLocation;
 use crate::dns::client::{ClientNetwork, V4_BITS, V6_BITS};
 use crate::dns::nearest::{Asking, addresses, choose};
 use crate::dns::query::{Parsed, QueryAsk, read};
@@ -28,7 +28,7 @@ pub struct Sources<'a> {
     /// State of the regions at this moment.
     pub view: &'a DnsView,
     /// Function that locates an address.
-    pub locate: &'a dyn Fn(IpAddr) -> Place,
+    pub locate: &'a dyn Fn(IpAddr) -> ClientLocation,
 }
 
 /// Answer to one query.
@@ -47,7 +47,7 @@ pub struct DnsReply {
 
 /// Records of an answer.
 #[derive(Debug, Default)]
-struct Content {
+struct AnswerContent {
     code: ResponseCode,
     answers: Vec<RData>,
     ttl_s: u32,
@@ -152,8 +152,13 @@ fn bytes_max(ask: &QueryAsk, transport: QueryTransport) -> usize {
 }
 
 /// Chooses the records of the answer, or its error code.
-fn content(ask: &QueryAsk, kind: QueryKind, source: IpAddr, sources: &Sources<'_>) -> Content {
-    let only = |code| Content { code, ..Content::default() };
+fn content(
+    ask: &QueryAsk,
+    kind: QueryKind,
+    source: IpAddr,
+    sources: &Sources<'_>,
+) -> AnswerContent {
+    let only = |code| AnswerContent { code, ..AnswerContent::default() };
     // Only version 0 exists: what a later one asks for cannot be known (RFC 6891, section 6.1.3).
     if ask.edns.as_ref().is_some_and(|edns| edns.version() > 0) {
         return only(ResponseCode::BADVERS);
@@ -163,7 +168,8 @@ fn content(ask: &QueryAsk, kind: QueryKind, source: IpAddr, sources: &Sources<'_
         return only(ResponseCode::Refused);
     }
     let zone = sources.zone;
-    let fixed = |answers| Content { answers, ttl_s: STATIC_TTL_S, ..Content::default() };
+    let fixed =
+        |answers| AnswerContent { answers, ttl_s: STATIC_TTL_S, ..AnswerContent::default() };
     let (is_apex, is_service, host) = match zone.find(ask.query.name()) {
         ZoneMatch::Elsewhere => return only(ResponseCode::Refused),
         ZoneMatch::Nothing => return only(ResponseCode::NXDomain),
@@ -193,11 +199,11 @@ fn region_content(
     kind: QueryKind,
     source: IpAddr,
     Sources { zone, view, locate }: &Sources<'_>,
-) -> Content {
+) -> AnswerContent {
     if !view.is_settled {
         // The resolver asks another name server at once. An answer given now would not consider
         // regions from which this node has received nothing yet.
-        return Content { code: ResponseCode::ServFail, ..Content::default() };
+        return AnswerContent { code: ResponseCode::ServFail, ..AnswerContent::default() };
     }
     // A prefix of no bits means that the client does not want to be located.
     let subnet = ask.subnet.filter(|subnet| subnet.source_prefix() > 0);
@@ -215,12 +221,12 @@ fn region_content(
     // by NAT64, which asks for IPv4 addresses.
     let addresses = region.map(|region| addresses(zone, region, &asking)).unwrap_or_default();
     let answers = address_records(&addresses, kind);
-    Content {
+    AnswerContent {
         ttl_s: zone.spec().ttl_s,
         region: region.filter(|_| !answers.is_empty()),
         answers,
         scope: told.map_or(0, |(subnet, _)| scope(&subnet)),
-        ..Content::default()
+        ..AnswerContent::default()
     }
 }
 
@@ -238,7 +244,7 @@ fn fault(head: Metadata, code: ResponseCode) -> Message {
     message
 }
 
-fn compose(ask: &QueryAsk, content: Content, zone: &Zone) -> Message {
+fn compose(ask: &QueryAsk, content: AnswerContent, zone: &Zone) -> Message {
     let mut message = Message::response(ask.metadata.id, OpCode::Query);
     let code = content.code;
     message.metadata.recursion_desired = ask.metadata.recursion_desired;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::dns::{
     CaaRecord, DnsView, HostRecord, RegionState, Zone, ZoneName, ZoneRegion, ZoneSpec,
 };
-use crate::{Coordinates, Place, town_of};
+use crate::{ClientLocation, Coordinates, town_of};
 
 /// Frankfurt, Virginia and Singapore, in this order.
 pub(crate) const REGIONS: [&str; 3] = ["eu-central-1", "us-east-1", "ap-southeast-1"];
@@ -73,7 +73,7 @@ pub(crate) fn view() -> DnsView {
 
 /// Locates addresses by their third byte: 1 is Paris, 2 is New York, 3 is Tokyo, others are
 /// unknown.
-pub(crate) fn locate(address: IpAddr) -> Place {
+pub(crate) fn locate(address: IpAddr) -> ClientLocation {
     let byte = match address.to_canonical() {
         IpAddr::V4(address) => address.octets()[2],
         IpAddr::V6(address) => address.octets()[4],
@@ -84,5 +84,5 @@ pub(crate) fn locate(address: IpAddr) -> Place {
         3 => Coordinates::new(35.7, 139.7),
         _ => None,
     };
-    Place { coordinates: at, ..Place::default() }
+    ClientLocation { coordinates: at, ..ClientLocation::default() }
 }

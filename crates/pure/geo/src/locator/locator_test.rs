@@ -10,7 +10,7 @@ fn cities() -> DatabaseWriter {
         .city("2001:db8::/32", "JP", (35.68, 139.69))
 }
 
-fn at(locator: &Locator, address: &str) -> Place {
+fn at(locator: &Locator, address: &str) -> ClientLocation {
     locator.locate(address.parse().unwrap())
 }
 
@@ -41,8 +41,8 @@ fn addresses_are_where_the_database_says_they_are() {
         );
         let japan = at(&locator, "2001:db8::1");
         assert_eq!((japan.country, japan.asn), ("JP".parse().ok(), None));
-        assert_eq!(at(&locator, "198.51.100.1"), Place::default());
-        assert_eq!(at(&locator, "2001:db9::1"), Place::default());
+        assert_eq!(at(&locator, "198.51.100.1"), ClientLocation::default());
+        assert_eq!(at(&locator, "2001:db9::1"), ClientLocation::default());
     }
 }
 
@@ -123,8 +123,8 @@ fn a_record_of_another_shape_tells_nothing() {
         .city("192.0.2.0/24", "DE", (f64::NAN, 999.0))
         .oddly_typed("100.64.0.0/10", "DE");
     let locator = Locator::from_bytes(bytes.bytes(), None).unwrap();
-    assert_eq!(at(&locator, "203.0.113.1"), Place::default());
-    assert_eq!(at(&locator, "198.51.100.1"), Place::default(), "no code of a country");
+    assert_eq!(at(&locator, "203.0.113.1"), ClientLocation::default());
+    assert_eq!(at(&locator, "198.51.100.1"), ClientLocation::default(), "no code of a country");
     assert_eq!(at(&locator, "192.0.2.1").coordinates, None, "not on Earth");
     let odd = at(&locator, "100.64.0.1");
     assert_eq!((odd.country, odd.coordinates), ("DE".parse().ok(), None), "a text is no number");

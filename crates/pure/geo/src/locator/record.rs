@@ -8,7 +8,7 @@ use spillway_types::Country;
 /// Record of a database of cities or countries.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
-pub(super) struct PlaceRecord<'a> {
+pub(super) struct CityRecord<'a> {
     #[serde(borrow)]
     pub(super) country: InCountry<'a>,
     pub(super) location: Location,

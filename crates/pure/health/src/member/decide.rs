@@ -10,7 +10,7 @@ use crate::change_reason::ChangeReason;
 use crate::condition::{Cause, ConditionState, Evidence, Shift};
 use crate::life::{Life, LifeStep};
 use crate::quantile::Samples;
-use crate::ramp::Ramp;
+use crate::slow_start::Ramp;
 use crate::verdict::{Vote, Votes};
 
 /// Most steps after one input. An input leads to a few steps and never to a circle; if it ever did,

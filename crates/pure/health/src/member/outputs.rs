@@ -4,14 +4,14 @@ use std::time::Instant;
 
 use spillway_types::{Admission, RAMP_FULL, Reading, Signals, Standing};
 
-use super::{Effect, Member, Shown};
+use super::{Effect, Member, ShownStanding};
 use crate::change_reason::ChangeReason;
 use crate::condition::{ConditionState, Evidence};
 use crate::life::Life;
 use crate::quantile::Samples;
-use crate::ramp::Ramp;
 use crate::reason::ReasonFacts;
 use crate::report::{CheckReport, CircuitBreakerReport, FaultReport, MemberReport, MemberState};
+use crate::slow_start::Ramp;
 use crate::standby::Reserve;
 use crate::tally::CheckTally;
 use crate::{Live, Vote};
@@ -19,7 +19,7 @@ use crate::{Live, Vote};
 impl Member {
     /// Publishes the member's standing and state. Returns what was published before, if that was
     /// different.
-    pub(crate) fn publish(&mut self) -> Option<Shown> {
+    pub(crate) fn publish(&mut self) -> Option<ShownStanding> {
         let shown = self.to_show();
         (shown != self.shown).then(|| std::mem::replace(&mut self.shown, shown))
     }
@@ -29,7 +29,7 @@ impl Member {
         std::mem::take(&mut self.effects)
     }
 
-    pub(crate) fn last_shown(&self) -> &Shown {
+    pub(crate) fn last_shown(&self) -> &ShownStanding {
         &self.shown
     }
 
@@ -37,7 +37,7 @@ impl Member {
         self.why
     }
 
-    pub(super) fn to_show(&self) -> Shown {
+    pub(super) fn to_show(&self) -> ShownStanding {
         let admission = self.admission();
         let standing = Standing {
             admission,
@@ -47,7 +47,7 @@ impl Member {
             busy_until: self.pressure.until().filter(|_| admission == Admission::Busy),
         };
         let down = self.condition.down_cause().filter(|_| admission == Admission::Down);
-        Shown { standing, down, state: self.state() }
+        ShownStanding { standing, down, state: self.state() }
     }
 
     /// Returns the strictest vote of the member's state machines.

@@ -9,10 +9,10 @@ use spillway_types::{Outcome, RegionName, ReplicaName, TenantName};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestCause {
     /// A replica, a region or this node answered with this status.
-    Status(u16, FailurePlace),
+    Status(u16, FailureSite),
     /// The reply broke off, stopped for too long, or passed its deadline, as
     /// [`spillway_types::End::name`].
-    Reply(&'static str, FailurePlace),
+    Reply(&'static str, FailureSite),
     /// The node refused, for this reason of [`spillway_route::ShedReason`].
     Refused(&'static str),
     /// One of many further causes.
@@ -21,7 +21,7 @@ pub enum RequestCause {
 
 /// Place at which a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FailurePlace {
+pub enum FailureSite {
     /// A replica of this region.
     Replica(ReplicaName),
     /// Another region.
@@ -52,9 +52,9 @@ impl RequestCause {
     /// Returns the cause of a request that failed in this manner, of [`Outcome::failure`].
     pub(super) fn of_failure(outcome: &Outcome, failure: &'static str) -> Self {
         let place = match (&outcome.region, &outcome.replica) {
-            (Some(region), _) => FailurePlace::Region(region.clone()),
-            (None, Some(replica)) => FailurePlace::Replica(replica.clone()),
-            (None, None) => FailurePlace::Node,
+            (Some(region), _) => FailureSite::Region(region.clone()),
+            (None, Some(replica)) => FailureSite::Replica(replica.clone()),
+            (None, None) => FailureSite::Node,
         };
         match failure {
             "status" => Self::Status(outcome.status, place),
@@ -92,7 +92,7 @@ impl fmt::Display for RequestCause {
     }
 }
 
-impl fmt::Display for FailurePlace {
+impl fmt::Display for FailureSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Replica(name) => f.write_str(name.as_str()),

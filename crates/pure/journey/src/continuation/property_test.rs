@@ -5,8 +5,8 @@ use spillway_types::{Deadline, RegionName, ReplicaName};
 
 use super::test_stream::{FAILED, NOT_NOW, START, StreamStory, TestStream, TestStreamReplica, ms};
 use super::{
-    BreakCause, ContinuationRules, StreamBreak, StreamEnd, StreamEvent, StreamPlace, StreamReplica,
-    StreamRest, StreamRetry, StreamSight, StreamStep, Unasked,
+    BreakCause, ContinuationRules, StreamBreak, StreamEnd, StreamEvent, StreamReplica, StreamRest,
+    StreamRetry, StreamSight, StreamStep, StreamTarget, Unasked,
 };
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -25,7 +25,7 @@ struct StreamSeen {
     /// Rounds of the search that ended with a failure.
     failed_rounds: u32,
     is_begun: bool,
-    /// True if the search is a retry: its cause is a fault of the place.
+    /// True if the search is a retry: its cause is a fault of the target.
     is_fault: bool,
     /// Searches after a fault.
     continuations: u32,
@@ -96,12 +96,12 @@ fn run(story: &mut StreamStory, rng: &mut fastrand::Rng) -> (StreamSeen, StreamE
     panic!("no end: {seen:?}")
 }
 
-/// Lets a place that could have served the stream break it off.
+/// Lets a target that could have served the stream break it off.
 fn break_stream(story: &mut StreamStory, rng: &mut fastrand::Rng, seen: &mut StreamSeen) {
-    let place = seen.broken.last().cloned().map(StreamPlace::Replica);
-    let fresh = rng.choice(&story.sight.replicas).map(|it| StreamPlace::Replica(it.name.clone()));
-    let region = rng.choice(&story.sight.regions).cloned().map(StreamPlace::Region);
-    let place = [place, fresh.clone(), fresh, region][rng.usize(..4)].clone();
+    let target = seen.broken.last().cloned().map(StreamTarget::Replica);
+    let fresh = rng.choice(&story.sight.replicas).map(|it| StreamTarget::Replica(it.name.clone()));
+    let region = rng.choice(&story.sight.regions).cloned().map(StreamTarget::Region);
+    let target = [target, fresh.clone(), fresh, region][rng.usize(..4)].clone();
     let rest = match rng.u8(..16) {
         0 => StreamRest::LastEvents,
         1 => StreamRest::Unfit("tools"),
@@ -111,7 +111,7 @@ fn break_stream(story: &mut StreamStory, rng: &mut fastrand::Rng, seen: &mut Str
     let budget = story.budget;
     let cause = [BreakCause::Cut, BreakCause::Stalled, BreakCause::Lost][rng.usize(..3)];
     let is_death = cause == BreakCause::Cut && rng.u8(..4) == 0;
-    story.tell(StreamEvent::Broke(StreamBreak { place: place.clone(), rest, cause, is_death }));
+    story.tell(StreamEvent::Broke(StreamBreak { target: target.clone(), rest, cause, is_death }));
     let is_sought = !matches!(
         story.next(),
         StreamStep::End(
@@ -138,14 +138,14 @@ fn break_stream(story: &mut StreamStory, rng: &mut fastrand::Rng, seen: &mut Str
     let passed = story.now.duration_since(*START);
     let left = story.sight.deadline.remaining(story.now).min(story.sight.silence_max);
     seen.until_ms = u64::try_from((passed + left).as_millis()).unwrap();
-    match place {
-        Some(StreamPlace::Replica(name)) => seen.broken.push(name),
-        Some(StreamPlace::Region(name)) => seen.lost.push(name),
+    match target {
+        Some(StreamTarget::Replica(name)) => seen.broken.push(name),
+        Some(StreamTarget::Region(name)) => seen.lost.push(name),
         None => {}
     }
 }
 
-/// Checks that a try leaves out all places that it has to.
+/// Checks that a try leaves out all targets that it has to.
 fn check_unasked(sight: &TestStream, unasked: &Unasked, seen: &StreamSeen) {
     let is_left_out = |name: &ReplicaName| {
         sight.replicas().filter(|it| it.name == name).all(|it| unasked.replicas.contains(&it.slot))
@@ -169,17 +169,17 @@ fn check_unasked(sight: &TestStream, unasked: &Unasked, seen: &StreamSeen) {
     let is_asked = |name: &RegionName| !unasked.regions.contains(name);
     let is_fresh_region = |name: &RegionName| !is_any_unable && !seen.lost.contains(name);
     if sight.replicas.iter().any(is_fresh) || sight.regions.iter().any(is_fresh_region) {
-        assert!(seen.broken.iter().all(is_left_out), "goes back although another place is left");
+        assert!(seen.broken.iter().all(is_left_out), "goes back although another target is left");
         let is_first = seen.rounds == 0;
         assert!(!is_first || !seen.lost.iter().any(is_asked), "asks a lost region first");
     }
-    // A place is left that serves the model and may continue the stream.
+    // A target is left that serves the model and may continue the stream.
     let is_place = |it: &TestStreamReplica| {
         it.serves_model && (!is_left_out(&it.name) || seen.tried.contains(&it.name))
     };
     assert!(sight.replicas.iter().any(is_place) || sight.regions.iter().any(is_asked), "in vain");
     assert!(sight.regions.iter().all(|it| is_asked(it) || is_any_unable || seen.lost.contains(it)));
-    // No place is left out without a reason.
+    // No target is left out without a reason.
     let has_reason = |it: &TestStreamReplica| {
         !is_able(it) || seen.broken.contains(&it.name) || seen.tried.contains(&it.name)
     };
@@ -240,7 +240,7 @@ proptest! {
         let mut rng = fastrand::Rng::with_seed(seed);
         let (seen, end) = run(&mut story, &mut rng);
 
-        // An end says if a place was sought.
+        // An end says if a target was sought.
         prop_assert!(!end.is_after_search() || seen.searches > 0);
         // An end is the end.
         prop_assert_eq!(story.next(), StreamStep::End(end));
@@ -251,7 +251,7 @@ proptest! {
         match end {
             StreamEnd::Count => prop_assert_eq!(seen.continuations, rules.count_max),
             StreamEnd::Budget => prop_assert_eq!(story.budget, 0),
-            StreamEnd::NoPlaceLeft | StreamEnd::Late | StreamEnd::Failed => {
+            StreamEnd::NoTargetLeft | StreamEnd::Late | StreamEnd::Failed => {
                 prop_assert!(seen.searches > 0);
             }
             StreamEnd::Deaths => prop_assert!(story.stream.deaths() >= 2),

@@ -7,7 +7,9 @@ use super::test_stream::{
     FAILED, NOT_NOW, SHED, START, StreamStory, TestStream, broke, broke_with, check, died, lost,
     ms, of_cause, other, short,
 };
-use super::{BreakCause, StreamEnd, StreamEvent, StreamPlace, StreamRest, StreamRetry, StreamStep};
+use super::{
+    BreakCause, StreamEnd, StreamEvent, StreamRest, StreamRetry, StreamStep, StreamTarget,
+};
 use crate::{Ending, ResidencyDenial};
 
 const CONTINUED: Option<StreamEvent> = Some(StreamEvent::Continued);
@@ -59,7 +61,7 @@ fn a_stream_that_the_rules_end_asks_for_no_retry() {
     sight.rules.count_max = 0;
     for rest in [StreamRest::LastEvents, StreamRest::Unfit("tools"), StreamRest::Text] {
         let mut story = StreamStory::of(sight.clone());
-        let broke = broke_with(Some(StreamPlace::Replica("a".into())), rest);
+        let broke = broke_with(Some(StreamTarget::Replica("a".into())), rest);
         check(&mut story, &[("relay", broke)]);
         assert!(matches!(story.step(), StreamStep::End(_)), "{rest:?}");
     }
@@ -67,7 +69,7 @@ fn a_stream_that_the_rules_end_asks_for_no_retry() {
 
 #[test]
 fn a_stream_that_lacks_only_its_last_events_is_completed_at_no_cost() {
-    let rest = |rest| broke_with(Some(StreamPlace::Replica("a".into())), rest);
+    let rest = |rest| broke_with(Some(StreamTarget::Replica("a".into())), rest);
     let sight = TestStream::new(&["a", "b"]);
     let last = [("relay", rest(StreamRest::LastEvents)), ("end Complete", None)];
     assert_eq!(tell(sight.clone(), &last), 9);
@@ -85,20 +87,20 @@ fn a_chat_that_was_begun_goes_only_to_engines_that_can_continue_it() {
     let sight = || TestStream::new(&["a", "b", "c"]).with_unable(&["b"]).with_regions(&["far"]);
     // Other regions may have engines of that kind.
     tell(sight(), &[("relay", broke("a")), ("try but a b far", None)]);
-    let whole = broke_with(Some(StreamPlace::Replica("a".into())), StreamRest::Whole);
+    let whole = broke_with(Some(StreamTarget::Replica("a".into())), StreamRest::Whole);
     tell(sight(), &[("relay", whole), ("try but a", None)]);
     let mut text = sight();
     text.rules.needs_engine = false;
     tell(text, &[("relay", broke("a")), ("try but a", None)]);
     let none_left = TestStream::new(&["a", "b"]).with_unable(&["b"]).with_regions(&["far"]);
-    tell(none_left, &[("relay", broke("a")), ("end NoPlaceLeft", None)]);
+    tell(none_left, &[("relay", broke("a")), ("end NoTargetLeft", None)]);
 }
 
 #[test]
 fn replicas_of_other_models_count_for_nothing() {
     let mut sight = TestStream::new(&["a", "b"]);
     sight.replicas[1].serves_model = false;
-    tell(sight.clone(), &[("relay", broke("a")), ("end NoPlaceLeft", None)]);
+    tell(sight.clone(), &[("relay", broke("a")), ("end NoTargetLeft", None)]);
     // Such an engine says nothing about those of other regions.
     let mut sight = sight.with_unable(&["b"]).with_regions(&["far"]);
     sight.replicas[1].serves_model = false;
@@ -121,7 +123,7 @@ fn a_region_that_broke_the_stream_off_is_asked_after_all_other_places() {
     tell(sight(), &[("relay", broke("a")), ("try but a", CONTINUED), ("relay", None)]);
     let nameless = broke_with(None, StreamRest::Text);
     tell(sight(), &[("relay", nameless), ("try", None)]);
-    // None of the others had a place: the next round prefers none.
+    // None of the others had a target: the next round prefers none.
     let rounds = [
         ("relay", lost("far")),
         ("try but far", Some(NOT_NOW)),
@@ -150,7 +152,7 @@ fn a_region_that_is_the_only_place_is_asked_again_at_once() {
         ],
     );
     let alone = TestStream::new(&["a"]).with_regions(&["far"]).with_unable(&["a"]);
-    tell(alone, &[("relay", lost("far")), ("end NoPlaceLeft", None)]);
+    tell(alone, &[("relay", lost("far")), ("end NoTargetLeft", None)]);
 }
 
 #[test]
@@ -172,12 +174,12 @@ fn replicas_that_broke_off_earlier_are_asked_when_no_other_is_left() {
     let steps = [("relay", broke("a")), ("try but a", CONTINUED), ("relay", broke("b"))];
     let back = [("try but b", Some(NOT_NOW)), ("pause 100", PAUSED), ("try but b", CONTINUED)];
     tell(TestStream::new(&["a", "b"]), &[&steps[..], &back].concat());
-    tell(TestStream::new(&["a"]), &[("relay", broke("a")), ("end NoPlaceLeft", None)]);
+    tell(TestStream::new(&["a"]), &[("relay", broke("a")), ("end NoTargetLeft", None)]);
     // The last one is not asked, though it is the only one.
     let mut story = StreamStory::of(TestStream::new(&["a", "b"]));
     check(&mut story, &steps);
     story.sight.replicas.remove(0);
-    check(&mut story, &[("end NoPlaceLeft", None)]);
+    check(&mut story, &[("end NoTargetLeft", None)]);
 }
 
 #[test]
@@ -237,7 +239,7 @@ fn each_search_has_time_of_its_own() {
 #[test]
 fn a_route_that_is_gone_ends_the_search() {
     let gone = Some(StreamEvent::NoRoute);
-    let steps = [("relay", broke("a")), ("try but a", gone), ("end NoPlaceLeft", None)];
+    let steps = [("relay", broke("a")), ("try but a", gone), ("end NoTargetLeft", None)];
     tell(TestStream::new(&["a", "b"]), &steps);
 }
 
@@ -313,7 +315,7 @@ fn only_a_lack_of_places_is_waited_for() {
     };
     let reason = ShedReason::PushedOut;
     assert!(is_for_now(Ending::SentAway { reason, retry_after: ms(1) }));
-    assert!(is_for_now(Ending::NoPlaceInTime(reason)));
+    assert!(is_for_now(Ending::NoSlotInTime(reason)));
     assert!(is_for_now(Ending::TooLate { reason, late_ms: 1.0 }));
     let failures = [
         Ending::HeldReply,
@@ -329,7 +331,7 @@ fn only_a_lack_of_places_is_waited_for() {
 
 #[test]
 fn ends_say_if_a_place_was_sought() {
-    let sought = [StreamEnd::NoPlaceLeft, StreamEnd::Late, StreamEnd::Failed];
+    let sought = [StreamEnd::NoTargetLeft, StreamEnd::Late, StreamEnd::Failed];
     assert!(sought.iter().all(|end| end.is_after_search()));
     let at_once = [
         StreamEnd::Complete,
@@ -351,7 +353,7 @@ fn a_request_that_two_engines_died_of_is_not_tried_again() {
     let mut sight = TestStream::new(&["a", "b"]);
     sight.rules.deaths = 1;
     tell(sight, &[("relay", died("a")), ("end Deaths", None)]);
-    // Or another one dies while the stream is sought a place.
+    // Or another one dies while the stream is sought a target.
     let in_search = Some(StreamEvent::NoReply(Ending::EnginesDied));
     tell(
         TestStream::new(&["a", "b"]),
@@ -368,14 +370,14 @@ fn streams_of_a_lost_region_and_of_a_drain_need_no_budget() {
     for cause in [BreakCause::Lost, BreakCause::Drained] {
         let mut sight = TestStream::new(&["a"]).with_regions(&["far"]).with_budget(0);
         sight.rules.count_max = 0;
-        let place = Some(StreamPlace::Region("far".into()));
-        let gone = Some(of_cause(cause, place, StreamRest::Text));
+        let target = Some(StreamTarget::Region("far".into()));
+        let gone = Some(of_cause(cause, target, StreamRest::Text));
         let steps = [("relay", gone), ("try but far", CONTINUED), ("relay", None)];
         assert_eq!(tell(sight, &steps), 0, "{cause:?}");
     }
     let sight = TestStream::new(&["a"]).with_regions(&["far"]).with_budget(0);
     let gone = lost("far").map(|_| {
-        of_cause(BreakCause::Lost, Some(StreamPlace::Region("far".into())), StreamRest::Text)
+        of_cause(BreakCause::Lost, Some(StreamTarget::Region("far".into())), StreamRest::Text)
     });
     let rounds = [
         ("relay", gone),
@@ -389,8 +391,8 @@ fn streams_of_a_lost_region_and_of_a_drain_need_no_budget() {
 
 #[test]
 fn a_stream_that_no_place_has_room_for_stays_where_it_drains() {
-    let place = || Some(StreamPlace::Replica("a".into()));
-    let drained = || Some(of_cause(BreakCause::Drained, place(), StreamRest::Text));
+    let target = || Some(StreamTarget::Replica("a".into()));
+    let drained = || Some(of_cause(BreakCause::Drained, target(), StreamRest::Text));
     let mut story = StreamStory::of(TestStream::new(&["a", "b"]));
     check(&mut story, &[("relay", drained()), ("try but a", Some(NOT_NOW)), ("end Late", None)]);
     story.stream.stay();

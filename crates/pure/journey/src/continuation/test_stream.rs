@@ -7,8 +7,8 @@ use spillway_route::{PlanError, ShedReason};
 use spillway_types::{Deadline, RegionName, ReplicaName, ReplicaSlot};
 
 use super::{
-    BreakCause, ContinuationRules, ContinuedStream, StreamBreak, StreamEvent, StreamPlace,
-    StreamReplica, StreamRest, StreamRetry, StreamSight, StreamStep, Unasked,
+    BreakCause, ContinuationRules, ContinuedStream, StreamBreak, StreamEvent, StreamReplica,
+    StreamRest, StreamRetry, StreamSight, StreamStep, StreamTarget, Unasked,
 };
 use crate::{Ending, RefusedRequest};
 
@@ -20,7 +20,7 @@ pub(super) static START: LazyLock<Instant> = LazyLock::new(|| {
 
 /// Failure of the replicas that a journey asked.
 pub(super) const FAILED: StreamEvent = StreamEvent::NoReply(Ending::LastFailure);
-/// Refusal, since no place is open at the moment.
+/// Refusal, since no target is open at the moment.
 pub(super) const NOT_NOW: StreamEvent = StreamEvent::NoReply(Ending::Refused(RefusedRequest {
     refusal: PlanError::AllBusy,
     was_tried: false,
@@ -93,7 +93,7 @@ impl TestStream {
         Self { retries, ..self }
     }
 
-    /// Returns the names of places that are not asked.
+    /// Returns the names of targets that are not asked.
     pub(super) fn names(&self, unasked: &Unasked) -> Vec<String> {
         let replicas = unasked.replicas.iter().map(|slot| &self.replicas[slot.index()].name);
         replicas
@@ -183,7 +183,7 @@ pub(super) fn check(story: &mut StreamStory, steps: &[(&str, Option<StreamEvent>
     }
 }
 
-/// A step in a few words, with the places that are not asked.
+/// A step in a few words, with the targets that are not asked.
 pub(super) fn short(sight: &TestStream, step: &StreamStep) -> String {
     match step {
         StreamStep::Relay => "relay".to_owned(),
@@ -199,31 +199,31 @@ pub(super) fn short(sight: &TestStream, step: &StreamStep) -> String {
 
 /// A replica broke the stream off in the middle of its text.
 pub(super) fn broke(replica: &str) -> Option<StreamEvent> {
-    broke_with(Some(StreamPlace::Replica(replica.into())), StreamRest::Text)
+    broke_with(Some(StreamTarget::Replica(replica.into())), StreamRest::Text)
 }
 
 /// A region broke the stream off in the middle of its text.
 pub(super) fn lost(region: &str) -> Option<StreamEvent> {
-    broke_with(Some(StreamPlace::Region(region.into())), StreamRest::Text)
+    broke_with(Some(StreamTarget::Region(region.into())), StreamRest::Text)
 }
 
-pub(super) fn broke_with(place: Option<StreamPlace>, rest: StreamRest) -> Option<StreamEvent> {
-    Some(of_cause(BreakCause::Stalled, place, rest))
+pub(super) fn broke_with(target: Option<StreamTarget>, rest: StreamRest) -> Option<StreamEvent> {
+    Some(of_cause(BreakCause::Stalled, target, rest))
 }
 
 /// A stream broke off for this cause, without the death of an engine.
 pub(super) fn of_cause(
     cause: BreakCause,
-    place: Option<StreamPlace>,
+    target: Option<StreamTarget>,
     rest: StreamRest,
 ) -> StreamEvent {
-    StreamEvent::Broke(StreamBreak { place, rest, cause, is_death: false })
+    StreamEvent::Broke(StreamBreak { target, rest, cause, is_death: false })
 }
 
 /// An engine died in the middle of the text.
 pub(super) fn died(replica: &str) -> Option<StreamEvent> {
     Some(StreamEvent::Broke(StreamBreak {
-        place: Some(StreamPlace::Replica(replica.into())),
+        target: Some(StreamTarget::Replica(replica.into())),
         rest: StreamRest::Text,
         cause: BreakCause::Cut,
         is_death: true,

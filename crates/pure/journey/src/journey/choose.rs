@@ -6,7 +6,7 @@ use spillway_route::{Attempt, PlanError, ShedReason, SpillReason};
 use spillway_types::RegionName;
 
 use super::{Journey, JourneyState};
-use crate::decision::{Decision, Way};
+use crate::decision::{Decision, RequestWay};
 use crate::ending::{Ending, RefusedRequest};
 use crate::sight::Sight;
 use crate::standing::Position;
@@ -34,7 +34,7 @@ impl Journey {
     }
 
     /// Asks a second replica beside a silent one, if there is one and no other request waits for
-    /// its place.
+    /// its slot.
     pub(super) fn choose_second<S: Sight>(
         &mut self,
         first: Attempt,
@@ -64,39 +64,41 @@ impl Journey {
         rng: &mut fastrand::Rng,
     ) {
         match (decision.way, decision.planned) {
-            (Way::Region { index, reason }, _) => {
+            (RequestWay::Region { index, reason }, _) => {
                 self.forward(sight.region(index).clone(), Some(reason), sight, now);
             }
-            (Way::Own, Ok(_)) if self.waits_for_start(sight, now) => {
+            (RequestWay::Own, Ok(_)) if self.waits_for_start(sight, now) => {
                 self.wait_for_start(sight, now);
             }
-            (Way::Shed { reason: ShedReason::NobodyInReach, .. }, Err(_))
+            (RequestWay::Shed { reason: ShedReason::NobodyInReach, .. }, Err(_))
                 if self.may_wait_for_start(sight, now) =>
             {
                 self.wait_for_start(sight, now);
             }
-            (Way::Own, Ok(attempt)) => self.ask(attempt, Connection::KeptOrNew, sight),
-            (Way::Own, Err(refusal)) => self.refuse(refusal, sight, now, rng),
+            (RequestWay::Own, Ok(attempt)) => self.ask(attempt, Connection::KeptOrNew, sight),
+            (RequestWay::Own, Err(refusal)) => self.refuse(refusal, sight, now, rng),
             // A prediction that is never tried would stay wrong for ever.
-            (Way::TooLate { reason, late_ms }, Ok(attempt)) => {
+            (RequestWay::TooLate { reason, late_ms }, Ok(attempt)) => {
                 self.state = JourneyState::Probing { attempt, reason, late_ms };
             }
-            (Way::TooLate { reason, late_ms }, Err(_)) => {
+            (RequestWay::TooLate { reason, late_ms }, Err(_)) => {
                 self.too_late(reason, late_ms, sight, now);
             }
             // Another model that can serve now beats a place in a queue.
-            (Way::Wait { .. } | Way::Shed { .. }, _) if sight.has_stand_in() => {
+            (RequestWay::Wait { .. } | RequestWay::Shed { .. }, _) if sight.has_stand_in() => {
                 self.state = JourneyState::Renaming;
             }
-            (Way::Shed { reason: ShedReason::Slo, .. }, _) if self.awaits_moment(now) => {
+            (RequestWay::Shed { reason: ShedReason::Slo, .. }, _) if self.awaits_moment(now) => {
                 self.pause_for_moment(now);
             }
-            (Way::Wait { prefill_ms }, _) => self.wait(prefill_ms, sight, now),
-            (Way::Shed { reason, predicted_ms }, _) => self.shed(reason, predicted_ms, sight),
+            (RequestWay::Wait { prefill_ms }, _) => self.wait(prefill_ms, sight, now),
+            (RequestWay::Shed { reason, predicted_ms }, _) => {
+                self.shed(reason, predicted_ms, sight)
+            }
         }
     }
 
-    /// Takes a place at a replica, if this region may still serve the request.
+    /// Takes a slot at a replica, if this region may still serve the request.
     pub(super) fn ask<S: Sight>(&mut self, attempt: Attempt, connection: Connection, sight: &S) {
         // The rules may have changed while the request waited.
         if let Err(denial) = sight.permission() {

@@ -62,7 +62,7 @@ impl Journey {
             return Err(PlanError::AllResting);
         }
         let room = self.room(sight);
-        // Places that others leave to the tenant are tried before all others.
+        // Slots that others leave to the tenant are tried before all others.
         let first = tenant_share::first_kept_for(sight).filter(|_| room.can_wait);
         let reads_caches = sight.route_rules().reads_caches;
         // The steps of a journey never come here without a number.
@@ -84,7 +84,7 @@ impl Journey {
                 Plan::Refuse(refusal) => Err(refusal),
             }
         };
-        // Once the places at replicas that have the adapter are taken, all others count, too.
+        // Once the slots at replicas that have the adapter are taken, all others count, too.
         let mut plan_by_adapter = |room: Room| match adapter {
             Some(_) => plan_within(Room { adapter, ..room })
                 .map(for_adapter)

@@ -8,7 +8,9 @@ use spillway_types::Deadline;
 
 use super::Journey;
 use super::test_sight::{START, Story, TestRegion, TestReplica, TestSight, ms};
-use crate::{Claim, Decision, Event, Position, QueueSight, ResidencyDenial, Step, WaitTerms, Way};
+use crate::{
+    Claim, Decision, Event, Position, QueueSight, RequestWay, ResidencyDenial, Step, WaitTerms,
+};
 
 /// Regions at these distances in milliseconds, each with so many requests running of ten.
 fn regions(distances: &[(u16, u8)]) -> Vec<TestRegion> {
@@ -41,8 +43,11 @@ fn decide(sight: &TestSight, seed: u64) -> Decision {
 
 fn forwarded(decision: &Decision) -> Option<usize> {
     match decision.way {
-        Way::Region { index, .. } => Some(index),
-        Way::Own | Way::Wait { .. } | Way::Shed { .. } | Way::TooLate { .. } => None,
+        RequestWay::Region { index, .. } => Some(index),
+        RequestWay::Own
+        | RequestWay::Wait { .. }
+        | RequestWay::Shed { .. }
+        | RequestWay::TooLate { .. } => None,
     }
 }
 
@@ -71,7 +76,7 @@ proptest! {
         let has_room = replicas.iter().any(|(in_flight, limit)| in_flight < limit);
         let decision = decide(&sight, seed);
         prop_assert_eq!(decision.planned.is_ok(), has_room);
-        prop_assert!(!has_room || decision.way == Way::Own, "{:?}", decision.way);
+        prop_assert!(!has_room || decision.way == RequestWay::Own, "{:?}", decision.way);
     }
 
     #[test]
@@ -108,12 +113,12 @@ proptest! {
         let mut story = Story::of(sight());
         story.rng = fastrand::Rng::with_seed(seed);
         match (story.next(), decision.way) {
-            (Step::Ask { attempt, .. }, Way::Own) => prop_assert_eq!(Ok(attempt), decision.planned),
-            (Step::Forward { region, reason }, Way::Region { index, reason: explained }) => {
+            (Step::Ask { attempt, .. }, RequestWay::Own) => prop_assert_eq!(Ok(attempt), decision.planned),
+            (Step::Forward { region, reason }, RequestWay::Region { index, reason: explained }) => {
                 prop_assert_eq!(&region, &story.sight.regions[index].name);
                 prop_assert_eq!(reason, Some(explained));
             }
-            (Step::Wait(_), Way::Wait { .. }) | (Step::End(_), Way::Shed { .. }) => {}
+            (Step::Wait(_), RequestWay::Wait { .. }) | (Step::End(_), RequestWay::Shed { .. }) => {}
             (step, way) => prop_assert!(false, "{step:?} though {way:?}"),
         }
     }
@@ -176,7 +181,7 @@ fn the_rate_of_replicas_is_certain_only_when_their_limits_are() {
     let mut sight = TestSight::new(2);
     let journey = Journey::new(*START, 3);
     let rate = journey.expected_rate(&sight, 1_000.0);
-    // Sixteen places, each kept for 2 s alone and for 2.5 s beside others.
+    // Sixteen slots, each kept for 2 s alone and for 2.5 s beside others.
     assert!(rate.is_some_and(|rate| (rate - 6.4).abs() < 0.01), "{rate:?}");
     assert_eq!(journey.certain_rate(&sight, 1_000.0), rate);
     sight.replicas[1].is_guess = true;
@@ -196,7 +201,7 @@ fn before_any_request_has_ended_a_rate_is_guessed_for_who_is_turned_away_alone()
     assert_eq!(journey.expected_rate(&sight, 1_000.0), None);
     assert_eq!(journey.certain_rate(&sight, 1_000.0), None, "a guess refuses no request");
     sight.inquiry.prompt_bytes = 0;
-    // Sixteen places, each kept for 20 ms and 132 tokens of 15 ms, a quarter longer beside others.
+    // Sixteen slots, each kept for 20 ms and 132 tokens of 15 ms, a quarter longer beside others.
     let rate = journey.foreseen_rate(&sight, 1_000.0, 132);
     assert!(rate.is_some_and(|rate| (rate - 6.4).abs() < 0.01), "{rate:?}");
     let shorter = journey.foreseen_rate(&sight, 1_000.0, 0);
@@ -214,7 +219,7 @@ fn a_request_at_its_turn_stands_before_all_that_wait() {
     story.sight.regions = regions(&[(20, 0)]);
     story.sight.replicas[1].in_flight = 0;
     assert_eq!(story.journey.position(), Position::AtTurn);
-    let Step::Ask { attempt, .. } = story.next() else { panic!("it has a place here") };
+    let Step::Ask { attempt, .. } = story.next() else { panic!("it has a slot here") };
     assert_eq!(attempt.slot.index(), 1);
 }
 

@@ -18,10 +18,10 @@ pub(super) const REVIEW: Duration = Duration::from_millis(250);
 const REST_WAIT_MAX: Duration = Duration::from_secs(30);
 /// Time between the end of a replica's pause and the news of it.
 const REST_SLACK: Duration = Duration::from_millis(5);
-/// Pause between two looks for a place at the one replica that can serve a request, or after places
+/// Pause between two looks for a slot at the one replica that can serve a request, or after slots
 /// were lost time and again.
 const PLACE_PAUSE: Duration = Duration::from_millis(20);
-/// Number of places in a row that may be lost to others before a request pauses.
+/// Number of slots in a row that may be lost to others before a request pauses.
 const PLACES_LOST_MAX: u32 = 4;
 /// Time for which a request that came back at the time promised looks for a moment at which it
 /// keeps the objective. Loads change within a second or two, so most find one.
@@ -118,8 +118,8 @@ impl Journey {
         left_by.map_or(longest, |left_by| left_by.min(longest)).min(deadline)
     }
 
-    /// Pauses before the next look for a place. Another replica may have one at once; the only one
-    /// that can serve the request is asked again after some time. Whoever loses place after place
+    /// Pauses before the next look for a slot. Another replica may have one at once; the only one
+    /// that can serve the request is asked again after some time. Whoever loses slot after slot
     /// pauses too: otherwise a plan that takes a full replica for free would keep the processor busy.
     pub(super) fn pause_without_place<S: Sight>(&mut self, sight: &S, now: Instant) {
         self.places_lost += 1;
@@ -130,7 +130,7 @@ impl Journey {
         let since = *self.standing.since.get_or_insert(now);
         let (until, over) = self.waits_until(since, sight);
         if now >= until {
-            return self.end(Ending::NoPlaceInTime(over));
+            return self.end(Ending::NoSlotInTime(over));
         }
         self.state = JourneyState::Pausing(PLACE_PAUSE.min(until - now));
     }
@@ -138,7 +138,7 @@ impl Journey {
     /// Returns true if the request came back at the time promised, and is not sent away again for
     /// an objective that it would miss right now.
     pub(super) fn awaits_moment(&self, now: Instant) -> bool {
-        self.standing.came_as_told && now < self.started + MOMENT_WAIT
+        self.standing.came_when_promised && now < self.started + MOMENT_WAIT
     }
 
     /// Pauses before the next look for a moment at which the request keeps the objective. It waits
@@ -154,7 +154,7 @@ impl Journey {
         self.end(Ending::Shed { reason, predicted_ms, not_before });
     }
 
-    /// Returns the moment before which no place comes free: all replicas asked for a pause, or all
+    /// Returns the moment before which no slot comes free: all replicas asked for a pause, or all
     /// other regions of a region without replicas named a time.
     pub(super) fn not_before<S: Sight>(&self, sight: &S) -> Option<Instant> {
         self.busy_until.or_else(|| self.regions_busy_until(sight))
@@ -215,7 +215,7 @@ impl Journey {
 
     /// Returns the latest moment for the first token of a request that waits in the queue.
     fn first_token_due<S: Sight>(&self, sight: &S) -> Option<Instant> {
-        let more = if self.standing.came_as_told { MOMENT_WAIT } else { Duration::ZERO };
+        let more = if self.standing.came_when_promised { MOMENT_WAIT } else { Duration::ZERO };
         sight.route_rules().slo.map(|slo| self.started + more + slo)
     }
 

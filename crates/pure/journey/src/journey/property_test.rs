@@ -170,7 +170,7 @@ fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen)
             assert!(is_new || *connection == Connection::New, "asked twice: {attempt:?}");
             assert!(leaves_share(story, attempt.slot), "took a place that is left to others");
             if rng.u8(..4) == 0 {
-                return story.tell(Event::NoPlace);
+                return story.tell(Event::NoSlot);
             }
             seen.asked.push(attempt.slot);
             seen.sent += 1;

@@ -132,7 +132,7 @@ impl Journey {
             | RegionFailure::Leaving
             | RegionFailure::OutsideResidency
             | RegionFailure::Refused { .. } => {}
-            // All requests of the region need another place at once: the room of their targets paces
+            // All requests of the region need another slot at once: the room of their targets paces
             // them, and not the budget of retries.
             RegionFailure::Lost => {
                 self.attempts += 1;

@@ -14,8 +14,8 @@ use spillway_types::{
 };
 
 use crate::{
-    Claim, Connection, Conversation, Ending, Event, Journey, PlaceSight, QueueSight, RegionSight,
-    ReplicaGroup, ReplicaSight, RequestSight, ResidencyDenial, Room, RoomLoads, RouteRules, Step,
+    Claim, Connection, Conversation, Ending, Event, Journey, QueueSight, RegionSight, ReplicaGroup,
+    ReplicaSight, RequestSight, ResidencyDenial, Room, RoomLoads, RouteRules, SlotSight, Step,
     TenantKey, TenantSight,
 };
 
@@ -297,7 +297,7 @@ impl Loads for TestLoads<'_> {
         self.sight.replica(slot).in_flight
     }
     fn limit(&self, slot: ReplicaSlot) -> u32 {
-        self.room.places(self.sight.replica(slot), slot)
+        self.room.slots(self.sight.replica(slot), slot)
     }
     fn cached_blocks_max(&self) -> u32 {
         if self.with_caches { self.sight.cached_longest } else { 0 }
@@ -307,7 +307,7 @@ impl Loads for TestLoads<'_> {
     }
 }
 
-impl PlaceSight for TestReplica {
+impl SlotSight for TestReplica {
     fn rests_for(&self, tenant: u64) -> bool {
         tenant == RESTING && self.rests_until.is_some()
     }
@@ -317,10 +317,10 @@ impl PlaceSight for TestReplica {
     fn has_loaded(&self, _adapter: u64) -> bool {
         self.has_loaded
     }
-    fn places_for(&self, can_wait: bool) -> u32 {
+    fn slots_for(&self, can_wait: bool) -> u32 {
         self.limit + u32::from(self.is_guess && !can_wait)
     }
-    fn places_for_guests(&self) -> u32 {
+    fn slots_for_guests(&self) -> u32 {
         u32::MAX
     }
 }
@@ -433,7 +433,7 @@ impl RegionSight for TestSight {
                 },
                 ..RegionReport::default()
             },
-            places: Some(slots.map(free).sum()),
+            slots: Some(slots.map(free).sum()),
             waiting,
             guests: 0,
             nodes: 1,
@@ -580,7 +580,7 @@ impl Story {
 }
 
 /// Checks a story step by step: each line has the step that the journey takes, and its result.
-/// An attempt, `ask` or `forward`, is one line: the place is taken without saying so, as are numbers,
+/// An attempt, `ask` or `forward`, is one line: the slot is taken without saying so, as are numbers,
 /// retries and probes.
 #[track_caller]
 pub(crate) fn check(story: &mut Story, steps: &[(&str, Option<Event>)]) {
@@ -588,7 +588,7 @@ pub(crate) fn check(story: &mut Story, steps: &[(&str, Option<Event>)]) {
         let step = story.next();
         assert_eq!(short(&step), *expected, "step {number} of {steps:?}");
         let Some(event) = event else { continue };
-        if matches!(step, Step::Ask { .. }) && *event != Event::NoPlace {
+        if matches!(step, Step::Ask { .. }) && *event != Event::NoSlot {
             story.tell(Event::Asked);
         }
         story.tell(*event);
@@ -628,7 +628,7 @@ pub(crate) fn short(step: &Step) -> String {
             Ending::Shed { reason, .. } => format!("shed {}", reason.name()),
             Ending::SentAway { reason, .. } => format!("sent away {}", reason.name()),
             Ending::TooLate { reason, .. } => format!("too late {}", reason.name()),
-            Ending::NoPlaceInTime(reason) => format!("no place {}", reason.name()),
+            Ending::NoSlotInTime(reason) => format!("no slot {}", reason.name()),
             Ending::Refused(refused) => format!("refused {}", refused.refusal.name()),
             Ending::OutsideResidency(denial) => format!("outside residency {denial:?}"),
             Ending::Reply

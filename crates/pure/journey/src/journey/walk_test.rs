@@ -54,7 +54,7 @@ const ENDINGS: [&str; 11] = [
     "end OnlyRegionGone",
     "end Reply",
     "outside residency",
-    "no place",
+    "no slot",
     "refused",
     "sent away",
     "shed",
@@ -107,7 +107,7 @@ fn results(story: &Story) -> Vec<Event> {
         JourneyState::Retrying { .. } => {
             [true, false].map(|is_allowed| Event::Retry { is_allowed }).into()
         }
-        JourneyState::Placing { .. } => vec![Event::Asked, Event::NoPlace],
+        JourneyState::Placing { .. } => vec![Event::Asked, Event::NoSlot],
         JourneyState::Asking(_) => {
             if story.journey.may_hedge(&story.sight) {
                 replies.push(Event::Silent);
@@ -307,7 +307,7 @@ fn every_change_of_state_is_in_the_diagram_and_every_one_of_the_diagram_happens(
     for surroundings in all {
         journeys += walk(|| Story::of(surroundings()), &mut seen);
     }
-    // A request that was promised a place looks for a moment at which it is not too late.
+    // A request that was promised a slot looks for a moment at which it is not too late.
     journeys += walk(|| promised(too_late()), &mut seen);
     journeys += walk(|| promised(late_in_queue()), &mut seen);
     assert!(journeys > 1_000, "{journeys} journeys");

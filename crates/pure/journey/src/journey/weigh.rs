@@ -9,7 +9,7 @@ use spillway_route::{
 use spillway_types::{ModelLoad, ModelName, RegionName, Speed};
 
 use super::Journey;
-use crate::decision::Way;
+use crate::decision::RequestWay;
 use crate::residency::is_by_request;
 use crate::sight::{Conversation, Sight};
 use crate::standing::Position;
@@ -45,22 +45,22 @@ impl Journey {
         sight: &S,
         now: Instant,
         rng: &mut fastrand::Rng,
-    ) -> (Way, Option<SpillPlan>) {
+    ) -> (RequestWay, Option<SpillPlan>) {
         let inquiry = sight.inquiry();
         let late_ms = self.late_ms(planned, sight, now);
         // A guest was compared when it came, and goes nowhere else.
         let is_free = inquiry.hop == 0 && sight.pinned().is_none();
         let Some(model) = inquiry.model.as_ref().filter(|_| is_free) else {
-            let late = |late_ms| Way::TooLate { reason: ShedReason::Late, late_ms };
-            return (late_ms.map_or(Way::Own, late), None);
+            let late = |late_ms| RequestWay::TooLate { reason: ShedReason::Late, late_ms };
+            return (late_ms.map_or(RequestWay::Own, late), None);
         };
         if self.stays_anyway(planned, late_ms, sight, now) {
-            return (Way::Own, None);
+            return (RequestWay::Own, None);
         }
         let scales = self.scales(model, planned, sight, now);
         let is_at_home = sight.session_region().is_none();
         if is_at_home && scales.own.keeps(&scales.others, sight.spill_terms()) {
-            return (Way::Own, None);
+            return (RequestWay::Own, None);
         }
         let mut plan = self.spill(&scales, sight, now, rng);
         if plan.reason == SpillReason::NoReplica {
@@ -176,9 +176,9 @@ impl Journey {
         own.first_token_ms_max = self.first_token_left_ms(sight, now);
         match planned {
             Ok(_) => {}
-            Err(PlanError::AllBusy) => own.places = Some(0),
+            Err(PlanError::AllBusy) => own.slots = Some(0),
             Err(PlanError::AllResting) if self.waits_for_rest(sight, now) => {
-                own.places = Some(0);
+                own.slots = Some(0);
                 // Replicas that rest are no candidates, and yet they are there.
                 own.replicas = own.replicas.max(1);
                 let rest = self.busy_until.map(|until| until.saturating_duration_since(now));
@@ -285,33 +285,41 @@ impl Journey {
     }
 
     /// Turns a comparison of regions into the way of this request.
-    fn way<S: Sight>(&self, plan: &SpillPlan, scales: &Scales, sight: &S, now: Instant) -> Way {
+    fn way<S: Sight>(
+        &self,
+        plan: &SpillPlan,
+        scales: &Scales,
+        sight: &S,
+        now: Instant,
+    ) -> RequestWay {
         let own = &scales.own;
         // Without a limit the replica's own queue is the place to wait. An evacuated region serves
         // before no region does.
-        let has_no_limit = own.replicas > 0 && own.places.is_none();
+        let has_no_limit = own.replicas > 0 && own.slots.is_none();
         let queues_there = own.late_ms.is_none() && (scales.is_leaving || has_no_limit);
         let shed = |reason, predicted_ms: f32| match own.late_ms {
-            Some(late_ms) => Way::TooLate { reason, late_ms },
-            None => Way::Shed { reason, predicted_ms },
+            Some(late_ms) => RequestWay::TooLate { reason, late_ms },
+            None => RequestWay::Shed { reason, predicted_ms },
         };
         match &plan.verdict {
-            SpillVerdict::Own => Way::Own,
+            SpillVerdict::Own => RequestWay::Own,
             SpillVerdict::Forward(ways) => match ways.first() {
-                Some(&index) => Way::Region { index, reason: plan.reason },
-                None => Way::Own,
+                Some(&index) => RequestWay::Region { index, reason: plan.reason },
+                None => RequestWay::Own,
             },
             // A reply that comes too late is of no use, wherever the request would wait.
             SpillVerdict::Shed { wait_ms, .. } if plan.reason == SpillReason::Slo => {
                 shed(ShedReason::Slo, *wait_ms)
             }
-            SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. } if queues_there => Way::Own,
+            SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. } if queues_there => {
+                RequestWay::Own
+            }
             SpillVerdict::Wait { wait_ms } if self.is_beyond_degraded(*wait_ms, sight) => {
                 shed(ShedReason::Degraded, *wait_ms)
             }
             SpillVerdict::Wait { wait_ms } => match self.is_beyond_patience(*wait_ms, sight, now) {
-                Some(reason) => Way::Shed { reason, predicted_ms: *wait_ms },
-                None => Way::Wait { prefill_ms: own.prefill_ms },
+                Some(reason) => RequestWay::Shed { reason, predicted_ms: *wait_ms },
+                None => RequestWay::Wait { prefill_ms: own.prefill_ms },
             },
             SpillVerdict::Shed { wait_ms, .. } => {
                 shed(plan.reason.shed().unwrap_or(ShedReason::QueueFull), *wait_ms)
@@ -444,5 +452,5 @@ fn destination(plan: &SpillPlan) -> Option<usize> {
 /// to wait.
 fn outside_residency(own: OwnRegion) -> OwnRegion {
     let waiting = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: false };
-    OwnRegion { replicas: 0, places: Some(0), late_ms: None, waiting, ..own }
+    OwnRegion { replicas: 0, slots: Some(0), late_ms: None, waiting, ..own }
 }

@@ -7,11 +7,11 @@ use crate::reply::fault::ReplyFault;
 pub enum ReplyAction {
     /// Go on: read from the source while the client takes pieces.
     Proceed,
-    /// Drop the source and look for a place that continues the reply. Report
+    /// Drop the source and look for a target that continues the reply. Report
     /// [`ReplyEvent::Continued`](crate::ReplyEvent::Continued) or
     /// [`ReplyEvent::NotContinued`](crate::ReplyEvent::NotContinued).
     Continue(ReplyFault),
-    /// Keep the source without reading from it, and look for a place with room that continues the
+    /// Keep the source without reading from it, and look for a target with room that continues the
     /// reply. Report as for [`ReplyAction::Continue`]; then drop or read on from the source.
     Move,
     /// Send the client a keep-alive, between two events.

@@ -31,9 +31,9 @@ pub enum ReplyEvent {
     /// Another node of the gateway gave the request up, since engines died with it. Its error event
     /// is held back.
     GivenUp,
-    /// Another place continues the reply.
+    /// Another target continues the reply.
     Continued(ReplySource),
-    /// No other place continues the reply.
+    /// No other target continues the reply.
     NotContinued(StreamEnd),
 }
 
@@ -71,17 +71,17 @@ pub struct SourceSight {
     pub client_sent: Option<Instant>,
 }
 
-/// State of the place that serves a reply.
+/// State of the target that serves a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceState {
     /// Nothing speaks against it.
     Well,
-    /// The place is being drained, and the stream can be continued by a place that has room.
+    /// The target is being drained, and the stream can be continued by a target that has room.
     Leaving,
     /// The replica is down, and no request has had a byte from it since.
     Down,
-    /// The replica is down as far as silence shows, and the stream can be continued by a place that
-    /// has room. Without such a place, waiting is all that is left: it may merely be busy.
+    /// The replica is down as far as silence shows, and the stream can be continued by a target that
+    /// has room. Without such a target, waiting is all that is left: it may merely be busy.
     Silent,
     /// The region is out of reach, as far as this node knows.
     OutOfReach,

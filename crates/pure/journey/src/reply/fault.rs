@@ -4,7 +4,7 @@ use spillway_types::End;
 
 use crate::continuation::BreakCause;
 
-/// Failure of the place that serves a reply, or of the reply itself.
+/// Failure of the target that serves a reply, or of the reply itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyFault {
     /// The connection ended before the reply did.
@@ -19,7 +19,7 @@ pub enum ReplyFault {
     Stalled,
     /// The replica reported its own failure by an error event.
     Reported(EngineState),
-    /// Engines died with the request, here or in another region: no other place is tried.
+    /// Engines died with the request, here or in another region: no other target is tried.
     GivenUp,
     /// The replica aborted the request, although no client asked for that.
     Aborted,
@@ -73,7 +73,7 @@ impl ReplyFault {
         }
     }
 
-    /// Returns the reason why another place continues the reply.
+    /// Returns the reason why another target continues the reply.
     #[must_use]
     pub fn break_cause(self) -> BreakCause {
         match self {
@@ -85,7 +85,7 @@ impl ReplyFault {
         }
     }
 
-    /// Returns true if another place may continue the reply.
+    /// Returns true if another target may continue the reply.
     #[must_use]
     pub fn is_repairable(self) -> bool {
         !matches!(self, Self::DeadlinePassed | Self::GivenUp)
@@ -106,7 +106,7 @@ impl ReplyFault {
     }
 }
 
-/// Place that serves a reply.
+/// Target that serves a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplySource {
     /// A replica of this region.

@@ -175,7 +175,7 @@ fn no_reply_outlives_its_deadline_and_no_silent_source_its_limit() {
         for _ in 0..dice.u32(0..12) {
             walk.step(&mut dice);
         }
-        // From here on nothing comes, and no search finds a place.
+        // From here on nothing comes, and no search finds a target.
         walk.world.on(ReplyEvent::ClientCaughtUp);
         walk.world.on(ReplyEvent::Asked);
         let from = walk.world.now;

@@ -20,7 +20,7 @@ pub struct ReplyRules {
 /// Form of a reply, which decides how the client learns of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureForm {
-    /// Events: an error event ends the stream, and another place may continue it.
+    /// Events: an error event ends the stream, and another target may continue it.
     Events,
     /// A gRPC call: trailers with an error status end it.
     Call,

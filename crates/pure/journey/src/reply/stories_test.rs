@@ -122,7 +122,7 @@ fn a_search_without_result_ends_with_the_fault_that_began_it() {
         (E::Broke, StreamEnd::Late, Break(F::Cut)),
         (E::Reported(EngineState::Dying), StreamEnd::Deaths, Break(F::GivenUp)),
         (E::Reported(EngineState::Serving), StreamEnd::Count, Release(reported)),
-        // By then the replica's own error is about a place that is long gone.
+        // By then the replica's own error is about a target that is long gone.
         (E::Reported(EngineState::Serving), StreamEnd::Failed, Break(reported)),
         (E::Reported(EngineState::Serving), StreamEnd::Complete, Complete),
     ] {
@@ -374,7 +374,7 @@ fn keep_alives_go_to_clients_that_wait_for_a_silent_stream() {
     world.silence(ms(400));
     assert_eq!(world.token().silence(ms(5_000)), (KeepAlive, 2_500));
     world.on(E::Broke);
-    assert_eq!(world.silence(ms(5_000)), (KeepAlive, 3_200), "while another place is sought");
+    assert_eq!(world.silence(ms(5_000)), (KeepAlive, 3_200), "while another target is sought");
     world.on(E::Continued(Replica));
     world.on(E::ClientBehind);
     assert_eq!(world.silence(ms(5_000)), (Proceed, 8_200), "a client that is behind needs none");

@@ -3,15 +3,15 @@
 use super::test_reply::{World, ms};
 use super::*;
 
-use Place::{Behind, Continuing, Ending, Head, Moving, Over, Streaming};
 use ReplyAction::{Break, Close, Complete, Continue, Finish, Move, Proceed, Release};
 use ReplyEvent as E;
 use ReplyFault as F;
+use ReplyPoint::{Behind, Continuing, Ending, Head, Moving, Over, Streaming};
 use ReplySource::{Region, Replica};
 
 /// State of the machine without its details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ReplyPoint {
     Head,
     Streaming,
     Behind,
@@ -21,14 +21,14 @@ enum Place {
     Over,
 }
 
-const ALL: [Place; 7] = [Head, Streaming, Behind, Ending, Moving, Continuing, Over];
+const ALL: [ReplyPoint; 7] = [Head, Streaming, Behind, Ending, Moving, Continuing, Over];
 /// States in which the source is read.
-const SERVED: [Place; 3] = [Head, Streaming, Behind];
+const SERVED: [ReplyPoint; 3] = [Head, Streaming, Behind];
 
 /// States, the action that an input leads to there, and the state after it.
-type Row<'r> = (&'r [Place], ReplyAction, Place);
+type Row<'r> = (&'r [ReplyPoint], ReplyAction, ReplyPoint);
 
-fn place(reply: &Reply) -> Place {
+fn place(reply: &Reply) -> ReplyPoint {
     match reply.state {
         ReplyState::Serving(Progress::Head, _) => Head,
         ReplyState::Serving(Progress::Streaming, _) => Streaming,
@@ -41,7 +41,7 @@ fn place(reply: &Reply) -> Place {
 }
 
 /// Brings a stream of this source into a state.
-fn world_at(place: Place, source: ReplySource) -> World {
+fn world_at(place: ReplyPoint, source: ReplySource) -> World {
     let mut world = World::new(FailureForm::Events, source, true);
     if place != Head {
         world.token();
@@ -64,7 +64,7 @@ fn world_at(place: Place, source: ReplySource) -> World {
 
 /// Checks what `act` leads to in all states: the rows, and nothing elsewhere.
 #[track_caller]
-fn check(what: &str, rows: &[Row<'_>], act: impl Fn(Place) -> (ReplyAction, Reply)) {
+fn check(what: &str, rows: &[Row<'_>], act: impl Fn(ReplyPoint) -> (ReplyAction, Reply)) {
     for from in ALL {
         let row = rows.iter().find(|(places, ..)| places.contains(&from));
         let expected = row.map_or((Proceed, from), |(_, action, to)| (*action, *to));
@@ -130,7 +130,7 @@ fn searches_end() {
         (StreamEnd::Deaths, Break(F::GivenUp)),
         (StreamEnd::Late, Break(F::Cut)),
         (StreamEnd::Count, Break(F::Cut)),
-        (StreamEnd::NoPlaceLeft, Break(F::Cut)),
+        (StreamEnd::NoTargetLeft, Break(F::Cut)),
     ] {
         // A source that drains still serves.
         let stays = (&[Moving][..], Proceed, Streaming);

@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// A stream of a replica that another place may continue.
+    /// A stream of a replica that another target may continue.
     pub(super) fn stream() -> Self {
         Self::new(FailureForm::Events, ReplySource::Replica, true)
     }

@@ -60,7 +60,7 @@ impl HotView {
     pub fn lookup(&self, chain: &[u64], depths: &mut [u32]) {
         depths.fill(0);
         if !self.hashes.is_empty() {
-            descend(&mut Lookup { view: self, chain, depths, probes: 0 }, chain.len());
+            descend(&mut HotLookup { view: self, chain, depths, probes: 0 }, chain.len());
         }
     }
 
@@ -99,7 +99,7 @@ impl HotView {
 }
 
 /// Look-up in progress.
-struct Lookup<'a> {
+struct HotLookup<'a> {
     view: &'a HotView,
     chain: &'a [u64],
     depths: &'a mut [u32],
@@ -113,7 +113,7 @@ struct FoundBlock {
     regions: u32,
 }
 
-impl Probes for Lookup<'_> {
+impl Probes for HotLookup<'_> {
     type Found = FoundBlock;
 
     fn warm(&self, index: usize) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use spillway_types::{BlockHashes, Holder, KvEvent, StoredBlocks};
 
 use super::engine_blocks::{Chain, EngineBlocks};
-use super::prompts::{Prompts, QuietPrompt, Sender, SentPrompt, Told};
+use super::prompts::{Prompts, QuietPrompt, ReplyFigures, Sender, SentPrompt};
 use super::session::chain_end_of;
 use super::token_map::TokenMap;
 use crate::FineIndex;
@@ -125,17 +125,17 @@ impl KvMirror {
         &mut self,
         (index, holder): (&mut FineIndex, Holder),
         chain: &[u64],
-        told: Told,
+        figures: ReplyFigures,
         now_ms: u64,
     ) {
-        if let Some(map) = TokenMap::of(&told, 0.0) {
+        if let Some(map) = TokenMap::of(&figures, 0.0) {
             let rate = self.rate.get_or_insert_with(|| map.prompt_rate());
             *rate += RATE_WEIGHT * (map.prompt_rate() - *rate);
         }
         let Some(tail) = chain.last() else { return };
-        let Some(prompt) = self.prompts.ended(*tail, &told, now_ms).cloned() else { return };
+        let Some(prompt) = self.prompts.ended(*tail, &figures, now_ms).cloned() else { return };
         // The engine may have stored more than it has reported so far, so the end is not known.
-        self.tie((index, holder), &prompt, Some(&told), Due::Some);
+        self.tie((index, holder), &prompt, Some(&figures), Due::Some);
     }
 
     /// Handles an event.
@@ -176,9 +176,9 @@ impl KvMirror {
         for prompt in self.prompts.paused(now_ms) {
             self.tie((index, holder), &prompt, None, Due::Some);
         }
-        for QuietPrompt { prompt, told } in self.prompts.take_quiet(now_ms) {
-            self.count_silence(&prompt, told.as_ref());
-            self.tie((index, holder), &prompt, told.as_ref(), Due::All);
+        for QuietPrompt { prompt, figures } in self.prompts.take_quiet(now_ms) {
+            self.count_silence(&prompt, figures.as_ref());
+            self.tie((index, holder), &prompt, figures.as_ref(), Due::All);
         }
         let is_stale = self.silent >= SILENT_MAX && self.state != KvState::Stale;
         if is_stale {
@@ -209,10 +209,11 @@ impl KvMirror {
     }
 
     /// Counts a request whose events are missing.
-    fn count_silence(&mut self, prompt: &SentPrompt, told: Option<&Told>) {
-        let Some(told) = told.filter(|told| told.is_whole) else { return };
-        let tokens = told.prompt_tokens.unwrap_or(0);
-        let is_due = tokens.saturating_sub(told.cached_tokens.unwrap_or(tokens)) >= NEW_TOKENS_MIN;
+    fn count_silence(&mut self, prompt: &SentPrompt, figures: Option<&ReplyFigures>) {
+        let Some(figures) = figures.filter(|figures| figures.is_whole) else { return };
+        let tokens = figures.prompt_tokens.unwrap_or(0);
+        let is_due =
+            tokens.saturating_sub(figures.cached_tokens.unwrap_or(tokens)) >= NEW_TOKENS_MIN;
         if is_due && prompt.leaves.is_empty() {
             self.silent += 1;
         }
@@ -224,26 +225,26 @@ impl KvMirror {
         &mut self,
         (index, holder): (&mut FineIndex, Holder),
         prompt: &SentPrompt,
-        told: Option<&Told>,
+        figures: Option<&ReplyFigures>,
         due: Due,
     ) {
         if self.state != KvState::Live {
             return;
         }
         let chain = prompt.chain.as_slice();
-        let written = told.iter().flat_map(|told| &told.written);
+        let written = figures.iter().flat_map(|figures| &figures.written);
         let whole: Vec<u64> = chain.iter().chain(written).copied().collect();
-        let whole_told = told.filter(|told| told.is_whole && due == Due::All);
+        let whole_told = figures.filter(|figures| figures.is_whole && due == Due::All);
         // The last token of a reply is not computed.
         let end_tokens = whole_told
-            .and_then(|told| told.prompt_tokens?.checked_add(told.output_tokens))
+            .and_then(|figures| figures.prompt_tokens?.checked_add(figures.output_tokens))
             .map(|tokens| tokens.saturating_sub(1));
-        let Ok(leaf) = self.leaf_of(prompt, told, end_tokens) else {
+        let Ok(leaf) = self.leaf_of(prompt, figures, end_tokens) else {
             // Another request with the prompt stored them, or this one: it is assumed that they are
             // there, as without events.
             return index.extend(holder, &whole, chain.len());
         };
-        let Some(map) = self.token_map(told, whole.len()) else { return };
+        let Some(map) = self.token_map(figures, whole.len()) else { return };
         let tied = self.engine.tie(Chain {
             blocks: &whole,
             block_bytes: self.block_bytes,
@@ -266,12 +267,12 @@ impl KvMirror {
     fn leaf_of(
         &mut self,
         prompt: &SentPrompt,
-        told: Option<&Told>,
+        figures: Option<&ReplyFigures>,
         end_tokens: Option<u64>,
     ) -> Result<Option<u64>, AmbiguousLeaf> {
         let newest = prompt.leaves.last().copied();
         // All of them have the prompt, and nothing else is asked for.
-        if prompt.requests == 1 || told.is_none_or(|told| told.written.is_empty()) {
+        if prompt.requests == 1 || figures.is_none_or(|figures| figures.written.is_empty()) {
             return Ok(newest);
         }
         let end_tokens = end_tokens.ok_or(AmbiguousLeaf)?;
@@ -284,11 +285,11 @@ impl KvMirror {
 
     /// Returns where the tokens of a prompt with its reply are, which have so many blocks together;
     /// `None` if nothing is known of that.
-    fn token_map(&self, told: Option<&Told>, blocks: usize) -> Option<TokenMap> {
+    fn token_map(&self, figures: Option<&ReplyFigures>, blocks: usize) -> Option<TokenMap> {
         // The last block of the reply is full, and half a block more is the best guess.
         let whole_bytes = (blocks as f64 + 0.5) * self.block_bytes;
-        let by_reply = told.and_then(|told| {
-            TokenMap::of(told, (whole_bytes - f64::from(told.prompt_bytes)).max(0.0))
+        let by_reply = figures.and_then(|figures| {
+            TokenMap::of(figures, (whole_bytes - f64::from(figures.prompt_bytes)).max(0.0))
         });
         by_reply.or_else(|| self.rate.map(TokenMap::usual))
     }

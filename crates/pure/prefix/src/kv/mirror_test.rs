@@ -64,7 +64,7 @@ impl Scene {
 
     fn reply_with(&mut self, chain: &[u64], written: &[u64], cached_tokens: u64) {
         let bytes = |blocks: &[u64]| blocks.len() * BLOCK_BYTES;
-        let told = Told {
+        let figures = ReplyFigures {
             written: written.to_vec(),
             prompt_bytes: bytes(chain) as u32,
             prompt_tokens: Some(bytes(chain) as u64 / TOKEN_BYTES),
@@ -72,7 +72,7 @@ impl Scene {
             output_tokens: bytes(written) as u64 / TOKEN_BYTES + 1,
             is_whole: true,
         };
-        self.mirror.replied((&mut self.index, self.holder), chain, told, self.now_ms);
+        self.mirror.replied((&mut self.index, self.holder), chain, figures, self.now_ms);
     }
 
     fn settle(&mut self) -> bool {
@@ -243,7 +243,7 @@ fn requests_without_events_end_the_belief_in_them_once() {
         ended.push(scene.settle());
     }
     assert_eq!(ended.iter().position(|ended| *ended), Some(7));
-    assert_eq!(ended.iter().filter(|ended| **ended).count(), 1, "told once");
+    assert_eq!(ended.iter().filter(|ended| **ended).count(), 1, "reported once");
     assert_eq!(scene.mirror.state(), KvState::Stale);
     scene.send(&long);
     scene.store(&long, None, 100..180);

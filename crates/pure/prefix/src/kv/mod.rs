@@ -13,5 +13,5 @@ mod session;
 mod token_map;
 
 pub use mirror::{KvMirror, KvState};
-pub use prompts::{Sender, Told};
+pub use prompts::{ReplyFigures, Sender};
 pub use session::{chain_end_of, kv_session_id};

@@ -18,7 +18,7 @@ const QUIET_MS: u64 = 60_000;
 
 /// Numbers of a reply that has ended, or was given up.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct ReplyFigures {
     /// Blocks of the reply behind those of the prompt; empty if they are not known.
     pub written: Vec<u64>,
     /// Size of the prompt in bytes; 0 if it is not known.
@@ -59,7 +59,7 @@ pub(super) struct SentPrompt {
     /// Number of requests whose end is not known.
     under_way: u32,
     /// Replies that have ended and are not settled, with the time of their end in ms.
-    ended: Vec<(Told, u64)>,
+    ended: Vec<(ReplyFigures, u64)>,
     sender: Sender,
     /// True if engine blocks were stored since the prompt was last tied.
     has_events: bool,
@@ -87,7 +87,7 @@ impl SentPrompt {
 pub(super) struct QuietPrompt {
     pub(super) prompt: SentPrompt,
     /// Numbers of the reply; `None` if its end is not known.
-    pub(super) told: Option<Told>,
+    pub(super) figures: Option<ReplyFigures>,
 }
 
 /// Prompts by their last block.
@@ -132,11 +132,16 @@ impl Prompts {
     }
 
     /// Notes the end of a reply. Returns its prompt, if that is known.
-    pub(super) fn ended(&mut self, tail: u64, told: &Told, now_ms: u64) -> Option<&SentPrompt> {
+    pub(super) fn ended(
+        &mut self,
+        tail: u64,
+        figures: &ReplyFigures,
+        now_ms: u64,
+    ) -> Option<&SentPrompt> {
         let prompt = self.by_tail.get_mut(&tail)?;
         prompt.at_ms = now_ms;
         prompt.under_way = prompt.under_way.saturating_sub(1);
-        prompt.ended.push((told.clone(), now_ms));
+        prompt.ended.push((figures.clone(), now_ms));
         Some(prompt)
     }
 
@@ -201,13 +206,13 @@ impl Prompts {
             while let Some((_, at_ms)) = prompt.ended.first()
                 && is_past(*at_ms, SETTLE_MS)
             {
-                let (told, _) = prompt.ended.remove(0);
-                quiet.push(QuietPrompt { prompt: prompt.clone(), told: Some(told) });
+                let (figures, _) = prompt.ended.remove(0);
+                quiet.push(QuietPrompt { prompt: prompt.clone(), figures: Some(figures) });
             }
             if prompt.ended.is_empty() && prompt.under_way == 0 {
                 gone.push(*tail);
             } else if is_past(prompt.at_ms, QUIET_MS) {
-                quiet.push(QuietPrompt { prompt: prompt.clone(), told: None });
+                quiet.push(QuietPrompt { prompt: prompt.clone(), figures: None });
                 gone.push(*tail);
             }
         }

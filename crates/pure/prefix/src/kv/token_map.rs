@@ -1,6 +1,6 @@
 //! Positions in bytes and in tokens of one prompt with its reply.
 
-use super::prompts::Told;
+use super::prompts::ReplyFigures;
 
 /// Bytes of a prompt for each of its tokens, and the same of its reply.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,16 +23,16 @@ impl TokenMap {
 
     /// Returns the map of a prompt by the numbers of its reply; `None` if these are not enough.
     /// `reply_bytes` is the size of the reply as far as blocks of it are known.
-    pub(super) fn of(told: &Told, reply_bytes: f64) -> Option<Self> {
-        let tokens = told.prompt_tokens.filter(|tokens| *tokens > 0)?;
-        if told.prompt_bytes == 0 {
+    pub(super) fn of(figures: &ReplyFigures, reply_bytes: f64) -> Option<Self> {
+        let tokens = figures.prompt_tokens.filter(|tokens| *tokens > 0)?;
+        if figures.prompt_bytes == 0 {
             return None;
         }
-        let prompt_bytes = f64::from(told.prompt_bytes);
+        let prompt_bytes = f64::from(figures.prompt_bytes);
         let prompt_rate = tokens as f64 / prompt_bytes;
         let bounds = (prompt_rate / REPLY_FACTOR_MAX, prompt_rate * REPLY_FACTOR_MAX);
-        let reply_rate = if reply_bytes > 0.0 && told.output_tokens > 0 {
-            (told.output_tokens as f64 / reply_bytes).clamp(bounds.0, bounds.1)
+        let reply_rate = if reply_bytes > 0.0 && figures.output_tokens > 0 {
+            (figures.output_tokens as f64 / reply_bytes).clamp(bounds.0, bounds.1)
         } else {
             prompt_rate
         };
@@ -57,19 +57,19 @@ mod tests {
 
     #[test]
     fn a_reply_has_a_rate_of_its_own_within_limits() {
-        let told = |prompt_tokens, output_tokens| Told {
+        let figures = |prompt_tokens, output_tokens| ReplyFigures {
             prompt_bytes: 1_000,
             prompt_tokens,
             output_tokens,
-            ..Told::default()
+            ..ReplyFigures::default()
         };
-        let map = TokenMap::of(&told(Some(250), 100), 300.0).unwrap();
+        let map = TokenMap::of(&figures(Some(250), 100), 300.0).unwrap();
         assert_eq!(map.tokens_at(500.0), 125.0);
         assert_eq!(map.tokens_at(1_300.0).round(), 350.0);
-        let map = TokenMap::of(&told(Some(250), 9_000), 300.0).unwrap();
+        let map = TokenMap::of(&figures(Some(250), 9_000), 300.0).unwrap();
         assert_eq!(map.tokens_at(1_300.0), 400.0, "twice the prompt's at most");
-        assert_eq!(TokenMap::of(&told(None, 5), 1.0), None);
-        assert_eq!(TokenMap::of(&told(Some(0), 5), 1.0), None);
+        assert_eq!(TokenMap::of(&figures(None, 5), 1.0), None);
+        assert_eq!(TokenMap::of(&figures(Some(0), 5), 1.0), None);
         assert_eq!(TokenMap::usual(0.25).tokens_at(1_300.0), 325.0);
     }
 }

@@ -119,7 +119,7 @@ impl<'e> Chunk<'e> {
     }
 
     /// Returns the usage in the chunk.
-    pub(super) fn told_usage(&self) -> Option<Usage> {
+    pub(super) fn reported_usage(&self) -> Option<Usage> {
         read_usage(self.usage?.get().as_bytes())
     }
 

@@ -341,7 +341,7 @@ impl Thread {
             self.give_up(unfit);
         }
         self.head.get_or_insert_with(|| Head::of(chunk));
-        let usage = chunk.told_usage().map(|told| self.whole_usage(told));
+        let usage = chunk.reported_usage().map(|told| self.whole_usage(told));
         let latest = self.held.last().map_or(self.tokens_now, |held| held.tokens);
         let counted = latest + u64::from(!said.text.is_empty());
         let passed = Passed {

@@ -39,7 +39,7 @@ const SCALAR: [bool; 256] = {
 #[derive(Debug)]
 pub(super) struct DocumentReader {
     schema: Schema,
-    place: Place,
+    place: JsonPosition,
     /// Open nodes, the document itself first.
     nodes: [Node; NODES_MAX],
     depth: usize,
@@ -62,7 +62,7 @@ pub(super) struct DocumentReader {
 
 /// Position in the grammar of JSON, before the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum JsonPosition {
     /// Before a value, or the end of an array.
     Value,
     /// Before a member's name, or the end of an object.
@@ -97,7 +97,7 @@ impl DocumentReader {
     fn with_role(schema: Schema, role: Role) -> Self {
         Self {
             schema,
-            place: Place::Value,
+            place: JsonPosition::Value,
             nodes: [Node::Root; NODES_MAX],
             depth: 0,
             role,
@@ -124,15 +124,18 @@ impl DocumentReader {
         let mut rest = piece;
         while let Some(byte) = rest.first() {
             rest = match self.place {
-                Place::Name if *byte == b'"' => self.members(rest),
-                Place::Value if !is_space(*byte) => self.value(rest, *byte),
-                Place::InText { is_escaped } => self.text(rest, is_escaped),
-                Place::InName { is_escaped } => self.name(rest, is_escaped),
-                Place::Inner => self.inner(rest),
-                Place::InInnerText { is_escaped } => self.inner_text(rest, is_escaped),
-                Place::InScalar => self.scalar(rest),
-                Place::Over | Place::Broken => return,
-                Place::Value | Place::Name | Place::Colon | Place::Behind => {
+                JsonPosition::Name if *byte == b'"' => self.members(rest),
+                JsonPosition::Value if !is_space(*byte) => self.value(rest, *byte),
+                JsonPosition::InText { is_escaped } => self.text(rest, is_escaped),
+                JsonPosition::InName { is_escaped } => self.name(rest, is_escaped),
+                JsonPosition::Inner => self.inner(rest),
+                JsonPosition::InInnerText { is_escaped } => self.inner_text(rest, is_escaped),
+                JsonPosition::InScalar => self.scalar(rest),
+                JsonPosition::Over | JsonPosition::Broken => return,
+                JsonPosition::Value
+                | JsonPosition::Name
+                | JsonPosition::Colon
+                | JsonPosition::Behind => {
                     if !is_space(*byte) {
                         self.between(*byte, rest);
                     }
@@ -144,12 +147,12 @@ impl DocumentReader {
 
     /// Returns true if the document is complete.
     pub(super) fn is_over(&self) -> bool {
-        self.place == Place::Over
+        self.place == JsonPosition::Over
     }
 
     /// Returns true if the document is no JSON.
     pub(super) fn is_broken(&self) -> bool {
-        self.place == Place::Broken
+        self.place == JsonPosition::Broken
     }
 
     /// Returns the place of the first choice in the document; `None` if there is none.
@@ -169,10 +172,12 @@ impl DocumentReader {
     /// Reads a byte between values, with which `rest` begins.
     fn between(&mut self, byte: u8, rest: &[u8]) {
         match (self.place, byte) {
-            (Place::Name, b'}') | (Place::Behind, b']' | b'}') => self.leave(byte, rest),
-            (Place::Colon, b':') => self.place = Place::Value,
-            (Place::Behind, b',') => self.next(),
-            _ => self.place = Place::Broken,
+            (JsonPosition::Name, b'}') | (JsonPosition::Behind, b']' | b'}') => {
+                self.leave(byte, rest)
+            }
+            (JsonPosition::Colon, b':') => self.place = JsonPosition::Value,
+            (JsonPosition::Behind, b',') => self.next(),
+            _ => self.place = JsonPosition::Broken,
         }
     }
 
@@ -181,10 +186,10 @@ impl DocumentReader {
         match self.node() {
             Some(node) if node.is_array() => {
                 self.role = node.of_elements();
-                self.place = Place::Value;
+                self.place = JsonPosition::Value;
             }
-            Some(_) => self.place = Place::Name,
-            None => self.place = Place::Broken,
+            Some(_) => self.place = JsonPosition::Name,
+            None => self.place = JsonPosition::Broken,
         }
     }
 
@@ -208,7 +213,7 @@ impl DocumentReader {
             _ if self.depth == 0 => self.give_up(),
             _ => {
                 self.keep_nothing();
-                self.place = Place::InScalar;
+                self.place = JsonPosition::InScalar;
                 self.scalar(rest)
             }
         }
@@ -225,7 +230,7 @@ impl DocumentReader {
         self.keep_nothing();
         self.keep(&rest[..1]);
         self.is_probing = is_content;
-        self.place = Place::InText { is_escaped: false };
+        self.place = JsonPosition::InText { is_escaped: false };
         &rest[1..]
     }
 
@@ -234,18 +239,18 @@ impl DocumentReader {
         self.keep(open);
         self.is_probing = self.role.meaning == Meaning::Content;
         self.inner = 1;
-        self.place = Place::Inner;
+        self.place = JsonPosition::Inner;
     }
 
     fn give_up<'p>(&mut self) -> &'p [u8] {
-        self.place = Place::Broken;
+        self.place = JsonPosition::Broken;
         &[]
     }
 
     /// Enters a node with whose bracket `rest` begins.
     fn enter(&mut self, node: Node, rest: &[u8]) {
         let Some(place) = self.nodes.get_mut(self.depth) else {
-            self.place = Place::Broken;
+            self.place = JsonPosition::Broken;
             return;
         };
         *place = node;
@@ -260,7 +265,7 @@ impl DocumentReader {
             _ => {}
         }
         self.role = node.of_elements();
-        self.place = if node.is_array() { Place::Value } else { Place::Name };
+        self.place = if node.is_array() { JsonPosition::Value } else { JsonPosition::Name };
     }
 
     /// Ends the innermost node, with whose bracket `rest` begins.
@@ -277,7 +282,7 @@ impl DocumentReader {
                 }
                 self.behind();
             }
-            _ => self.place = Place::Broken,
+            _ => self.place = JsonPosition::Broken,
         }
     }
 
@@ -308,7 +313,7 @@ impl DocumentReader {
     }
 
     fn behind(&mut self) {
-        self.place = if self.depth == 0 { Place::Over } else { Place::Behind };
+        self.place = if self.depth == 0 { JsonPosition::Over } else { JsonPosition::Behind };
     }
 
     /// Reads members of an object from the quote of a name on, as long as they are complete in their
@@ -318,23 +323,23 @@ impl DocumentReader {
             let name = &rest[1..rest.len().min(NAME_BYTES_MAX + 2)];
             let Some(length) = end_of_whole_text(name) else {
                 self.keep_nothing();
-                self.place = Place::InName { is_escaped: false };
+                self.place = JsonPosition::InName { is_escaped: false };
                 return &rest[1..];
             };
             self.role = self.role_of(&name[..length]);
             let after = &rest[length + 2..];
             let Some((b':', value)) = after.split_first() else {
-                self.place = Place::Colon;
+                self.place = JsonPosition::Colon;
                 return after;
             };
             let Some(behind) = self.whole_value(value) else {
-                self.place = Place::Value;
+                self.place = JsonPosition::Value;
                 return value;
             };
             rest = match behind {
                 [b',', b'"', ..] => &behind[1..],
                 _ => {
-                    self.place = Place::Behind;
+                    self.place = JsonPosition::Behind;
                     return behind;
                 }
             };
@@ -370,11 +375,11 @@ impl DocumentReader {
         let length = end.unwrap_or(rest.len());
         self.keep_up_to(&rest[..length], NAME_BYTES_MAX);
         if end.is_none() {
-            self.place = Place::InName { is_escaped };
+            self.place = JsonPosition::InName { is_escaped };
             return &[];
         }
         self.role = if self.is_cut { Role::IGNORED } else { self.role_of(&self.kept) };
-        self.place = Place::Colon;
+        self.place = JsonPosition::Colon;
         &rest[length + 1..]
     }
 
@@ -384,7 +389,7 @@ impl DocumentReader {
         self.is_probing = false;
         let Some(end) = end else {
             self.keep(rest);
-            self.place = Place::InText { is_escaped };
+            self.place = JsonPosition::InText { is_escaped };
             return &[];
         };
         self.keep(&rest[..=end]);
@@ -400,7 +405,7 @@ impl DocumentReader {
             None => {}
             Some(b',' | b'}' | b']') => self.end_value(),
             Some(byte) if is_space(*byte) => self.end_value(),
-            Some(_) => self.place = Place::Broken,
+            Some(_) => self.place = JsonPosition::Broken,
         }
         &rest[length..]
     }
@@ -419,7 +424,7 @@ impl DocumentReader {
                 b'"' => {
                     let (end, is_escaped) = end_of_text(&rest[at..], false);
                     let Some(end) = end else {
-                        self.place = Place::InInnerText { is_escaped };
+                        self.place = JsonPosition::InInnerText { is_escaped };
                         break;
                     };
                     at += end + 1;
@@ -441,11 +446,11 @@ impl DocumentReader {
         let (end, is_escaped) = end_of_text(rest, is_escaped);
         let Some(end) = end else {
             self.keep(rest);
-            self.place = Place::InInnerText { is_escaped };
+            self.place = JsonPosition::InInnerText { is_escaped };
             return &[];
         };
         self.keep(&rest[..=end]);
-        self.place = Place::Inner;
+        self.place = JsonPosition::Inner;
         &rest[end + 1..]
     }
 

@@ -13,7 +13,7 @@ const VALUE_BYTES_MAX: usize = 64;
 /// together.
 #[derive(Debug, Default)]
 pub(super) struct EventLines {
-    place: LinePlace,
+    place: LinePosition,
     /// Beginning of the line's field name, or of its value.
     kept: Vec<u8>,
     /// True if the value has more than is kept and white space.
@@ -27,7 +27,7 @@ pub(super) struct EventLines {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum LinePlace {
+enum LinePosition {
     /// In the name of a field.
     #[default]
     Field,
@@ -58,27 +58,27 @@ impl EventLines {
                     self.end_line(document);
                     &rest[1..]
                 }
-                (LinePlace::Field, b':') => {
+                (LinePosition::Field, b':') => {
                     self.place = match self.kept.as_slice() {
-                        b"data" => LinePlace::DataStart,
-                        b"event" => LinePlace::NameStart,
-                        _ => LinePlace::Other,
+                        b"data" => LinePosition::DataStart,
+                        b"event" => LinePosition::NameStart,
+                        _ => LinePosition::Other,
                     };
                     self.kept.clear();
                     &rest[1..]
                 }
-                (LinePlace::Field, _) => {
+                (LinePosition::Field, _) => {
                     self.keep(&rest[..1]);
                     &rest[1..]
                 }
-                (LinePlace::DataStart | LinePlace::NameStart, _) => {
+                (LinePosition::DataStart | LinePosition::NameStart, _) => {
                     self.place = match self.place {
-                        LinePlace::DataStart => LinePlace::Data,
-                        _ => LinePlace::Name,
+                        LinePosition::DataStart => LinePosition::Data,
+                        _ => LinePosition::Name,
                     };
                     &rest[usize::from(*byte == b' ')..]
                 }
-                (LinePlace::Data | LinePlace::Name | LinePlace::Other, _) => {
+                (LinePosition::Data | LinePosition::Name | LinePosition::Other, _) => {
                     let (value, after) =
                         rest.split_at(memchr2(b'\n', b'\r', rest).unwrap_or(rest.len()));
                     self.value(value, document);
@@ -94,30 +94,30 @@ impl EventLines {
     }
 
     fn value(&mut self, value: &[u8], document: &mut DocumentReader) {
-        if self.place == LinePlace::Other {
+        if self.place == LinePosition::Other {
             return;
         }
         self.keep(value);
-        if self.place == LinePlace::Data {
+        if self.place == LinePosition::Data {
             document.push(value);
         }
     }
 
     fn end_line(&mut self, document: &mut DocumentReader) {
         match self.place {
-            LinePlace::Data | LinePlace::DataStart => {
+            LinePosition::Data | LinePosition::DataStart => {
                 let is_done = !self.is_longer && self.kept.trim_ascii_end() == DONE_MARK;
                 self.is_done |= is_done;
                 self.is_counted |= !is_done;
                 document.push(b"\n");
             }
             // A name that is longer than the kept text is none of the known ones.
-            LinePlace::Name | LinePlace::NameStart => {
+            LinePosition::Name | LinePosition::NameStart => {
                 self.kind.add(&self.kept);
             }
             _ => {}
         }
-        self.place = LinePlace::Field;
+        self.place = LinePosition::Field;
         self.kept.clear();
         self.is_longer = false;
     }

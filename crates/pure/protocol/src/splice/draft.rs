@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
-use super::{Edit, Places, SaltField, Segments, UsageWish, model_edit};
+use super::{BodyPositions, Edit, SaltField, Segments, UsageWish, model_edit};
 use crate::Facts;
 
 /// Changes to a body that depend on the server that gets it: usage reports and a salt.
@@ -12,7 +12,7 @@ use crate::Facts;
 #[derive(Clone, Debug)]
 pub struct BodyDraft {
     salt: Option<String>,
-    places: Places,
+    places: BodyPositions,
 }
 
 impl BodyDraft {
@@ -24,7 +24,7 @@ impl BodyDraft {
     /// got another name.
     #[must_use]
     pub fn new(body: &[u8], facts: &Facts<'_>, model: Option<&str>, salt: Option<String>) -> Self {
-        let places = Places::of(facts, body);
+        let places = BodyPositions::of(facts, body);
         let places = match model {
             Some(model) => places.after(&model_edit(facts, model)),
             None => places,
@@ -37,7 +37,7 @@ impl BodyDraft {
     #[must_use]
     pub fn with_body(self, body: &Segments) -> Option<Self> {
         let body = in_one_piece(body);
-        let places = Places::of(&crate::read_facts(&body).ok()?, &body);
+        let places = BodyPositions::of(&crate::read_facts(&body).ok()?, &body);
         Some(Self { places, ..self })
     }
 

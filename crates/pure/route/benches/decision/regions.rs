@@ -8,7 +8,7 @@ pub(crate) fn own(replicas: usize) -> OwnRegion {
     OwnRegion {
         replicas: replicas as u32,
         report: report(20.0),
-        places: Some(40),
+        slots: Some(40),
         waiting: Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
         guests: 0,
         nodes: 4,

@@ -151,7 +151,7 @@ fn fresh(requests: usize, expected: Expected) -> Scenario {
 
 #[test]
 fn who_is_turned_away_by_a_fresh_node_comes_back_as_similar_replicas_can_serve() {
-    // A guess that is too high costs a large burst some places: 128 clients come in beyond the queue.
+    // A guess that is too high costs a large burst some slots: 128 clients come in beyond the queue.
     let guesses: [(usize, &[f64]); 3] =
         [(100, &[0.25, 1.0, 4.0]), (200, &[0.25, 0.5, 1.0, 2.0, 4.0]), (400, &[0.25, 0.5, 1.0])];
     for (requests, guesses) in guesses {

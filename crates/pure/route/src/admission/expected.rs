@@ -2,22 +2,22 @@
 
 use super::HoldTime;
 
-/// A replica's places, and how long requests usually keep one.
+/// A replica's slots, and how long requests usually keep one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turnover {
     /// Most requests in flight at the replica.
-    pub places: u32,
-    /// Recent time that requests kept a place.
+    pub slots: u32,
+    /// Recent time that requests kept a slot.
     pub hold: HoldTime,
 }
 
-/// Returns the requests per second that these replicas are expected to serve when all their places
+/// Returns the requests per second that these replicas are expected to serve when all their slots
 /// are taken, for requests of `tokens` on average. `None` if no request has ended at any replica. A
 /// replica without a measured time counts as the mean of the others.
 ///
 /// Requests take longer beside others than alone, so the expected rate is somewhat below the
 /// measured one. A client that comes too early is refused again; a client that comes a little late
-/// finds a place.
+/// finds a slot.
 #[must_use]
 pub fn expected_rate(replicas: impl Iterator<Item = Turnover> + Clone, tokens: f32) -> Option<f32> {
     let known = || replicas.clone().filter_map(|replica| replica.hold.expected_ms(tokens));
@@ -28,31 +28,30 @@ pub fn expected_rate(replicas: impl Iterator<Item = Turnover> + Clone, tokens: f
     }
     let rate = |replica: Turnover| {
         let held_ms = replica.hold.expected_ms(tokens).unwrap_or(usual_ms);
-        replica.places as f32 * 1_000.0 / (held_ms * SLOWER)
+        replica.slots as f32 * 1_000.0 / (held_ms * SLOWER)
     };
     Some(replicas.map(rate).sum::<f32>()).filter(|rate| *rate > 0.0)
 }
 
-/// Returns the requests per second that replicas with so many places serve if each request keeps
-/// its place for so many milliseconds, by the speed of similar replicas. `None` if no replica has a
-/// place.
+/// Returns the requests per second that replicas with so many slots serve if each request keeps
+/// its slot for so many milliseconds, by the speed of similar replicas. `None` if no replica has a
+/// slot.
 ///
 /// Use it only for the time after which refused clients retry, while [`expected_rate()`] returns
 /// `None`. Without it, all clients of a burst at a fresh node would retry at once. A guess that is
 /// too low costs them time. A guess that is too high lets them come early, and most of them are
-/// still admitted to the places that they were promised.
+/// still admitted to the slots that they were promised.
 #[must_use]
 pub fn guessed_rate(replicas: impl Iterator<Item = (u32, f32)>) -> Option<f32> {
-    let rate = |(places, held_ms): (u32, f32)| {
-        places as f32 * 1_000.0 / (held_ms.max(HELD_MS_MIN) * SLOWER)
-    };
+    let rate =
+        |(slots, held_ms): (u32, f32)| slots as f32 * 1_000.0 / (held_ms.max(HELD_MS_MIN) * SLOWER);
     Some(replicas.map(rate).sum::<f32>()).filter(|rate| rate.is_finite() && *rate > 0.0)
 }
 
-/// Least time in milliseconds that a request is guessed to keep its place.
+/// Least time in milliseconds that a request is guessed to keep its slot.
 const HELD_MS_MIN: f32 = 1.0;
 
-/// Factor by which requests take longer when all places are taken.
+/// Factor by which requests take longer when all slots are taken.
 const SLOWER: f32 = 1.25;
 
 #[cfg(test)]
@@ -60,9 +59,9 @@ mod tests {
     use super::*;
 
     fn rate(replicas: &[(u32, Option<f32>)]) -> Option<f32> {
-        let of = |&(places, held_ms): &(u32, Option<f32>)| {
+        let of = |&(slots, held_ms): &(u32, Option<f32>)| {
             let known = |held_ms| HoldTime::default().with(100, held_ms);
-            Turnover { places, hold: held_ms.map(known).unwrap_or_default() }
+            Turnover { slots, hold: held_ms.map(known).unwrap_or_default() }
         };
         expected_rate(replicas.iter().map(of), 100.0)
     }

@@ -1,6 +1,6 @@
-//! Time that a request keeps a place at a replica, by its size.
+//! Time that a request keeps a slot at a replica, by its size.
 
-/// Linear model of the time that a request keeps a place at a replica, over its size in tokens.
+/// Linear model of the time that a request keeps a slot at a replica, over its size in tokens.
 ///
 /// A mean alone is wrong where the next requests are larger or smaller than the recent ones: after
 /// short requests it lets clients come back much too early. The sums fade, so that some dozens of
@@ -20,7 +20,7 @@ pub struct HoldTime {
 }
 
 impl HoldTime {
-    /// Returns the model with one more request, of this many tokens, that kept its place for
+    /// Returns the model with one more request, of this many tokens, that kept its slot for
     /// `held_ms`.
     #[must_use]
     pub fn with(self, tokens: u32, held_ms: f32) -> Self {
@@ -46,7 +46,7 @@ impl HoldTime {
     ///
     /// If sizes were too equal to show the time per token, a larger request is expected to take
     /// proportionally longer and a smaller one no less: a client that comes too late still finds a
-    /// place.
+    /// slot.
     #[must_use]
     pub fn expected_ms(&self, tokens: f32) -> Option<f32> {
         if self.count <= 0.0 {

@@ -1,21 +1,21 @@
-//! Promised places: requests that were asked to retry, the time of each, and which of them came.
+//! Promised slots: requests that were asked to retry, the time of each, and which of them came.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::queue::{CLASSES, QueueLoad};
 
-/// Places promised to clients whose requests were refused.
+/// Slots promised to clients whose requests were refused.
 ///
 /// A promise is kept by fingerprint; each request with that fingerprint has its own. It can be
-/// redeemed from a little before its moment until some seconds after. It counts as a taken place
-/// until shortly after its moment. The share of clients that come is learned, so that more places
+/// redeemed from a little before its moment until some seconds after. It counts as a taken slot
+/// until shortly after its moment. The share of clients that come is learned, so that more slots
 /// are promised in proportion to the clients that stay away.
 #[derive(Clone, Debug)]
 pub struct Promises {
     /// Promises by fingerprint, moment and number.
     promises: BTreeMap<(u64, Instant, u64), Promise>,
-    /// Moment, number and fingerprint of promises that count as taken places.
+    /// Moment, number and fingerprint of promises that count as taken slots.
     counted: BTreeSet<(Instant, u64, u64)>,
     /// Moment, number and fingerprint of promises that are late already.
     overdue: BTreeSet<(Instant, u64, u64)>,
@@ -28,7 +28,7 @@ pub struct Promises {
     origin: Option<Instant>,
 }
 
-/// Holder of a promised place.
+/// Holder of a promised slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// Class of the request, below [`CLASSES`].
@@ -39,7 +39,7 @@ pub struct Promise {
     pub cost: u32,
 }
 
-/// Places of one class that count as taken.
+/// Slots of one class that count as taken.
 #[derive(Clone, Debug, Default)]
 struct Taken {
     all: usize,
@@ -74,7 +74,7 @@ impl Promises {
     /// Most promises at a time, about 10 MB: enough for a thousand requests a second and a minute.
     pub const COUNT_MAX: usize = 65_536;
 
-    /// Promises a place at `due`. Returns false if there are too many promises already.
+    /// Promises a slot at `due`. Returns false if there are too many promises already.
     #[must_use]
     pub fn make(&mut self, fingerprint: u64, promise: Promise, due: Instant) -> bool {
         if self.promises.len() >= Self::COUNT_MAX {
@@ -117,7 +117,7 @@ impl Promises {
     /// Drops promises that were not redeemed in time. Cheap if there are none; call it now and
     /// then.
     pub fn expire(&mut self, now: Instant) {
-        // A place stops counting as taken soon after its moment, while the promise still holds.
+        // A slot stops counting as taken soon after its moment, while the promise still holds.
         while let Some(&(due, number, fingerprint)) = self.counted.first() {
             if due + COUNTED_LATE > now {
                 break;
@@ -157,17 +157,17 @@ impl Promises {
         self.show_share
     }
 
-    /// Returns the places of this class that count as taken.
+    /// Returns the slots of this class that count as taken.
     pub(crate) fn taken(&self, class: usize) -> usize {
         self.taken[class].all
     }
 
-    /// Returns the places of this class that count as taken, by tenant.
+    /// Returns the slots of this class that count as taken, by tenant.
     pub(crate) fn by_tenant(&self, class: usize) -> impl Iterator<Item = (u64, QueueLoad)> + '_ {
         self.taken[class].by_tenant.iter().map(|(&tenant, &load)| (tenant, load))
     }
 
-    /// Returns the places of this class and tenant that count as taken.
+    /// Returns the slots of this class and tenant that count as taken.
     pub(crate) fn of_tenant(&self, class: usize, tenant: u64) -> QueueLoad {
         self.taken[class].by_tenant.get(&tenant).copied().unwrap_or_default()
     }
@@ -213,7 +213,7 @@ impl Promises {
 /// may have become shorter.
 const EARLY: Duration = Duration::from_millis(500);
 
-/// Time after its moment for which a place still counts as taken: the round trip to the client, and
+/// Time after its moment for which a slot still counts as taken: the round trip to the client, and
 /// delays that clients add.
 const COUNTED_LATE: Duration = Duration::from_millis(1_500);
 

@@ -1,8 +1,8 @@
-//! Refusal of a request, as the schedule of promised places sees it.
+//! Refusal of a request, as the schedule of promised slots sees it.
 
 use crate::ShedReason;
 
-/// Refusal of a request: the predicted wait, and the part of the places that is for such requests.
+/// Refusal of a request: the predicted wait, and the part of the slots that is for such requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Refusal {
     reason: ShedReason,
@@ -23,12 +23,12 @@ impl Refusal {
         self.predicted_ms
     }
 
-    /// Returns the part of the places that is promised to such requests.
+    /// Returns the part of the slots that is promised to such requests.
     pub(super) fn booked_share(&self) -> f32 {
         if self.is_by_objective() { OBJECTIVE_SHARE } else { BOOKED_SHARE }
     }
 
-    /// Returns the longest wait in seconds for which such a request is promised a place.
+    /// Returns the longest wait in seconds for which such a request is promised a slot.
     pub(super) fn longest_s(&self) -> f32 {
         if self.is_by_objective() { OBJECTIVE_LONGEST_S } else { f32::INFINITY }
     }
@@ -40,16 +40,16 @@ impl Refusal {
     }
 }
 
-/// Part of the places that is promised. If all were, requests would come as fast as replicas serve
+/// Part of the slots that is promised. If all were, requests would come as fast as replicas serve
 /// them, and by chance alone the queue would grow to its limit. New requests get the rest.
 const BOOKED_SHARE: f32 = 0.98;
 
-/// Part of the places that is promised to requests which an objective refused. Where an objective
+/// Part of the slots that is promised to requests which an objective refused. Where an objective
 /// counts, a new request that is served at once is worth more than one that was asked to wait: each
-/// promised place is one that a new request does not get.
+/// promised slot is one that a new request does not get.
 const OBJECTIVE_SHARE: f32 = 0.1;
 
-/// Longest wait in seconds for which requests refused by an objective are promised a place.
+/// Longest wait in seconds for which requests refused by an objective are promised a slot.
 /// Promises are few then and kept; a client that is asked to wait for longer has often left by
 /// then.
 const OBJECTIVE_LONGEST_S: f32 = 20.0;

@@ -337,7 +337,7 @@ impl World<'_> {
         let own = OwnRegion {
             replicas: 4,
             report: RegionReport { load, ..RegionReport::default() },
-            places: Some((SLOTS - self.running) as u32),
+            slots: Some((SLOTS - self.running) as u32),
             waiting: self.admission.waiting(asker, now),
             guests: 0,
             nodes: 1,
@@ -388,13 +388,13 @@ impl World<'_> {
 
     fn expect(&mut self, asker: &Asker) {
         let (now, expected, hold) = (self.instant(), self.scenario.expected, self.hold);
-        let places = [Turnover { places: SLOTS as u32, hold }];
+        let slots = [Turnover { slots: SLOTS as u32, hold }];
         self.admission.expect(asker, now, |tokens| match expected {
             Expected::Unknown => None,
             Expected::PerSecond(rate) => Some(rate as f32),
-            Expected::Learned => expected_rate(places.into_iter(), tokens),
+            Expected::Learned => expected_rate(slots.into_iter(), tokens),
             Expected::Guessed(factor) => {
-                let known = expected_rate(places.into_iter(), tokens);
+                let known = expected_rate(slots.into_iter(), tokens);
                 known.or(Some((factor * CAPACITY) as f32))
             }
         });
@@ -423,7 +423,7 @@ impl World<'_> {
 
     fn begin(&mut self, request: usize) {
         self.running += 1;
-        assert!(self.running <= SLOTS, "no place is taken twice");
+        assert!(self.running <= SLOTS, "no slot is taken twice");
         let slower = self.scenario.slower.filter(|(from, _)| from * SECOND <= self.now);
         let factor = slower.map_or(1.0, |(_, factor)| factor);
         let chance = 0.5 + self.rng.f64();

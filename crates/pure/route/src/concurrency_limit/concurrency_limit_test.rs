@@ -235,7 +235,7 @@ fn a_queue_never_raises_it_beyond_what_is_worked_on() {
 
 #[test]
 fn where_the_replica_is_full_it_is_not_far_above_what_is_there() {
-    // Other nodes hold requests back, and this one could use all the places that they leave.
+    // Other nodes hold requests back, and this one could use all the slots that they leave.
     let kept_away = LoadSample { elsewhere: 4, wanted_elsewhere: 30, ..told(16, 3.0, 17.0) };
     let calm = LoadSample { wanted_elsewhere: 4, ..kept_away };
     let after = |seen: &LoadSample, looks: u64| {

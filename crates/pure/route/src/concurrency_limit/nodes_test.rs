@@ -44,7 +44,7 @@ fn table() {
 
 #[test]
 fn nodes_with_as_much_to_do_get_as_much() {
-    // One node has two of five places.
+    // One node has two of five slots.
     for (name, engine) in engines().into_iter().filter(|(name, _)| *name != "small") {
         let found = run(&Engine { nodes: 4, ..engine }, 120);
         let ended: Vec<u32> = (0..4).map(|node| found.ended_of(node, 20..120)).collect();

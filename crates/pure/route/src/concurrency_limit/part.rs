@@ -5,12 +5,12 @@
 pub struct Sharer {
     /// Requests that the node has there, and requests that wait in the node and could go there.
     pub wanted: u32,
-    /// True if the node's name comes before this node's: indivisible places go to the first nodes.
+    /// True if the node's name comes before this node's: indivisible slots go to the first nodes.
     pub is_before: bool,
 }
 
-/// Returns the number of requests that this node may have at a replica with `limit` places for all
-/// nodes of the region: the places that the `others` leave, but at least a fair share.
+/// Returns the number of requests that this node may have at a replica with `limit` slots for all
+/// nodes of the region: the slots that the `others` leave, but at least a fair share.
 ///
 /// No node has to ask, so a node with idle neighbours loses nothing. The limit can be exceeded for
 /// a while: by requests that other nodes began since their last report, and by requests beyond the
@@ -30,9 +30,9 @@ pub fn own_part(limit: u32, others: &mut [Sharer]) -> u32 {
         hungry = rest;
     }
     let before = hungry.iter().filter(|other| other.is_before).count();
-    // All nodes count the same order of names, so each place goes to one of them.
+    // All nodes count the same order of names, so each slot goes to one of them.
     let has_odd = before < (left % nodes) as usize;
-    // At least one: or the last node would never get a place where each of the others has one.
+    // At least one: or the last node would never get a slot where each of the others has one.
     (left / nodes + u32::from(has_odd)).max(1)
 }
 

@@ -101,19 +101,19 @@ struct Search<'s> {
     /// True if the others are left out.
     only_alike: bool,
     /// Cheapest candidate at which the request fits.
-    fitting: Option<Found>,
+    fitting: Option<FoundCandidate>,
     least_ms: f32,
     /// Candidate with the least contention of those that hold most.
-    least_contended: Option<Found>,
+    least_contended: Option<FoundCandidate>,
     least_contended_ms: f32,
     /// Cheapest candidate that looks full but has half of the prompt cached.
-    full: Option<Found>,
+    full: Option<FoundCandidate>,
     least_full_ms: f32,
 }
 
 /// Candidate that may be chosen.
 #[derive(Clone, Copy)]
-struct Found {
+struct FoundCandidate {
     attempt: Attempt,
     /// Blocks of the prompt that are cached there.
     blocks: u32,
@@ -139,7 +139,7 @@ impl<'s> Search<'s> {
 
     /// Returns a search among candidates with at least so many cached blocks, which begins with the
     /// cheapest of another search: most of the others are soon done with.
-    fn among_alike(before: &Self, cheapest: Found, alike_blocks: u32) -> Self {
+    fn among_alike(before: &Self, cheapest: FoundCandidate, alike_blocks: u32) -> Self {
         Self {
             only_alike: true,
             fitting: Some(cheapest),
@@ -150,7 +150,7 @@ impl<'s> Search<'s> {
         }
     }
 
-    fn cheapest(&self) -> Option<Found> {
+    fn cheapest(&self) -> Option<FoundCandidate> {
         if self.least_full_ms < self.least_ms { self.full } else { self.fitting }
     }
 
@@ -223,8 +223,12 @@ impl<'s> Search<'s> {
         let prediction = weight.prediction;
         let attempt = Attempt { prediction: Some(prediction), ..usable.because(Reason::Soonest) };
         let contended_ms = weight.contended_ms();
-        let found =
-            Found { attempt, blocks: snapshot.cached_blocks, fit: weight.fit, contended_ms };
+        let found = FoundCandidate {
+            attempt,
+            blocks: snapshot.cached_blocks,
+            fit: weight.fit,
+            contended_ms,
+        };
         let is_half_cached = 2 * prediction.cached_tokens >= prediction.prompt_tokens;
         match weight.fit {
             Fit::Fits => {

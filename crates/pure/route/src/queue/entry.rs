@@ -52,11 +52,11 @@ impl WaitLimits {
 }
 
 /// Part of the queue's limit that is added for promised requests, as a divisor: they come about as
-/// often as places come free, so they pile up only if replicas have become slower.
+/// often as slots come free, so they pile up only if replicas have become slower.
 const PROMISED_MORE: usize = 2;
 
 /// Least number that is added. `Retry-After` has whole seconds only, so requests come together
-/// whose places come free within one second, and after a sudden burst the rate was only a guess.
+/// whose slots come free within one second, and after a sudden burst the rate was only a guess.
 const PROMISED_MORE_MIN: usize = 128;
 
 /// Request that is to wait.
@@ -72,7 +72,7 @@ pub struct WaitEntry<T> {
     /// the route's objective less the time to read the prompt. `None` without an objective.
     pub begin_by: Option<Instant>,
     /// Predicted moment of the turn; requests with an earlier one are served before. `None` for the
-    /// moment at which the request must leave, or for now if it was promised a place.
+    /// moment at which the request must leave, or for now if it was promised a slot.
     pub turn_by: Option<Instant>,
     /// Bytes that the request holds while it waits.
     pub bytes: usize,
@@ -87,7 +87,7 @@ pub struct WaitEntry<T> {
     /// Identifies the request when it comes back; see
     /// [`Asker::fingerprint`](crate::Asker::fingerprint).
     pub fingerprint: u64,
-    /// True if the request was refused before and promised a place for now.
+    /// True if the request was refused before and promised a slot for now.
     pub is_promised: bool,
 }
 

@@ -110,7 +110,7 @@ fn equal_regions_get_equal_shares_of_guests_and_refuse_few() {
         let (least, most) = (results.guests[2..].iter().min(), results.guests[2..].iter().max());
         let (Some(&least), Some(&most)) = (least, most) else { panic!("{:?}", results.guests) };
         assert!(most as f64 <= 1.3 * least as f64, "{nodes} nodes: {:?}", results.guests);
-        // At 85 % of the capacity of all and a reserve of 10 %, most places are taken.
+        // At 85 % of the capacity of all and a reserve of 10 %, most slots are taken.
         let (refused, guests) = (results.refused, results.all_guests());
         assert!(refused * 10 <= guests * 3, "{nodes} nodes: {refused} of {guests}");
         assert_eq!(results.all_shed(), 0, "{nodes} nodes");

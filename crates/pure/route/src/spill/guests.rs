@@ -26,17 +26,17 @@ pub enum Guest {
 /// ([`LoadSample::guest_lack`](crate::LoadSample::guest_lack)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuestLack {
-    /// A place beyond the reserve of the region's own clients.
+    /// A slot beyond the reserve of the region's own clients.
     Reserve,
-    /// A place at a replica that answers what it has: too many requests wait there for their first token.
+    /// A slot at a replica that answers what it has: too many requests wait there for their first token.
     Pace,
 }
 
 /// Decides about a guest, by what this node knows when the guest arrives.
 ///
-/// A guest is welcome while nothing waits here and its place leaves the reserve free. That rule
+/// A guest is welcome while nothing waits here and its slot leaves the reserve free. That rule
 /// alone keeps guests from starving the region's own clients. A fixed cap on their share, which
-/// [`SpillTerms::guests_max_permille`] can add, refuses guests for places that stay empty. Where no
+/// [`SpillTerms::guests_max_permille`] can add, refuses guests for slots that stay empty. Where no
 /// capacity is known, guests are welcome while nothing waits.
 #[must_use]
 pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
@@ -44,7 +44,7 @@ pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
     let is_entitled = is_serving && own.waiting.all == 0 && has_guest_share(own, terms);
     let lack = if !own.report.has_room(reserve(own.report.load.capacity, terms)) {
         Some(GuestLack::Reserve)
-    } else if own.places == Some(0) {
+    } else if own.slots == Some(0) {
         Some(GuestLack::Pace)
     } else {
         None
@@ -61,7 +61,7 @@ pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
 }
 
 impl OwnRegion {
-    /// Adds the guests that are served, and those whose places no report and no replica knows of
+    /// Adds the guests that are served, and those whose slots no report and no replica knows of
     /// yet.
     ///
     /// `coming` guests were welcomed by this node before this one. As many are assumed at each
@@ -74,7 +74,7 @@ impl OwnRegion {
         // Each sibling node is assumed to have as many new guests.
         let elsewhere = new.saturating_mul(nodes - 1);
         report.sent = report.sent.saturating_add(coming).saturating_add(elsewhere);
-        self.places = self.places.map(|places| places.saturating_sub(coming));
+        self.slots = self.slots.map(|slots| slots.saturating_sub(coming));
         self.guests = served.saturating_mul(nodes);
     }
 }
@@ -83,7 +83,7 @@ impl OwnRegion {
 /// that it would refuse.
 #[must_use]
 pub fn shed_state(own: &OwnRegion, terms: &SpillTerms) -> ShedState {
-    // First: a region without a queue has places like any other.
+    // First: a region without a queue has slots like any other.
     if admit_guest(own, terms) == Guest::Welcome {
         ShedState::Open
     } else if own.waiting.has_room {
@@ -93,11 +93,11 @@ pub fn shed_state(own: &OwnRegion, terms: &SpillTerms) -> ShedState {
     }
 }
 
-/// Returns the places kept free for the region's own clients; 0 if the capacity is unknown.
+/// Returns the slots kept free for the region's own clients; 0 if the capacity is unknown.
 pub(super) fn reserve(capacity: Option<f32>, terms: &SpillTerms) -> f32 {
     let capacity = capacity.map_or(0.0, sound);
     let share = (capacity * f32::from(terms.reserve_permille) / 1_000.0).floor();
-    // A small region keeps one place as well, if that leaves one for guests.
+    // A small region keeps one slot as well, if that leaves one for guests.
     let least = if capacity >= 2.0 && terms.reserve_permille > 0 { 1.0 } else { 0.0 };
     share.max(least)
 }

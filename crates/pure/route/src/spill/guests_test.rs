@@ -9,7 +9,7 @@ use crate::spill::{RegionReport, Waiting};
 fn at(running: f32) -> OwnRegion {
     OwnRegion {
         report: RegionReport { load: load(running), ..RegionReport::default() },
-        places: None,
+        slots: None,
         ..busy()
     }
 }
@@ -55,8 +55,8 @@ fn one_local_that_waits_is_enough_to_refuse() {
 fn nobody_is_welcome_where_nothing_serves_or_everything_leaves() {
     assert!(!welcome(&OwnRegion { replicas: 0, ..at(5.0) }));
     assert!(!welcome(&OwnRegion { weight_permille: 0, ..at(5.0) }));
-    assert!(!welcome(&OwnRegion { places: Some(0), ..at(5.0) }));
-    assert!(welcome(&OwnRegion { places: Some(1), ..at(5.0) }));
+    assert!(!welcome(&OwnRegion { slots: Some(0), ..at(5.0) }));
+    assert!(welcome(&OwnRegion { slots: Some(1), ..at(5.0) }));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_cap_counts_guests_only_where_it_is_set() {
 #[test]
 fn a_refusal_says_when_a_place_beside_the_reserve_comes_free() {
     // 61 requests with the guest, less 36, at 25 ms each.
-    let full = OwnRegion { places: None, ..busy() };
+    let full = OwnRegion { slots: None, ..busy() };
     let refused = |own: &OwnRegion, expected: f32, lacks: Option<GuestLack>| {
         let answer = admit_guest(own, &SpillTerms::default());
         assert_eq!(answer, Guest::Refused { wait_ms: expected, lack: lacks });
@@ -101,14 +101,14 @@ fn a_refusal_says_when_a_place_beside_the_reserve_comes_free() {
     let mut drained = drained;
     drained.report.ended = 30;
     refused(&drained, 25.0, None);
-    refused(&OwnRegion { places: Some(0), ..at(10.0) }, 25.0, Some(GuestLack::Pace));
+    refused(&OwnRegion { slots: Some(0), ..at(10.0) }, 25.0, Some(GuestLack::Pace));
 }
 
-/// Returns a region with four of ten places taken by the last report, and two requests more since.
+/// Returns a region with four of ten slots taken by the last report, and two requests more since.
 fn region_of(nodes: u32) -> OwnRegion {
     let load = ModelLoad { capacity: Some(10.0), running: 4.0, ..ModelLoad::default() };
     let report = RegionReport { load, age_ms: 0.0, sent: 3, ended: 1 };
-    OwnRegion { report, places: Some(6), nodes, ..busy() }
+    OwnRegion { report, slots: Some(6), nodes, ..busy() }
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn guests_on_their_way_count_here_and_by_guess_at_the_region_s_other_nodes() {
     ] {
         let mut own = region_of(nodes);
         own.add_guests(coming, 7);
-        let found = (own.report.sent, own.places.unwrap(), own.guests);
+        let found = (own.report.sent, own.slots.unwrap(), own.guests);
         assert_eq!(found, expected, "{nodes} nodes, {coming} coming");
     }
 }
@@ -135,7 +135,7 @@ fn those_that_come_at_once_leave_the_reserve_free_together() {
         own.add_guests(coming, 0);
         welcome(&own)
     };
-    // Four run, two more were added since, and one place of ten is reserved.
+    // Four run, two more were added since, and one slot of ten is reserved.
     assert_eq!([0, 1, 2, 3, 9].map(welcomed), [true, true, true, false, false]);
 }
 

@@ -279,16 +279,16 @@ proptest! {
                 };
                 prop_assert!(shows_room(&region, &terms));
                 prop_assert_eq!(own.waiting.all, 0);
-                prop_assert!(own.replicas > 0 && own.places != Some(0) && own.weight_permille > 0);
-                // The next request of an own client finds a place as well, in any region of
+                prop_assert!(own.replicas > 0 && own.slots != Some(0) && own.weight_permille > 0);
+                // The next request of an own client finds a slot as well, in any region of
                 // several.
                 let next = OwnRegion {
                     report: RegionReport { sent: own.report.sent + 1, ..own.report },
-                    places: own.places.map(|places| places - 1),
+                    slots: own.slots.map(|slots| slots - 1),
                     ..own
                 };
                 let is_several = own.report.load.capacity.is_some_and(|capacity| capacity >= 2.0);
-                let has_limits = own.places.is_some();
+                let has_limits = own.slots.is_some();
                 if is_several && !has_limits && terms.reserve_permille > 0 {
                     prop_assert!(next.has_room());
                 }

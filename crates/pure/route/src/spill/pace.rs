@@ -40,7 +40,7 @@ impl RegionMeans {
     }
 
     /// Returns the requests that have to end in a region before a guest can begin; below 0, the
-    /// places left for guests. `turn_ms` passes there between two ends.
+    /// slots left for guests. `turn_ms` passes there between two ends.
     pub(super) fn guests_ahead(
         &self,
         report: &RegionReport,
@@ -54,7 +54,7 @@ impl RegionMeans {
         }
     }
 
-    /// Returns the milliseconds until a place in the own region comes free for a request behind
+    /// Returns the milliseconds until a slot in the own region comes free for a request behind
     /// `queued` others that are not in the report. At least one request has to end before.
     pub(super) fn own_wait_ms(&self, report: &RegionReport, queued: u32) -> f32 {
         let turn_ms = self.turn_ms(report);
@@ -64,11 +64,11 @@ impl RegionMeans {
 }
 
 impl RegionReport {
-    /// Returns the milliseconds between two ends when all places are taken; `None` if no rate is
+    /// Returns the milliseconds between two ends when all slots are taken; `None` if no rate is
     /// known.
     ///
-    /// Where places are free, the rate is only the arrival rate. By Little's law a request then
-    /// takes `running / rate`, and all places together end `capacity` requests in that time.
+    /// Where slots are free, the rate is only the arrival rate. By Little's law a request then
+    /// takes `running / rate`, and all slots together end `capacity` requests in that time.
     fn turn_ms(&self) -> Option<f32> {
         let rate_per_s = self.load.rate_per_s.map(sound).filter(|&rate| rate > 0.0)?;
         // Less than one running request means a nearly idle region, which shows nothing of their
@@ -79,11 +79,11 @@ impl RegionReport {
         Some((1_000.0 / rate_per_s / busier).clamp(TURN_MIN_MS, TURN_MAX_MS))
     }
 
-    /// Returns the risk, 0 to 0.5, that a guest finds no place after all. `ahead` is predicted for
+    /// Returns the risk, 0 to 0.5, that a guest finds no slot after all. `ahead` is predicted for
     /// the guest, and the report will be `age_ms` old when it arrives.
     ///
     /// In that time some requests come and some end there, and the difference strays from 0 by the
-    /// square root of their number. Where no place is predicted the odds are even, however old the
+    /// square root of their number. Where no slot is predicted the odds are even, however old the
     /// report.
     pub(super) fn refusal_risk(&self, ahead: f32, age_ms: f32) -> f32 {
         let changes = 2.0 * self.load.rate_per_s.map_or(0.0, sound) * age_ms / 1_000.0;
@@ -92,7 +92,7 @@ impl RegionReport {
     }
 
     /// Returns the requests that had to end, when the report was made, before one more could begin;
-    /// below 0, the places that were left. `None` if unknown.
+    /// below 0, the slots that were left. `None` if unknown.
     fn ahead(&self, turn_ms: f32) -> Option<f32> {
         let beyond = |capacity: f32| self.taken() + 1.0 - sound(capacity);
         match (self.load.wait_ms.map(sound), self.load.capacity) {

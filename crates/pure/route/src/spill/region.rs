@@ -30,7 +30,7 @@ pub struct OwnRegion {
     pub report: RegionReport,
     /// Requests that this node may hand to replicas right now, by their limits and its claims;
     /// `None` if no replica has a limit: the report decides then.
-    pub places: Option<u32>,
+    pub slots: Option<u32>,
     /// Backlog of this node's queue.
     pub waiting: Waiting,
     /// Guests in flight in the whole region.
@@ -149,8 +149,8 @@ impl OwnRegion {
     /// at.
     #[must_use]
     pub fn has_room(&self) -> bool {
-        let is_free = match self.places {
-            Some(places) => places > 0,
+        let is_free = match self.slots {
+            Some(slots) => slots > 0,
             None => self.report.has_room(0.0),
         };
         self.replicas > 0 && self.waiting.ahead == 0 && is_free && self.late_ms.is_none()
@@ -191,7 +191,7 @@ impl RegionCandidate {
 }
 
 impl RegionReport {
-    /// Returns true if a request finds a place at once that leaves `reserve` places free, by the
+    /// Returns true if a request finds a slot at once that leaves `reserve` slots free, by the
     /// report and this node's own requests. Without a known capacity the queue decides.
     pub(super) fn has_room(&self, reserve: f32) -> bool {
         let load = &self.load;

@@ -27,7 +27,7 @@ fn each_term_counts_and_is_shown() {
     let mut region = free(100.0);
     (region.prefill_ms, region.stall_ms) = (20.0, 6.0);
     region.price_ms = 30.0;
-    // The last place beside the reserve: as likely taken as free.
+    // The last slot beside the reserve: as likely taken as free.
     region.report.load.running = 35.0;
     let mut case = Case::busy(vec![region]);
     (case.terms.doubt, case.terms.crowding) = (0.5, 2.0);
@@ -58,7 +58,7 @@ fn doubt_grows_with_the_age_of_a_report_and_with_how_full_the_region_is() {
         case.terms.doubt = 1.0;
         case.plan().regions[0].cost.doubt_ms
     };
-    // Five places beside the reserve; 1.5 or 30 requests come, and as many end, during the transit.
+    // Five slots beside the reserve; 1.5 or 30 requests come, and as many end, during the transit.
     assert!((doubt_ms(30.0, 0.0) - 50.0 * (-25.0_f32 / 6.0).exp()).abs() < 0.01);
     assert!((doubt_ms(30.0, 950.0) - 50.0 * (-25.0_f32 / 120.0).exp()).abs() < 0.01);
     assert!(doubt_ms(10.0, 100.0) < 0.01);
@@ -117,7 +117,7 @@ fn what_this_node_sent_since_the_report_counts_for_each_node_of_its_region() {
         (case.others[0].report.sent, case.others[0].report.ended) = (sent, ended);
         case.plan().regions[0].cost.wait_ms
     };
-    // 16 places left for guests; when all 40 are taken, 40 end each second.
+    // 16 slots left for guests; when all 40 are taken, 40 end each second.
     assert_eq!(wait_ms(15, 0, 1), 0.0);
     assert_eq!(wait_ms(16, 0, 1), 25.0);
     assert_eq!(wait_ms(20, 4, 1), 25.0);
@@ -168,7 +168,7 @@ fn a_region_at_half_load_ends_twice_as_many_once_it_is_full() {
     region.report.load.wait_ms = None;
     region.report.sent = 20;
     let plan = Case::busy(vec![region]).plan();
-    // 41 requests with this one and 4 in reserve, of 40 places.
+    // 41 requests with this one and 4 in reserve, of 40 slots.
     assert_eq!(plan.regions[0].cost.wait_ms, 5.0 * 25.0);
     // An idle region has no pace; a tenth of a second between two ends is assumed.
     region.report.load = ModelLoad { rate_per_s: None, ..region.report.load };
@@ -185,7 +185,7 @@ fn what_stands_behind_the_request_in_the_queue_does_not_count() {
 
 #[test]
 fn where_this_node_has_no_place_one_request_has_to_end_whatever_the_region_reports() {
-    // The region has places, but they are claimed by sibling nodes.
+    // The region has slots, but they are claimed by sibling nodes.
     let mut case = Case::busy(vec![]);
     case.own.report.load = load(30.0);
     let SpillVerdict::Wait { wait_ms } = case.plan().verdict else { panic!("it waits") };
@@ -220,7 +220,7 @@ fn an_objective_that_can_be_kept_nowhere_sheds_early_and_a_free_place_is_always_
     let plan = case.plan();
     assert_eq!((plan.reason, plan.reason.shed()), (SpillReason::Slo, Some(ShedReason::Slo)));
     let SpillVerdict::Shed { wait_ms, .. } = plan.verdict else { panic!("{plan:?}") };
-    // A region that has refused may have a place by then.
+    // A region that has refused may have a slot by then.
     assert_eq!(wait_ms, 400.0);
     case.others.iter_mut().for_each(|other| other.access = Access::Ready);
     assert_eq!((first(&case.plan()), case.plan().reason), (Some(0), SpillReason::OnlyWay));
@@ -231,7 +231,7 @@ fn an_objective_that_can_be_kept_nowhere_sheds_early_and_a_free_place_is_always_
     assert_eq!(case.plan().reason, SpillReason::Late);
     (case.left_ms, case.own.first_token_ms_max) = (60_000, Some(1.0));
     assert_eq!(case.plan().reason, SpillReason::Slo);
-    case.own = OwnRegion { places: Some(1), prefill_ms: 30.0, ..case.own };
+    case.own = OwnRegion { slots: Some(1), prefill_ms: 30.0, ..case.own };
     assert_eq!(case.plan().verdict, SpillVerdict::Own);
 }
 
@@ -319,7 +319,7 @@ fn retry_after_follows_the_region_that_is_free_soonest() {
 #[test]
 fn an_edge_node_forwards_waits_and_sheds_but_never_serves() {
     let mut case = Case::busy(vec![free(100.0)]);
-    case.own = OwnRegion { replicas: 0, places: None, report: RegionReport::default(), ..busy() };
+    case.own = OwnRegion { replicas: 0, slots: None, report: RegionReport::default(), ..busy() };
     assert_eq!((first(&case.plan()), case.plan().reason), (Some(0), SpillReason::NoReplica));
     case.others[0].report.load = ModelLoad { shed: ShedState::Reserved, ..load(40.0) };
     // 41 requests and 4 in reserve of 40, at 25 ms, and the network.
@@ -392,7 +392,7 @@ fn regions_that_chance_has_left_out_together_are_drawn_by_their_shares() {
 fn a_free_replica_that_is_predicted_to_be_too_late_counts_as_no_room() {
     let mut case = Case::busy(vec![free(100.0)]);
     case.own = OwnRegion {
-        places: Some(1),
+        slots: Some(1),
         late_ms: Some(2_171.0),
         report: RegionReport::default(),
         ..case.own
@@ -420,10 +420,10 @@ fn a_session_goes_home_as_long_as_its_region_can_take_it() {
     let mut home = free(300.0);
     home.is_home = true;
     let mut case = Case::busy(vec![free(10.0), home]);
-    for places in [0, 1] {
-        case.own.places = Some(places);
+    for slots in [0, 1] {
+        case.own.slots = Some(slots);
         let plan = case.plan();
-        assert_eq!((first(&plan), plan.reason), (Some(1), SpillReason::Session), "{places}");
+        assert_eq!((first(&plan), plan.reason), (Some(1), SpillReason::Session), "{slots}");
     }
     // Its weight is for requests that could go elsewhere; a drained region takes none.
     case.others[1].ramp_permille = 50;
@@ -439,7 +439,7 @@ fn a_session_goes_home_as_long_as_its_region_can_take_it() {
         let mut case = Case::busy(case.others.clone());
         spoil(&mut case.others[1]);
         assert_eq!(first(&case.plan()), Some(0));
-        case.own.places = Some(1);
+        case.own.slots = Some(1);
         assert_eq!(case.plan().verdict, SpillVerdict::Own);
     }
 }
@@ -488,7 +488,7 @@ fn nodes_with_the_same_old_reports_spread_over_equal_regions() {
             }
         }
         let most = received.iter().max().unwrap();
-        // 16 each if spread evenly, and 16 places for guests in each.
+        // 16 each if spread evenly, and 16 slots for guests in each.
         assert!(*most <= 24, "{nodes} nodes: {received:?}");
     }
 }
@@ -497,12 +497,12 @@ fn nodes_with_the_same_old_reports_spread_over_equal_regions() {
 fn what_the_node_may_hand_out_decides_about_room_where_it_is_known() {
     let own = busy();
     assert!(!own.has_room());
-    assert!(OwnRegion { places: Some(1), ..own }.has_room());
+    assert!(OwnRegion { slots: Some(1), ..own }.has_room());
     // A sibling node may have a queue while this node has none.
     let ahead = Waiting { ahead: 1, wait_ms: None, all: 1, has_room: true };
-    assert!(!OwnRegion { places: Some(1), waiting: ahead, ..own }.has_room());
+    assert!(!OwnRegion { slots: Some(1), waiting: ahead, ..own }.has_room());
     let with = |load: ModelLoad| {
-        OwnRegion { places: None, report: RegionReport { load, ..own.report }, ..own }.has_room()
+        OwnRegion { slots: None, report: RegionReport { load, ..own.report }, ..own }.has_room()
     };
     assert!(with(load(39.0)) && !with(load(40.0)));
     assert!(!with(ModelLoad { queued: 1.0, ..load(10.0) }));
@@ -532,7 +532,7 @@ fn a_reason_for_which_a_request_is_shed_has_one_text() {
 /// prompt cached.
 fn warm_elsewhere(own_ms: f32, rtt_ms: f32) -> Case {
     let mut case = Case::busy(vec![free(rtt_ms)]);
-    (case.own.places, case.own.prefill_ms) = (Some(2), own_ms);
+    (case.own.slots, case.own.prefill_ms) = (Some(2), own_ms);
     case
 }
 

@@ -27,7 +27,7 @@ pub struct SpillTerms {
     /// one either. Choose about the mean wait of requests that have to wait.
     pub unknown_wait_ms: f32,
     /// Share of a region's capacity that is kept free for its own clients, in thousandths; at least
-    /// one place where there are two. A larger value refuses guests earlier; 0 keeps nothing back.
+    /// one slot where there are two. A larger value refuses guests earlier; 0 keeps nothing back.
     pub reserve_permille: u16,
     /// Most guests at a time, in thousandths of the capacity, or of the running requests where that
     /// is unknown. `None`: as many as find room beside the reserve, which protects the region's own

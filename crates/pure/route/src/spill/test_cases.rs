@@ -61,13 +61,13 @@ pub(super) fn first(plan: &SpillPlan) -> Option<usize> {
     }
 }
 
-/// Returns an own region with all places taken and 20 requests waiting; 40 end each second.
+/// Returns an own region with all slots taken and 20 requests waiting; 40 end each second.
 pub(super) fn busy() -> OwnRegion {
     let load = ModelLoad { queued: 20.0, running: 40.0, ..load(40.0) };
     OwnRegion {
         replicas: 4,
         report: RegionReport { load, ..RegionReport::default() },
-        places: Some(0),
+        slots: Some(0),
         waiting: Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
         guests: 0,
         nodes: 1,
@@ -81,7 +81,7 @@ pub(super) fn busy() -> OwnRegion {
     }
 }
 
-/// Returns a region with 20 of 40 places free, at this distance.
+/// Returns a region with 20 of 40 slots free, at this distance.
 pub(super) fn free(rtt_ms: f32) -> RegionCandidate {
     RegionCandidate {
         access: Access::Ready,
@@ -100,7 +100,7 @@ pub(super) fn free(rtt_ms: f32) -> RegionCandidate {
     }
 }
 
-/// Returns a load of so many requests at 40 places, each of which takes a second.
+/// Returns a load of so many requests at 40 slots, each of which takes a second.
 pub(super) fn load(running: f32) -> ModelLoad {
     ModelLoad {
         queued: 0.0,
@@ -191,17 +191,17 @@ fn any_region() -> impl Strategy<Value = RegionCandidate> {
 
 /// Any own region; an edge node now and then.
 pub(super) fn any_own() -> impl Strategy<Value = OwnRegion> {
-    let places = prop_oneof![2 => Just(Some(0)), 1 => Just(None), 1 => (0..5_u32).prop_map(Some)];
+    let slots = prop_oneof![2 => Just(Some(0)), 1 => Just(None), 1 => (0..5_u32).prop_map(Some)];
     let waiting =
         (0..20_u32, 0..20_u32, prop::bool::weighted(0.7)).prop_map(|(ahead, behind, has_room)| {
             Waiting { ahead, wait_ms: None, all: ahead + behind, has_room }
         });
     let counts = (0..4_u32, 0..20_u32, 0..5_u32);
-    (counts, any_report(), places, waiting, (0.0..900.0_f32, 0.0..50.0_f32), 0..1_001_u16).prop_map(
+    (counts, any_report(), slots, waiting, (0.0..900.0_f32, 0.0..50.0_f32), 0..1_001_u16).prop_map(
         |(
             (replicas, guests, nodes),
             report,
-            places,
+            slots,
             waiting,
             (prefill_ms, price_ms),
             weight_permille,
@@ -209,7 +209,7 @@ pub(super) fn any_own() -> impl Strategy<Value = OwnRegion> {
             OwnRegion {
                 replicas,
                 report,
-                places,
+                slots,
                 waiting,
                 guests,
                 nodes,

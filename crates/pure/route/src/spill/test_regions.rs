@@ -266,7 +266,7 @@ impl<'s> World<'s> {
         let state = &mut self.regions[region];
         state.running += 1;
         state.guests += u32::from(region != request.region);
-        assert!(state.running <= SLOTS, "no place is taken twice");
+        assert!(state.running <= SLOTS, "no slot is taken twice");
         self.schedule(request.takes, Event::End { region, request });
         if self.is_measured(&request) {
             let back = self.one_way(region, request.region);
@@ -288,7 +288,7 @@ impl<'s> World<'s> {
         self.take_up(region);
     }
 
-    /// Gives a place to a waiting request, at a random node among those with waiting requests.
+    /// Gives a slot to a waiting request, at a random node among those with waiting requests.
     fn take_up(&mut self, region: usize) {
         let now = Self::instant(self.now);
         let nodes = &mut self.regions[region].nodes;
@@ -336,11 +336,11 @@ impl<'s> World<'s> {
             WaitQueue::new(WaitLimits::default()),
         );
         loop {
-            let mut place = 0;
+            let mut slot = 0;
             let mut target = None;
             let taken = queue.pop_where(|entry| {
-                let waiting = Waiting { ahead: place, wait_ms: None, all: place, has_room: true };
-                place += 1;
+                let waiting = Waiting { ahead: slot, wait_ms: None, all: slot, has_room: true };
+                slot += 1;
                 if let SpillVerdict::Forward(to) = self.plan(entry.item.forgiving(heard), waiting) {
                     target = Some(to[0]);
                 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 pub use self::facts::{AttributeValue, Decimal, MeasuredMs, Predicted, RecordField};
 use self::facts::{Face, FactValue, RequestFact, attributes, fields_of, request_facts};
-use crate::{Compared, FailedTry, LeftOutRegion, Outcome, Prediction, TriedPlace};
+use crate::{Compared, FailedTry, LeftOutRegion, Outcome, Prediction, TriedTarget};
 
 /// A finished request, and the node that it ended on.
 #[derive(Clone, Copy, Debug)]
@@ -132,14 +132,14 @@ request_facts! {
     /// A place that was asked in vain.
     pub struct TryEntry(tried: (&FailedTry, &Arc<str>)) {
         /// Region of the attempt.
-        region: Arc<str> = match &tried.0.place {
-            TriedPlace::Replica(_) => Arc::clone(tried.1),
-            TriedPlace::Region(region) => region.into(),
+        region: Arc<str> = match &tried.0.target {
+            TriedTarget::Replica(_) => Arc::clone(tried.1),
+            TriedTarget::Region(region) => region.into(),
         };
         /// Replica; null if another region chose it.
-        replica: Option<Arc<str>> = match &tried.0.place {
-            TriedPlace::Replica(replica) => shared(Some(replica)),
-            TriedPlace::Region(_) => None,
+        replica: Option<Arc<str>> = match &tried.0.target {
+            TriedTarget::Replica(replica) => shared(Some(replica)),
+            TriedTarget::Region(_) => None,
         };
         /// Code of the failure, e.g. `replica_reset`, `region_lost`.
         code: Arc<str> = tried.0.code.into();

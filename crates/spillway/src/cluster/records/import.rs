@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use spillway_cluster_state::Model;
 use spillway_config::{Config, default_policy, said_routes};
 use spillway_node::Resource;
-use spillway_quota::{LimitKind, LimitTerms, RequestWindow};
+use spillway_rate_limit::{LimitKind, LimitTerms, RequestWindow};
 use spillway_types::{Allowed, Percent, Residency};
 
 use super::apply::{Records, write};

@@ -27,7 +27,7 @@ pub(crate) fn picture(answer: &Value) -> String {
 }
 
 /// Table of the places of one kind.
-struct PlaceTable {
+struct CandidateTable {
     title: &'static str,
     /// Kind of the terms of a cost.
     terms: ReasonKind,
@@ -35,13 +35,13 @@ struct PlaceTable {
     obstacles: &'static [ReasonKind],
 }
 
-const REPLICAS: PlaceTable = PlaceTable {
+const REPLICAS: CandidateTable = CandidateTable {
     title: "replica",
     terms: ReasonKind::ReplicaCost,
     obstacles: &[ReasonKind::ReplicaObstacle],
 };
 
-const REGIONS: PlaceTable = PlaceTable {
+const REGIONS: CandidateTable = CandidateTable {
     title: "region",
     terms: ReasonKind::RegionCost,
     // A region that could take the request, and was not chosen, is worded like such a replica.
@@ -186,7 +186,7 @@ fn explain(legend: &mut Vec<[String; 2]>, name: String, meaning: Option<String>)
 }
 
 /// Lays out places as rows below a heading. Terms that are 0 everywhere have no column.
-fn rows(table: &PlaceTable, places: &[Value], legend: &mut Legend) -> Vec<Vec<String>> {
+fn rows(table: &CandidateTable, places: &[Value], legend: &mut Legend) -> Vec<Vec<String>> {
     let counts = |value: &Value| value.as_f64().is_some_and(|number| number.abs() >= 0.05);
     let mut terms: Vec<&str> = Vec::new();
     for (name, value) in places.iter().filter_map(|it| it["terms"].as_object()).flatten() {

@@ -278,7 +278,7 @@ fn place_asked(entry: &Value) -> String {
         (Some(region), Some(replica)) => format!("{region}/{replica}"),
         (Some(region), None) => format!("{region} (forwarded)"),
         // Of a request that no place served, the place that was asked last.
-        _ => tries(entry).last().map_or_else(|| "-".to_owned(), tried_place),
+        _ => tries(entry).last().map_or_else(|| "-".to_owned(), tried_target),
     }
 }
 
@@ -292,7 +292,7 @@ fn why(entry: &Value) -> Option<&str> {
 }
 
 /// Returns the place of a try as a cell.
-fn tried_place(tried: &Value) -> String {
+fn tried_target(tried: &Value) -> String {
     match tried["replica"].as_str() {
         Some(replica) => format!("{}/{replica}", plain(&tried["region"])),
         None => plain(&tried["region"]).to_owned(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use redb::StorageBackend;
 
-use crate::disk::commit_marker::{CommitMarker, Note, newest, place_of};
+use crate::disk::commit_marker::{CommitMarker, CommitNote, newest, place_of};
 use crate::disk::fault::DiskError;
 
 /// Unit that a disk writes completely or not at all.
@@ -236,11 +236,11 @@ impl StorageBackend for FaultyDisk {
 
 /// A commit marker on such a disk.
 impl CommitMarker for FaultyDisk {
-    fn read(&self) -> Result<Option<Note>, DiskError> {
+    fn read(&self) -> Result<Option<CommitNote>, DiskError> {
         Ok(newest(&self.lock().seen))
     }
 
-    fn write(&self, note: Note, force: bool) -> Result<(), DiskError> {
+    fn write(&self, note: CommitNote, force: bool) -> Result<(), DiskError> {
         let (offset, place) = place_of(note)?;
         let mut state = self.lock();
         let offset = usize::try_from(offset).unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redb::{BackendError, StorageBackend};
 
-use crate::disk::commit_marker::{CommitMarker, Note};
+use crate::disk::commit_marker::{CommitMarker, CommitNote};
 use crate::disk::fault::DiskError;
 use crate::disk::system::{self, Files, Output, SystemFiles};
 
@@ -120,11 +120,11 @@ impl<B: StorageBackend> StorageBackend for SlowBackend<B> {
 struct SlowCommitMarker(Box<dyn CommitMarker>, Delay);
 
 impl CommitMarker for SlowCommitMarker {
-    fn read(&self) -> Result<Option<Note>, DiskError> {
+    fn read(&self) -> Result<Option<CommitNote>, DiskError> {
         self.0.read()
     }
 
-    fn write(&self, note: Note, force: bool) -> Result<(), DiskError> {
+    fn write(&self, note: CommitNote, force: bool) -> Result<(), DiskError> {
         if force {
             self.1.pass();
         }

@@ -224,11 +224,11 @@ impl Exchange {
                 self.is_asking = false;
                 if let Some(homes) = homes {
                     self.is_changed = true;
-                    self.known.hear(homes);
+                    self.known.receive(homes);
                     self.known.homes.responses.set_learning(false);
                 }
             }
-            ExchangeResult::Loaded(homes) => self.known.hear(homes),
+            ExchangeResult::Loaded(homes) => self.known.receive(homes),
         }
     }
 

@@ -76,7 +76,7 @@ impl KnownHomes {
         match path {
             NEWS_PATH => {
                 let Some(homes) = read(body).await else { return status(StatusCode::BAD_REQUEST) };
-                self.hear(homes);
+                self.receive(homes);
                 status(StatusCode::NO_CONTENT)
             }
             ALL_PATH => {
@@ -93,11 +93,11 @@ impl KnownHomes {
     }
 
     /// Takes in homes from another node.
-    fn hear(&self, homes: Homes) {
+    fn receive(&self, homes: Homes) {
         let now = Instant::now();
         for known in homes.responses {
             let (id, response) = known.at(&self.node, &self.region);
-            match self.homes.responses.hear(&id, response, now) {
+            match self.homes.responses.receive(&id, response, now) {
                 Ok(()) | Err(NotKept::LongId) => {}
                 Err(NotKept::Taken) => {
                     tracing::warn!(
@@ -110,7 +110,7 @@ impl KnownHomes {
         let view = self.routing.view();
         for known in &homes.sessions {
             for sessions in sessions_of(&view, known) {
-                let lost = sessions.hear(known.key(), known.at(&self.region), now);
+                let lost = sessions.receive(known.key(), known.at(&self.region), now);
                 if let Some(lost) = lost {
                     let is_here = lost.region.is_none() && known.at(&self.region).region.is_none();
                     self.counters.affinity_moves.count(match is_here {
@@ -121,7 +121,7 @@ impl KnownHomes {
             }
         }
         for (region, blocks) in &homes.conversations {
-            self.homes.conversations.hear(blocks, region);
+            self.homes.conversations.receive(blocks, region);
         }
     }
 

@@ -43,7 +43,7 @@ fn a_stand_in_takes_a_number_in_its_own_group_and_a_retry_takes_none() {
     let mut story = tell(sight, &[("ask 0", Some(UNSENT))]);
     assert_eq!(short(&story.next()), "ask 1");
     assert_eq!(story.ticket, 1);
-    story.tell(Event::NoPlace);
+    story.tell(Event::NoSlot);
     story.tell(Event::Paused);
     story.sight.stand_ins = 1;
     check(&mut story, &[("stand in", Some(RENAMED))]);

@@ -24,7 +24,7 @@ fn a_place_that_was_just_taken_is_looked_for_again_and_is_no_attempt() {
     let story = tell(
         TestSight::new(1),
         &[
-            ("ask 0", Some(Event::NoPlace)),
+            ("ask 0", Some(Event::NoSlot)),
             ("pause 0", Some(Event::Paused)),
             ("ask 0", Some(OK)),
             ("end Reply", None),
@@ -73,17 +73,17 @@ fn an_adapter_in_memory_is_worth_no_wait_and_no_crowd() {
     assert_eq!(asked(with_in_flight([0, 0, 3, 0], 100)), "ask 2");
     assert_ne!(asked(with_in_flight([0, 0, 8, 0], 100)), "ask 2", "twice the mean and a batch");
     assert_eq!(asked(with_in_flight([8, 8, 8, 8], 100)), "ask 2");
-    assert_ne!(asked(with_in_flight([0, 0, 2, 0], 2)), "ask 2", "it has no place");
+    assert_ne!(asked(with_in_flight([0, 0, 2, 0], 2)), "ask 2", "it has no slot");
 }
 
 #[test]
 fn who_loses_place_after_place_pauses_and_is_turned_away_in_the_end() {
-    let at_once = [("ask 0", Some(Event::NoPlace)), ("pause 0", Some(Event::Paused))];
-    let later = [("ask 0", Some(Event::NoPlace)), ("pause 20", Some(Event::Paused))];
+    let at_once = [("ask 0", Some(Event::NoSlot)), ("pause 0", Some(Event::Paused))];
+    let later = [("ask 0", Some(Event::NoSlot)), ("pause 20", Some(Event::Paused))];
     let mut story = tell(TestSight::new(1), &at_once.repeat(4));
     check(&mut story, &later.repeat(3));
     story.now += ms(10_000);
-    check(&mut story, &[("ask 0", Some(Event::NoPlace)), ("no place waited", None)]);
+    check(&mut story, &[("ask 0", Some(Event::NoSlot)), ("no slot waited", None)]);
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn a_pinned_request_waits_for_a_place_as_long_as_it_may() {
     let mut story = tell(
         sight,
         &[
-            ("ask 0", Some(Event::NoPlace)),
+            ("ask 0", Some(Event::NoSlot)),
             ("pause 20", Some(Event::Paused)),
-            ("ask 0", Some(Event::NoPlace)),
+            ("ask 0", Some(Event::NoSlot)),
             ("pause 20", Some(Event::Paused)),
         ],
     );
     story.now += ms(10_000);
-    check(&mut story, &[("ask 0", Some(Event::NoPlace)), ("no place waited", None)]);
+    check(&mut story, &[("ask 0", Some(Event::NoSlot)), ("no slot waited", None)]);
 }
 
 #[test]

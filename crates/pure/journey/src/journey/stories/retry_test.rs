@@ -149,7 +149,7 @@ fn a_kept_connection_that_broke_is_tried_anew_when_no_other_replica_is_left() {
         TestSight::new(1),
         &[
             ("ask 0", Some(retry_on_new_connection)),
-            ("ask 0 anew", Some(Event::NoPlace)),
+            ("ask 0 anew", Some(Event::NoSlot)),
             ("pause 0", Some(Event::Paused)),
             ("ask 0 anew", Some(OK)),
             ("end Reply", None),
@@ -171,7 +171,7 @@ fn a_broken_connection_is_renewed_to_the_replica_that_had_it_also_under_another_
         &[
             ("ask 0", Some(broken)),
             ("ask 1", Some(broken)),
-            ("ask 1 anew", Some(Event::NoPlace)),
+            ("ask 1 anew", Some(Event::NoSlot)),
             ("pause 0", Some(Event::Paused)),
         ],
     );

@@ -1,4 +1,4 @@
-//! Places that tenants leave to each other.
+//! Slots that tenants leave to each other.
 
 use spillway_route::{KeptShare, TenantShares, TenantUse};
 use spillway_types::ReplicaSlot;
@@ -13,7 +13,7 @@ pub(in crate::journey) const MUCH: u64 = 1;
 /// Tenant that uses little.
 const LITTLE: u64 = 2;
 
-/// Share of the places of four replicas with eight places each: the last replica.
+/// Share of the slots of four replicas with eight slots each: the last replica.
 pub(in crate::journey) fn kept_share() -> KeptShare {
     let uses = [20, 4].map(|requests| TenantUse { requests, tokens: 0, requests_max: requests });
     let shares = TenantShares::judge(&uses.map(|used| (2, used)), 32, 4, 250);
@@ -73,7 +73,7 @@ fn places_kept_for_a_tenant_are_tried_before_all_others() {
         check(&mut story, &[("ask 3", Some(OK)), ("end Reply", None)]);
     }
     tell(four_with_own(1..4), &[("ask 0", Some(OK)), ("end Reply", None)]);
-    // A request that cannot wait is sent wherever there is a place, as all others are.
+    // A request that cannot wait is sent wherever there is a slot, as all others are.
     let asked = |ticket: u64| {
         let mut sight = four_with_own(0..0);
         sight.rules.queue_count_max = 0;
@@ -115,7 +115,7 @@ fn a_replica_that_rests_for_the_tenant_has_no_place_kept_for_it() {
     assert_ne!(attempt.slot, ReplicaSlot(3));
 }
 
-/// Checks how many of nine requests before this one could take its place.
+/// Checks how many of nine requests before this one could take its slot.
 #[track_caller]
 fn check_rivals(sight: &TestSight, position: Position, expected: u32) {
     assert_eq!(rivals(sight, 9, position), expected, "{sight:?}");
@@ -129,10 +129,10 @@ fn requests_of_tenants_with_much_are_no_rivals_of_others() {
     sight.queued = vec![MUCH, LITTLE, MUCH, 3];
     check_rivals(&sight, Position::Outside, 2);
     check_rivals(&sight, Position::Queued, 1);
-    // It waits for the same places as those before it.
+    // It waits for the same slots as those before it.
     sight.tenant = Some(MUCH);
     check_rivals(&sight, Position::Outside, 9);
-    // Without a tenant it has no share of its own, and yet places are kept from those with much.
+    // Without a tenant it has no share of its own, and yet slots are kept from those with much.
     sight.tenant = None;
     check_rivals(&sight, Position::Outside, 2);
     // A request without a model has no queue to look into.

@@ -35,7 +35,7 @@ impl World<'_> {
         OwnRegion {
             replicas: if self.slots(region) > 0 { 5 } else { 0 },
             report: RegionReport { load, ..RegionReport::default() },
-            places: Some((self.slots(region) - self.regions[region].running) as u32),
+            slots: Some((self.slots(region) - self.regions[region].running) as u32),
             waiting,
             guests: self.regions[region].guests,
             nodes: if self.scenario.knows_siblings { self.scenario.nodes as u32 } else { 1 },
