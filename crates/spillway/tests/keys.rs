@@ -44,7 +44,7 @@ impl Drop for Running {
 
 fn make(arguments: &[&str]) -> Value {
     let made = Command::new(COMMAND)
-        .args(["keys", "make", "--json"])
+        .args(["keys", "create", "--offline", "--json"])
         .args(arguments)
         .output()
         .expect("runs");

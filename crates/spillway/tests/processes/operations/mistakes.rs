@@ -15,7 +15,7 @@ async fn a_removed_join_token_lets_nobody_in() {
     world.give_token(2, token.trim());
     let id = token.trim().split('_').nth(1).unwrap().to_owned();
     World::text(0, &["remove", "join-token", &id]);
-    assert!(!World::text(0, &["join-token"]).contains(&id));
+    assert!(!World::text(0, &["get", "join-tokens"]).contains(&id));
     world.machines.start(2);
     world.until("a refusal", 2, || world.machines.log(2).contains("no such join token"));
     world.has_members(0, NODES - 1);

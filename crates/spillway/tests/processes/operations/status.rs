@@ -67,7 +67,7 @@ async fn a_cluster_says_in_words_that_it_loses_its_voters() {
 async fn regions_are_shown_as_they_are_with_orders() {
     let mut world = World::started().await;
     let region = |name: &str| {
-        let answer = json(0, &["regions"]);
+        let answer = json(0, &["get", "regions"]);
         let items = answer["items"].as_array().unwrap().clone();
         items.into_iter().find(|item| item["key"] == name).unwrap_or_default()
     };
@@ -79,7 +79,7 @@ async fn regions_are_shown_as_they_are_with_orders() {
         ["region-0", "region-1", "region-2"].into_iter().all(is_up)
     });
     World::text(0, &["weight", "region-1", "50"]);
-    let table = World::text(0, &["regions"]);
+    let table = World::text(0, &["get", "regions"]);
     let lines: Vec<&str> = table.lines().collect();
     assert!(lines[1].starts_with("region-0  here"), "{table}");
     assert!(lines[2].contains("up") && lines[2].ends_with("weight 50 %"), "{table}");
@@ -93,11 +93,11 @@ async fn regions_are_shown_as_they_are_with_orders() {
             tokio::runtime::Handle::current().block_on(asking).is_ok()
         }) && sent.iter().flatten().sum::<u64>() > 0
     });
-    assert!(World::text(0, &["regions"]).contains("evacuating"));
+    assert!(World::text(0, &["get", "regions"]).contains("evacuating"));
     what_happened_is_told();
     world.machines.kill(2);
     world.until("the silence of region-2", 0, || {
-        let table = World::text(0, &["regions"]);
+        let table = World::text(0, &["get", "regions"]);
         table.lines().any(|line| line.starts_with("region-2") && line.contains("silent"))
     });
 }

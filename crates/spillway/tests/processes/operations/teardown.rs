@@ -29,7 +29,7 @@ async fn a_region_is_taken_away_and_then_the_rest() {
     world.serves(1).await;
 
     // The rest: no more tokens, a last backup, then the nodes.
-    let tokens = World::text(0, &["join-token", "--json"]);
+    let tokens = World::text(0, &["get", "join-tokens", "--json"]);
     let tokens: serde_json::Value = serde_json::from_str(&tokens).unwrap();
     assert_eq!(tokens["items"], serde_json::json!([]));
     let backup = world.file("last.backup");

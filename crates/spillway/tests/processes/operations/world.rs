@@ -64,7 +64,7 @@ impl World {
     /// Waits until node `at` reports `count` members and a leader.
     pub(crate) fn has_members(&self, at: usize, count: usize) {
         self.until("the members", at, || {
-            let nodes = Self::order(at, &["nodes"]);
+            let nodes = Self::order(at, &["get", "nodes"]);
             let status = Self::order(at, &["status"]);
             let lines = String::from_utf8_lossy(&nodes.stdout).lines().count();
             lines == count + 1

@@ -69,7 +69,7 @@ async fn a_node_alone_has_a_status_replicas_and_a_region() {
         line.contains("127.0.0.1:") && line.contains("down") && line.contains("tiny"),
         "{line}"
     );
-    let regions = text(&looking.ask(&["regions"]));
+    let regions = text(&looking.ask(&["get", "regions"]));
     let line = regions.lines().nth(1).unwrap();
     assert!(line.starts_with("here    here"), "{regions}");
 
