@@ -23,6 +23,6 @@ pub use recorder::{OPERATIONS_MAX, Pending, Recorder};
 pub use register::{Register, RegisterInput, RegisterOutput, RegisterState, Version};
 
 #[cfg(test)]
-mod brute;
-#[cfg(test)]
 mod random_test;
+#[cfg(test)]
+mod test_brute;

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use fastrand::Rng;
 use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
 
-use super::brute::is_linearizable;
+use super::test_brute::is_linearizable;
 use super::{
     Operation, OperationEnd, Recorder, Register, RegisterInput, RegisterOutput, SearchLimits,
     SearchVerdict, check,

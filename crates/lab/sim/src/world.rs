@@ -378,11 +378,11 @@ mod gossip_test;
 #[cfg(test)]
 mod kv_events_test;
 #[cfg(test)]
-mod listener;
-#[cfg(test)]
 mod news_test;
 #[cfg(test)]
 mod streams_test;
+#[cfg(test)]
+mod test_listener;
 #[cfg(test)]
 mod turns_test;
 #[cfg(test)]

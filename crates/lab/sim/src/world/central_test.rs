@@ -1,6 +1,6 @@
 use spillway_route::Policy;
 
-use super::listener::{Note, Seen, listen, serve};
+use super::test_listener::{Note, Seen, listen, serve};
 use super::world_test::{config, idle_ms, session, spillway};
 use super::{News, WorldConfig};
 

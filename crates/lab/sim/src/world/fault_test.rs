@@ -2,7 +2,7 @@
 
 use spillway_route::Policy;
 
-use super::listener::{Note, Seen, listen, serve};
+use super::test_listener::{Note, Seen, listen, serve};
 use super::world_test::{Fixed, config, idle_ms, run_fixed, session, spillway};
 use super::{Fate, Fault, FaultKind, Figures, Record, WorldConfig};
 use crate::Session;

@@ -1,4 +1,4 @@
-use super::listener::{Note, Seen, listen, serve};
+use super::test_listener::{Note, Seen, listen, serve};
 use super::world_test::{config, session};
 use super::{Fault, FaultKind, News, WorldConfig};
 use crate::Session;

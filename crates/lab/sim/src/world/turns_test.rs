@@ -1,4 +1,4 @@
-use super::listener::{listen, serve};
+use super::test_listener::{listen, serve};
 use super::world_test::{config, session};
 use crate::{Figures, RouterVerdict};
 

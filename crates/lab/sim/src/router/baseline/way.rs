@@ -117,7 +117,7 @@ ways! {
     ("skywalker-2", "")
         "longest match over 0.5 where nothing waits, at home first; others are kept",
         "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |place, _| SkyWalker::tree(place, 2);
-    ("skywalker-0", "")
+    ("skywalker-8", "")
         "longest match over 0.5 where nothing waits, at home first; others are kept",
         "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |place, _| SkyWalker::tree(place, 8);
     ("skywalker-ch", "")
