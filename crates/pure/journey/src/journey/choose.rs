@@ -93,7 +93,7 @@ impl Journey {
             }
             (RequestWay::Wait { prefill_ms }, _) => self.wait(prefill_ms, sight, now),
             (RequestWay::Shed { reason, predicted_ms }, _) => {
-                self.shed(reason, predicted_ms, sight)
+                self.shed(reason, predicted_ms, sight);
             }
         }
     }

@@ -173,7 +173,7 @@ impl DocumentReader {
     fn between(&mut self, byte: u8, rest: &[u8]) {
         match (self.place, byte) {
             (JsonPosition::Name, b'}') | (JsonPosition::Behind, b']' | b'}') => {
-                self.leave(byte, rest)
+                self.leave(byte, rest);
             }
             (JsonPosition::Colon, b':') => self.place = JsonPosition::Value,
             (JsonPosition::Behind, b',') => self.next(),
