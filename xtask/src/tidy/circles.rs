@@ -38,17 +38,8 @@ const KNOWN: &[&[&str]] = &[
     ],
     // A reply whose stream is continued is a request again, and a request ends in a reply.
     &["crates/data-path/proxy/src/relay", "crates/data-path/proxy/src/request"],
-    // A replica owns the pools of its connections, and a lease of one names its replica.
-    &[
-        "crates/data-path/upstream/src/connection",
-        "crates/data-path/upstream/src/replica",
-        "crates/data-path/upstream/src/upstream_body",
-    ],
     // The error of a connection has those of its versions of HTTP as causes, and they end in it.
-    &[
-        "crates/data-path/upstream/src/connection/error",
-        "crates/data-path/upstream/src/connection/http1",
-    ],
+    &["crates/data-path/upstream/src/error", "crates/data-path/upstream/src/http1"],
     // An emulated replica stores the responses of its API, which are made by the API's own types.
     &[
         "crates/lab/emulator/src/api",

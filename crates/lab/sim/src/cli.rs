@@ -7,6 +7,7 @@ mod compare;
 mod files;
 mod one;
 mod records;
+mod study;
 mod tables;
 
 use std::io::{self, Write};
@@ -17,9 +18,10 @@ use spillway_route::Policy;
 use spillway_sim::{Scale, Scenario, Setup, TraceOptions, WorkloadKind, read_trace};
 
 pub(crate) use arguments::Arguments;
-use arguments::{Command, Options, Study};
+use arguments::Command;
 use batch::{Job, row, run_all};
 use files::read;
+use study::{Options, Study};
 
 /// Policies that are worth comparing with each other.
 const COMPARED: [Policy; 7] = [

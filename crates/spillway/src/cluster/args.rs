@@ -1,14 +1,14 @@
 //! Command line of the commands about a cluster.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 
 use super::change_args::ChangeArgs;
 use super::debug::DebugArgs;
 use super::files::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
+use super::files::offline_args::ForceArgs;
 use super::orders::leader::LeaderArgs;
 use super::orders::members::NodesArgs;
+use super::orders::target_args::{DrainArgs, UndrainArgs, WeightArgs};
 use super::records::apply::ApplyArgs;
 use super::records::edit::EditArgs;
 use super::records::get::GetArgs;
@@ -173,42 +173,6 @@ pub(crate) struct CreateKeyArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DrainArgs {
-    #[command(flatten)]
-    pub(crate) connect: Connect,
-    /// A region, or a replica as REGION/REPLICA.
-    pub(crate) target: String,
-    /// Also moves the region's own requests and votes elsewhere, before the region is removed.
-    #[arg(long)]
-    pub(crate) evacuate: bool,
-    #[command(flatten)]
-    pub(crate) change: ChangeArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct UndrainArgs {
-    #[command(flatten)]
-    pub(crate) connect: Connect,
-    /// A region, or a replica as REGION/REPLICA.
-    pub(crate) target: String,
-    #[command(flatten)]
-    pub(crate) change: ChangeArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct WeightArgs {
-    #[command(flatten)]
-    pub(crate) connect: Connect,
-    /// A region, or a replica as REGION/REPLICA.
-    pub(crate) target: String,
-    /// For a region: percent of its usual share, e.g. 50 or 12.5; more than 100 needs the sign, as
-    /// 150%. For a replica: its weight relative to others, 1 to 1,000, or `own`.
-    pub(crate) weight: String,
-    #[command(flatten)]
-    pub(crate) change: ChangeArgs,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct JoinTokenArgs {
     #[command(flatten)]
     pub(crate) connect: Connect,
@@ -243,33 +207,4 @@ pub(crate) enum JoinTokenCommand {
         #[arg(long)]
         dry_run: bool,
     },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ForceArgs {
-    #[command(flatten)]
-    pub(crate) founder: FounderArgs,
-    /// Confirms that most voters of the old cluster are lost permanently.
-    #[arg(long)]
-    pub(crate) yes: bool,
-}
-
-/// Who begins a new cluster.
-#[derive(Debug, Args)]
-pub(crate) struct FounderArgs {
-    /// The node's data folder.
-    #[arg(long)]
-    pub(crate) folder: PathBuf,
-    /// The name of the node, as in its config.
-    #[arg(long)]
-    pub(crate) node: String,
-    /// The node's region, as in its config.
-    #[arg(long)]
-    pub(crate) region: String,
-    /// Checks everything, without changing anything.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
 }

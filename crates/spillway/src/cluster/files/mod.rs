@@ -3,4 +3,5 @@
 pub(crate) mod backup;
 pub(crate) mod backup_args;
 pub(crate) mod offline;
+pub(crate) mod offline_args;
 pub(crate) mod seal;

@@ -9,7 +9,7 @@ use spillway_raft::{ClusterId, FolderOwner, Founder, NodeId, owner_of};
 
 use super::backup;
 use super::backup_args::RestoreArgs;
-use crate::cluster::args::{ForceArgs, FounderArgs};
+use super::offline_args::{ForceArgs, FounderArgs};
 use crate::output;
 
 pub(crate) fn restore(args: &RestoreArgs) -> Result<()> {

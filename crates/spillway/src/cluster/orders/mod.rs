@@ -3,3 +3,4 @@
 pub(crate) mod leader;
 pub(crate) mod members;
 pub(crate) mod target;
+pub(crate) mod target_args;

@@ -5,7 +5,7 @@ use http::Method;
 use serde_json::{Value, json};
 use spillway_types::Percent;
 
-use crate::cluster::args::{DrainArgs, UndrainArgs, WeightArgs};
+use super::target_args::{DrainArgs, UndrainArgs, WeightArgs};
 use crate::cluster::calls::{change, show_change};
 use crate::cluster::client::{AdminClient, Refusal, escaped};
 use crate::output;
