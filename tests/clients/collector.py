@@ -35,7 +35,7 @@ class Span:
 
 
 class Collector:
-    """A Rotel that takes spans over gRPC and HTTP, and the place to which it sends them on."""
+    """A Rotel that takes spans over HTTP from nodes and over gRPC from others, and the place to which it sends them on."""
 
     def __init__(self, folder: Path, ports: Iterator[int]) -> None:
         self.folder = folder

@@ -49,7 +49,6 @@ rtt_ms = 1
 
 [traces]
 endpoint = "http://127.0.0.1:{collector}"
-protocol = "{protocol}"
 share_percent = 0
 """
 
@@ -110,11 +109,9 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traced]:
         emulator.wait_until("listening", lambda: answers_200(f"http://127.0.0.1:{tiny}/v1/models"))
         nodes: list[Process] = []
         for index, name in enumerate(names):
-            # Each protocol has a node.
-            protocol, port = [("http", collector.http), ("grpc", collector.grpc)][index]
             text = NODE.format(
                 name=name, peer=names[1 - index], gateway=gateways[index], admin=admins[index], link=links[index],
-                peer_link=links[1 - index], collector=port, protocol=protocol,
+                peer_link=links[1 - index], collector=collector.http,
             )  # fmt: skip
             path = folder / f"{name}.toml"
             path.write_text(text + (replicas if name == "two" else ""))

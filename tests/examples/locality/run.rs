@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use spillway_emulator::{Emulator, EmulatorConfig, EngineConfig, Profile};
+use spillway_emulator::{Emulator, EmulatorConfig, EngineConfig, Profile, ReplicaHandle};
 use spillway_node::Node;
 use spillway_tests::{Cluster, Setup, knows};
 use tokio::task::JoinSet;
@@ -118,12 +118,12 @@ fn is_of(node: &Node, region: &str) -> bool {
 /// Counters of the replicas.
 fn counts(emulators: &[Emulator]) -> Vec<Vec<(f64, f64, f64)>> {
     let of = |emulator: &Emulator| {
-        let stats = emulator.replicas().iter().map(|replica| replica.stats().engine);
-        let count = |stats: spillway_emulator::EngineStats| {
+        let count = |replica: &ReplicaHandle| {
+            let stats = replica.stats().engine;
             let queries = stats.prefix_cache_queries_tokens as f64;
             (queries, stats.prefix_cache_hits_tokens as f64, stats.generation_tokens as f64)
         };
-        stats.map(count).collect()
+        emulator.replicas().iter().map(count).collect()
     };
     emulators.iter().map(of).collect()
 }
