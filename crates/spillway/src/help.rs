@@ -203,7 +203,8 @@ fn section(text: &mut String, command: &Command, parent: &str) {
     let name = format!("{parent} {}", command.get_name());
     let is_at_node = is_at_node(command);
     let shown = |arg: &&Arg| {
-        !arg.is_hide_set() && !is_everywhere(arg) && !(is_at_node && is_of_connection(arg))
+        let is_shared = is_everywhere(arg) || is_at_node && is_of_connection(arg);
+        !arg.is_hide_set() && !is_shared
     };
     let mut arguments: Vec<&Arg> = command.get_arguments().filter(shown).collect();
     // As in the help: the command's own first.

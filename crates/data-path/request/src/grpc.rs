@@ -145,21 +145,18 @@ impl Surroundings<'_> {
         let started = Instant::now();
         let limits = self.gateway.door.limits();
         let asked = asked_timeout(&self.head.headers)?;
-        let seen = match timeout(
-            asked.map_or(limits.stall_timeout_ms.duration(), |asked| {
-                asked.min(limits.stall_timeout_ms.duration())
-            }),
-            first_bytes(&mut body),
-        )
-        .await
-        {
-            Ok(seen) => seen?,
-            Err(_) if asked.is_some_and(|asked| asked <= limits.stall_timeout_ms.duration()) => {
-                let message = "the deadline passed before the first message came";
-                return Err(GatewayError::new(ErrorKind::DeadlineExceeded, message));
-            }
-            Err(_) => return Err(UploadPace::new(limits.stall_timeout_ms.duration()).too_slow()),
-        };
+        let stall = limits.stall_timeout_ms.duration();
+        let seen =
+            match timeout(asked.map_or(stall, |asked| asked.min(stall)), first_bytes(&mut body))
+                .await
+            {
+                Ok(seen) => seen?,
+                Err(_) if asked.is_some_and(|asked| asked <= stall) => {
+                    let message = "the deadline passed before the first message came";
+                    return Err(GatewayError::new(ErrorKind::DeadlineExceeded, message));
+                }
+                Err(_) => return Err(UploadPace::new(stall).too_slow()),
+            };
         let wait = started.elapsed();
         let named = found(peek_model(&seen))?;
         let ResolvedTarget { route, model, target } = self.find_model(named).await?;

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> AtStart {
-        let file = toml::de::DeTable::parse(text).expect("a config");
+        let file = DeTable::parse(text).expect("a config");
         AtStart::new(file.get_ref(), Node::root(crate::schema()))
     }
 

@@ -17,7 +17,7 @@ use crate::replica::{Care, Concurrency};
 use crate::replica_section::{ConcurrencySection, ReplicaSection, check_host};
 use crate::source::Source;
 
-/// Least pause between two checks of an overflow replica: its server is another company's.
+/// Least pause between two checks of an overflow replica that sets none itself: its server is another company's.
 const OVERFLOW_CHECK: Duration = Duration::from_secs(10);
 /// Time between two deep checks of a replica that sets none.
 const DEEP_INTERVAL: Duration = Duration::from_secs(30);
@@ -131,6 +131,7 @@ impl ReplicaSection {
         let kind = self.kind().or_else(|| self.is_overflow().then_some(ServerKind::Generic));
         let interval = usual.interval_ms.duration();
         let interval = if self.is_overflow() { interval.max(OVERFLOW_CHECK) } else { interval };
+        let interval = own.interval_ms.map_or(interval, Millis::duration);
         let settings = KindSettings {
             kind,
             needs_models: self.models.is_none(),

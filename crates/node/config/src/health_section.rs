@@ -77,6 +77,9 @@ pub(crate) struct ReplicaHealthSection {
     pub(crate) port: Option<u16>,
     /// Service to query in the gRPC health protocol; an empty name means the whole server.
     pub(crate) service: Option<String>,
+    /// Time between two checks.
+    #[schemars(range(min = 1))]
+    pub(crate) interval_ms: Option<Millis>,
 }
 
 /// `deep` of a replica: a check that runs an inference.

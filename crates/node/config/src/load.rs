@@ -59,7 +59,7 @@ impl Config {
             // Where something is left out, a warning may speak of just that.
             let warned = if errors.is_empty() { warnings(&source, &file) } else { Vec::new() };
             match lower(&source, file, &lost) {
-                Ok(lowered) => config = Some(Config { at_start, ..lowered }),
+                Ok(lowered) => config = Some(Self { at_start, ..lowered }),
                 Err(mut more) => {
                     more.retain(|error| !lost.explains(error));
                     errors.add(more);

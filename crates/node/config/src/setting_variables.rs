@@ -9,7 +9,7 @@ use crate::tree::PathStep;
 #[must_use]
 pub fn setting_variables() -> Vec<String> {
     let schema = crate::schema();
-    let root = Node::root(&schema);
+    let root = Node::root(schema);
     let of_section = |section: &str| {
         let mut path = vec![PathStep::Key(section.to_owned())];
         let is_list = root.at(&path).is_some_and(Node::is_list);

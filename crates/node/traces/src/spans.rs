@@ -245,10 +245,9 @@ mod tests {
         pairs
     }
 
-    #[test]
-    fn a_span_has_all_facts_that_are_known() {
-        let now = Instant::now();
-        let known = Outcome {
+    /// An outcome with every fact that a span shows.
+    fn known(now: Instant) -> Outcome {
+        Outcome {
             id: Some("abc".into()),
             route: Some("llm".into()),
             arm: Some(Arc::new(SplitArm { split: "chat".into(), arm: "canary".into() })),
@@ -282,7 +281,13 @@ mod tests {
             shed: Some(Shed { reason: "queue_full", priority: 0 }),
             hedge: Some(Hedge::Won),
             ..ended(now)
-        };
+        }
+    }
+
+    #[test]
+    fn a_span_has_all_facts_that_are_known() {
+        let now = Instant::now();
+        let known = known(now);
         let spans = told(&known, now);
         assert_eq!(
             attributes_of(&spans[0]),

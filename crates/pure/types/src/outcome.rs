@@ -281,6 +281,10 @@ reasons! {
     }
 }
 
+#[expect(
+    clippy::derivable_impls,
+    reason = "a variant of `reasons!` has its meaning as only attribute"
+)]
 impl Default for End {
     fn default() -> Self {
         Self::CancelledBeforeReply
