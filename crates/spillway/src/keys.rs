@@ -143,7 +143,7 @@ mod tests {
         for (words, message) in [
             (["--id", "a b"], "can't name a key"),
             (["--id", ""], "can't name a key"),
-            (["--priority", "4"], "no class"),
+            (["--priority", "4"], "can't be 4"),
             (["--expires", "2027-01-31"], "is no moment"),
             (["--expires", "2027-01-31T00:00:00Z\nrevoked = true"], "no line break"),
         ] {

@@ -68,7 +68,7 @@ fn faults_of_keys_are_told_with_line_column_and_remedy() {
     check(&with("salt = \"5a", "salt = \"+5"), (6, 8), "32 hexadecimal digits", "keys create");
     check(&with("hash = \"", "hash = \"0"), (7, 8), "64 hexadecimal digits", "keys create");
     check(&with("tenant = \"acme\"", "tenant = \"\""), (8, 10), "can't name a tenant", "letters");
-    check(&key("priority = 4"), (9, 12), "no class 4", "0, which is served first, to 3");
+    check(&key("priority = 4"), (9, 12), "can't be 4", "from 0 to 3");
     check(&key("expires = 2027-01-31"), (9, 11), "no moment", "T00:00:00Z");
     check(&key("until = 1"), (9, 1), "unknown key `until`", "config reference");
     let twice = format!("{}{}", key(""), Key::new("a", "acme", "").block);

@@ -330,8 +330,8 @@ fn a_limit_of_nobody_or_of_nothing_is_found_before_the_node_starts() {
     for (wrong, why) in [
         ("name = \"key:b\"\nconcurrency = 5", "there is no key b in this config"),
         ("name = \"tenant:other\"\nconcurrency = 5", "there is no tenant other"),
-        ("name = \"key:\"\nconcurrency = 5", "nobody who can be limited"),
-        ("name = \"everybody\"\nconcurrency = 5", "nobody who can be limited"),
+        ("name = \"key:\"\nconcurrency = 5", "can't be limited"),
+        ("name = \"everybody\"\nconcurrency = 5", "can't be limited"),
         ("name = \"global\"", "limits nothing"),
         ("name = \"global\"\nrequests_per_s = 1\nrequests_per_min = 60", "limited twice"),
         (

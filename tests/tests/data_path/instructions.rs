@@ -36,7 +36,7 @@ struct Stage {
 
 /// Work that a request does for all when its time has come. It is left out, since how often it comes
 /// depends on the machine.
-const BY_TIME: &str = "spillway_view::Tenants::judge";
+const BY_TIME: &str = "spillway_view::tenants::Tenants::judge";
 
 /// A stage may be part of another.
 const STAGES: [Stage; 10] = [
@@ -87,7 +87,7 @@ const STAGES: [Stage; 10] = [
     },
     Stage {
         name: "request sent and head read",
-        function: "spillway_upstream::Http1Connection::poll_head",
+        function: "spillway_upstream::http1::Http1Connection::poll_head",
         is_timed: false,
     },
 ];

@@ -106,7 +106,7 @@ fn check_hash_by() {
     }
     check(&route("slo_ms = 0"), (3, 10), "can't be 0", "from 1 on");
     let hedge = route("hedge = { after_ms = 1, budget_percent = 0 }");
-    check(&hedge, (3, 44), "can't be 0", "from 1 to 100");
+    check(&hedge, (3, 42), "can't be 0", "from 1 to 100");
     check("[spill]\ntenant_room_percent = 101\n", (2, 23), "can't be 101", "from 0 to 100");
     let raw = "path_prefix = \"/x\"\npolicy = \"consistent_hash\"\nhash_by = \"user\"";
     check(&route(raw), (5, 11), "reads no bodies", "client_ip");
@@ -169,7 +169,7 @@ fn faults_of_replicas_are_told_with_line_column_and_remedy() {
     let warmed = format!("{hosted}\nwarm_up = [\"x\"]");
     check(&replica(&warmed), (2, 8), "no client asked for", "remove deep and warm_up");
     let share = format!("{hosted}\noverflow = {{ share_percent_max = 0 }}");
-    check(&replica(&share), (7, 34), "out of range", "1 to 100");
+    check(&replica(&share), (7, 34), "can't be 0", "from 1 to 100");
     let renamed = "[[replica]]\nname = \"b\"\nurl = \"http://h:1\"\nmodels = { tiny = \"x\" }\n";
     check(renamed, (4, 10), "by other names", "role = \"overflow\"");
     let versions =

@@ -53,11 +53,11 @@ fn faults_of_a_name_server_are_told_with_line_and_remedy() {
         ("hosts = {}", "hosts = { \"a..b\" = [] }", "no domain name", "labels"),
         ("aliases = {}", "aliases = { \"@\" = \"a.example.net\" }", "can't be an alias", "remove"),
         ("longitude = 2.4\n", "", "belong together", "other one"),
-        ("latitude = 48.9", "latitude = 91.0", "not on Earth", "degrees"),
+        ("latitude = 48.9", "latitude = 91.0", "can't be 91", "from -90 to 90"),
         (
             "latitude = 48.9\nlongitude = 2.4\n",
             "",
-            "nobody knows where this region is",
+            "this region has no location",
             "latitude and longitude",
         ),
         (

@@ -20,8 +20,6 @@ use crate::usage_section::millionths;
 
 /// Maximum number of keys in a config: as many as the cluster's agreed state can hold.
 const KEYS_MAX: usize = 32_768;
-/// Number of the last priority class.
-const PRIORITY_MAX: u8 = 3;
 
 /// Method by which clients authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -68,9 +66,9 @@ pub(crate) struct KeySection {
     #[schemars(with = "BTreeSet<String>")]
     pub(crate) regions: Vec<Spanned<RegionName>>,
     /// Priority class of the key's requests, 0 to 3; 0 is served first.
-    #[serde(default = "first_class")]
-    #[schemars(with = "u8", range(max = 3))]
-    pub(crate) priority: Spanned<u8>,
+    #[serde(default)]
+    #[schemars(range(max = 3))]
+    pub(crate) priority: u8,
     /// Time at which the key expires, e.g. `2027-01-31T00:00:00Z`.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
@@ -275,11 +273,6 @@ impl KeySection {
         let mut errors = ConfigErrors::default();
         errors.keep(check_name(source, &self.id, "key"));
         errors.keep(check_name(source, &self.tenant, "tenant"));
-        if *self.priority.get_ref() > PRIORITY_MAX {
-            let message = format!("there is no class {}", self.priority.get_ref());
-            let remedy = format!("use 0, which is served first, to {PRIORITY_MAX}");
-            errors.add(source.fault(self.priority.span(), message, remedy));
-        }
         let expires_ms = self.expires.as_ref().map(|expires| {
             milliseconds(expires.get_ref()).ok_or_else(|| {
                 let message = format!("{} is no moment", expires.get_ref());
@@ -301,16 +294,12 @@ impl KeySection {
             tenant: Some(TenantName::from(self.tenant.get_ref().as_str())),
             models: names(self.models).map(ModelName::from).collect(),
             regions: self.regions.into_iter().map(Spanned::into_inner).collect(),
-            priority: *self.priority.get_ref(),
+            priority: self.priority,
             expires_ms,
             is_revoked: self.revoked,
         };
         errors.or((KeyId::from(self.id.get_ref().as_str()), key))
     }
-}
-
-fn first_class() -> Spanned<u8> {
-    Spanned::new(0..0, 0)
 }
 
 /// Checks that a name can be that of a record of all nodes.

@@ -54,8 +54,8 @@ pub(crate) struct OverflowSection {
     /// Maximum share of requests sent to the replica, in percent of the requests that this node
     /// gets for its models. The share is measured over a few seconds, and ten requests are always
     /// allowed. No cap by default.
-    #[schemars(with = "Option<u32>", range(min = 1, max = 100))]
-    share_percent_max: Option<Spanned<u32>>,
+    #[schemars(range(min = 1, max = 100))]
+    share_percent_max: Option<u32>,
     /// Budget of all nodes for the replica per day (UTC). Requests that run when it is spent still
     /// add to the cost.
     #[schemars(with = "Option<f64>", range(min = 0))]
@@ -117,17 +117,14 @@ impl ReplicaSection {
         errors.add(self.own_work(source));
         let price = errors.keep(self.price(source));
         let budget = errors.keep(self.budget(source));
-        let share = errors.keep(self.share(source));
-        let (Some(price), Some(budget), Some(share_percent_max)) = (price, budget, share) else {
-            return Err(errors);
-        };
+        let (Some(price), Some(budget)) = (price, budget) else { return Err(errors) };
         let usual = OverflowSection::default();
         let terms = self.caps.as_ref().map_or(&usual, Spanned::get_ref);
         let spec = OverflowSpec {
             names: renamed.map(|models| models.get_ref().renamed.clone()).unwrap_or_default(),
             country: terms.country,
             after: Duration::from_millis(terms.after_ms),
-            share_percent_max,
+            share_percent_max: self.share_percent_max(),
         };
         errors.or(Some((spec, OverflowTerms { price, budget })))
     }
@@ -182,15 +179,8 @@ impl ReplicaSection {
     }
 
     /// Returns the cap on the share of requests in percent; 100 without one.
-    fn share(&self, source: &Source) -> Result<u32, ConfigError> {
+    fn share_percent_max(&self) -> u32 {
         let caps = self.caps.as_ref().map(Spanned::get_ref);
-        let Some(share) = caps.and_then(|caps| caps.share_percent_max.as_ref()) else {
-            return Ok(100);
-        };
-        if !(1..=100).contains(share.get_ref()) {
-            let remedy = "use a share from 1 to 100; to use the replica no more, remove it";
-            return Err(source.fault(share.span(), "the share is out of range", remedy));
-        }
-        Ok(*share.get_ref())
+        caps.and_then(|caps| caps.share_percent_max).unwrap_or(100)
     }
 }

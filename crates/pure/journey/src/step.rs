@@ -20,7 +20,7 @@ pub enum Step {
     /// is predicted to come too late. Report [`Event::LateProbe`](crate::Event::LateProbe).
     TakeLateProbe,
     /// Take a slot at a replica of this region and send the request there. Report
-    /// [`Event::NoSlot`](crate::Event::NoPlace) or [`Event::Asked`](crate::Event::Asked) first.
+    /// [`Event::NoSlot`](crate::Event::NoSlot) or [`Event::Asked`](crate::Event::Asked) first.
     Ask {
         /// Replica to ask, and the reason for choosing it.
         attempt: Attempt,
