@@ -196,7 +196,7 @@ class World:
 
     def disks(self, region: str) -> dict[str, str]:
         """What tells a node that came back from one that began anew, as this region knows it."""
-        return {item["key"]: item["info"]["disk"] for item in self.ask(region, "nodes")["items"]}
+        return {item["key"]: item["info"]["disk"] for item in self.ask(region, "get", "nodes")["items"]}
 
     def detach_disk(self, region: str) -> None:
         """Detaches a region's volume, as EC2 does when its instance ends. Moto may have done so."""

@@ -112,7 +112,7 @@ class Example:
 
     def disks(self) -> dict[str, str]:
         """What tells a node that came back from one that began anew."""
-        items = self.ask(next(iter(self.regions)), "nodes")["items"]
+        items = self.ask(next(iter(self.regions)), "get", "nodes")["items"]
         return {item["key"]: item["info"]["disk"] for item in items}
 
     def assert_serves(self) -> None:

@@ -89,11 +89,11 @@ fn cookies_have_names_of_their_own() {
 fn faults_of_fallbacks_are_told_with_line_column_and_remedy() {
     let fallback = |lines: &str| format!("[fallback]\n{lines}\n");
     check(&fallback("big = [\"huge\"]"), (2, 8), "\"huge\"", "tiny");
-    check(&fallback("big = []"), (2, 7), "nothing stands in", "name a model");
+    check(&fallback("big = []"), (2, 7), "has no fallback", "name a model");
     check(&fallback("tiny = [\"tiny\"]"), (2, 9), "a loop", "remove it");
     check(&fallback("big = [\"tiny\", \"tiny\"]"), (2, 16), "a loop", "remove it");
     let nine = ["\"tiny\""; 9].join(", ");
-    check(&fallback(&format!("big = [{nine}]")), (2, 7), "8 stand-ins at most", "leave some out");
+    check(&fallback(&format!("big = [{nine}]")), (2, 7), "8 fallbacks at most", "leave some out");
     let alias = format!("{}[aliases]\ngpt = \"tiny\"\n", fallback("gpt = [\"tiny\"]"));
     check(&alias, (2, 7), "\"gpt\" is an alias", "stands for");
     let of_split = format!("{}{}", fallback("chat = [\"tiny\"]"), split("", ARM));

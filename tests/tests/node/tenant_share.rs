@@ -46,7 +46,10 @@ impl Pool {
             setup = setup.replica_with(name, &gate.url(), "connections_max = 2");
             gates.push(gate);
         }
-        let route = format!("[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n{room}\n");
+        if !room.is_empty() {
+            setup = setup.set(room);
+        }
+        let route = "[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n";
         let node = setup.table(route).start().await;
         Self { named, gates, node, clients: Vec::new() }
     }
@@ -159,7 +162,7 @@ async fn a_burst_leaves_places_to_who_was_there_before() {
 
 #[tokio::test]
 async fn nothing_is_left_where_the_operator_says_so() {
-    let mut pool = Pool::crowded("tenant_room_percent = 0").await;
+    let mut pool = Pool::crowded("spill.tenant_room_percent = 0").await;
     for _ in 0..2 {
         pool.place("wild").await;
     }

@@ -253,7 +253,7 @@ fn lower_fallback(
         return fault(format!("{model:?} has no fallback"), "name a model");
     }
     if others.get_ref().len() > FALLBACKS_MAX {
-        let message = format!("a model has {FALLBACKS_MAX} stand-ins at most");
+        let message = format!("a model has {FALLBACKS_MAX} fallbacks at most");
         return fault(message, "leave some out");
     }
     let mut errors = ConfigErrors::default();

@@ -82,8 +82,8 @@ impl Task {
         let mut _watcher = self.watch(&changed);
         loop {
             tokio::select! {
-                order = ordered.recv() => {
-                    let Some(LocatingOrder { config, done }) = order else { return };
+                // A node without a config file gives no orders, and its files change all the same.
+                Some(LocatingOrder { config, done }) = ordered.recv() => {
                     let result = self.take(&config).await;
                     if result.is_ok() {
                         self.config = config;
