@@ -115,7 +115,7 @@ pub(crate) struct ConfigFile {
     pub(crate) fallback: FallbackSection,
     /// Model servers.
     #[serde(default)]
-    #[schemars(transform = Required(["name", "url"]))]
+    #[schemars(transform = Required(&["name", "url"]))]
     pub(crate) replica: Vec<ReplicaSection>,
     /// Sources of replicas that change at run time.
     #[serde(default)]
@@ -163,6 +163,7 @@ pub(crate) struct ConfigFile {
     pub(crate) steering: SteeringSection,
     /// Rules for serving sets of requests.
     #[serde(default)]
+    #[schemars(transform = Required(&["name"]))]
     pub(crate) route: Vec<RouteSection>,
 }
 
@@ -191,12 +192,12 @@ impl Transform for Values {
 
 /// Keys that each table of a list must have, though the type of the table allows to leave them out:
 /// the template of a discovery has neither name nor address.
-struct Required([&'static str; 2]);
+struct Required(&'static [&'static str]);
 
 impl Transform for Required {
     fn transform(&mut self, schema: &mut Schema) {
         if let Some(items) = schema.get_mut("items") {
-            items["required"] = self.0.as_slice().into();
+            items["required"] = self.0.into();
         }
     }
 }

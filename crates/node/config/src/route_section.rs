@@ -23,7 +23,7 @@ settings! {
     /// `[[route]]`: a set of requests and how they are served.
     pub(crate) struct RouteSection {
         /// Unique name, used in metrics.
-        #[schemars(with = "String", required)]
+        #[schemars(with = "String")]
         name: Spanned<String> = Spanned::new(0..0, String::new()),
         /// Path prefix of all requests of the route; without it, the route serves the built-in
         /// endpoints.

@@ -170,11 +170,17 @@ mod tests {
 
     #[test]
     fn what_is_no_price_is_told_with_its_line_and_a_remedy() {
-        for amount in ["-1", "nan", "inf", "0.0000001", "1e30"] {
+        for (amount, remedy) in [
+            ("-1", "from 0 on"),
+            ("nan", "from 0 on"),
+            ("inf", "from 0 on"),
+            ("0.0000001", "six digits"),
+            ("1e30", "six digits"),
+        ] {
             let told = fault(&format!(
                 "[[price]]\nprompt_per_million = {amount}\ncompletion_per_million = 1\n"
             ));
-            assert!(told.contains("file.toml:4:22") && told.contains("six digits"), "{told}");
+            assert!(told.contains("file.toml:4:22") && told.contains(remedy), "{told}");
         }
         let one = "[[price]]\nprompt_per_million = 1\ncompletion_per_million = 1\n";
         assert!(fault(&one.repeat(2)).contains("a second price is that of all other models"));
