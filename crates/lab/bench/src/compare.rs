@@ -15,7 +15,7 @@ use crate::{
     backend::BackendAnswer,
     load::{self, LoadSpec, Protocol, Times},
     peers::{Peer, start_peer},
-    proxy::{Layout, NginxBodies, Proxy, Site, SpillwaySetup, start_nginx, start_spillway},
+    proxy::{NginxBodies, Proxy, Site, SpillwaySetup, start_nginx, start_spillway},
     report::{ReportSample, ScenarioReport, Subject},
     scenario::Scenario,
     settle::settle,
@@ -54,9 +54,6 @@ pub(crate) struct CompareSpec {
     /// Lines for the config of a further Spillway, measured in the same rounds: what they cost.
     #[arg(long, value_name = "FILE", requires = "spillway")]
     with: Option<PathBuf>,
-    /// Worker layouts to run Spillway with, separated by commas.
-    #[arg(long = "layout", value_enum, value_delimiter = ',', default_value = "per_core")]
-    layouts: Vec<Layout>,
     /// Policy of Spillway's route; its default if left out.
     #[arg(long, value_name = "POLICY")]
     policy: Option<String>,
@@ -141,9 +138,9 @@ impl ComparedEntry {
             Subject::Direct
             | Subject::Nginx
             | Subject::NginxCopy
-            | Subject::Earlier(_)
-            | Subject::Spillway(_)
-            | Subject::With(_) => None,
+            | Subject::Earlier
+            | Subject::Spillway
+            | Subject::With => None,
         }
     }
 
@@ -184,36 +181,30 @@ fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Compare
         let proxy = start_peer(peer, &spec.peers_folder, site)?;
         field.push(ComparedEntry::of(Subject::Peer(peer), proxy));
     }
-    for &layout in &spec.layouts {
-        field.extend(start_builds(spec, layout, site)?);
-    }
+    field.extend(start_builds(spec, site)?);
     field.push(nginx(Subject::NginxCopy, "nginx-copy")?);
     Ok(field)
 }
 
-/// Starts all builds of Spillway with one layout.
-fn start_builds(
-    spec: &CompareSpec,
-    layout: Layout,
-    site: Site<'_>,
-) -> anyhow::Result<Vec<ComparedEntry>> {
+/// Starts all builds of Spillway.
+fn start_builds(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<ComparedEntry>> {
     let with = spec.with.as_ref().and(spec.spillway.as_ref());
     let builds = [
-        (spec.earlier.as_ref(), Subject::Earlier(layout)),
-        (spec.spillway.as_ref(), Subject::Spillway(layout)),
-        (with, Subject::With(layout)),
+        (spec.earlier.as_ref(), Subject::Earlier),
+        (spec.spillway.as_ref(), Subject::Spillway),
+        (with, Subject::With),
     ];
     let mut started = Vec::new();
     for (program, subject) in builds {
         let Some(program) = program else { continue };
         let name = subject.to_string().replace(' ', "-");
         let more = match (&spec.with, subject) {
-            (Some(file), Subject::With(_)) => fs::read_to_string(file)
+            (Some(file), Subject::With) => fs::read_to_string(file)
                 .with_context(|| format!("cannot read {}", file.display()))?,
             _ => String::new(),
         };
         let policy = spec.policy.as_deref();
-        let setup = SpillwaySetup { layout, policy, replica: "", more: &more };
+        let setup = SpillwaySetup { policy, replica: "", more: &more };
         let proxy = start_spillway(program, &name, setup, site)?;
         started.push(ComparedEntry::of(subject, proxy));
     }

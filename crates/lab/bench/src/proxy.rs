@@ -20,27 +20,6 @@ use crate::{load::Protocol, request::MODEL};
 /// Spillway takes as many as there are cores.
 pub(crate) const WORKERS: usize = 2;
 
-/// Division of connections among Spillway's workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[value(rename_all = "snake_case")]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Layout {
-    /// A runtime, listener and connection pool for each core.
-    PerCore,
-    /// A single runtime with work stealing.
-    Shared,
-}
-
-impl Layout {
-    /// Returns the name used in the config.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::PerCore => "per_core",
-            Self::Shared => "shared",
-        }
-    }
-}
-
 /// Handling of request bodies in nginx, which causes most of the cost of large requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[value(rename_all = "snake_case")]
@@ -114,8 +93,6 @@ pub(crate) fn start_nginx(program: &Path, name: &str, site: Site<'_>) -> anyhow:
 /// Settings of a Spillway that are not its defaults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SpillwaySetup<'a> {
-    /// Worker layout.
-    pub(crate) layout: Layout,
     /// Policy of the route; `None` leaves it to Spillway, as users do.
     pub(crate) policy: Option<&'a str>,
     /// Lines of each replica.
@@ -195,9 +172,8 @@ fn spillway_config(
     setup: SpillwaySetup<'_>,
     backends: &[SocketAddr],
 ) -> anyhow::Result<String> {
-    let layout = setup.layout.name();
     let mut config = format!(
-        "[node]\nname = \"bench\"\nregion = \"local\"\nworkers = 0\nworker_layout = \"{layout}\"\n\n\
+        "[node]\nname = \"bench\"\nregion = \"local\"\nworkers = 0\n\n\
          [[listener]]\naddress = \"{address}\"\n\n[admin]\naddress = \"{admin}\"\n\n\
          [[route]]\nname = \"llm\"\n"
     );

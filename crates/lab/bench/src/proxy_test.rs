@@ -3,8 +3,7 @@
 use super::*;
 
 fn config_of(policy: Option<&str>) -> String {
-    let setup =
-        SpillwaySetup { layout: Layout::PerCore, policy, replica: "", more: "[x]\ny = 1\n" };
+    let setup = SpillwaySetup { policy, replica: "", more: "[x]\ny = 1\n" };
     let address = |port| SocketAddr::from(([127, 0, 0, 1], port));
     spillway_config(address(80), address(81), setup, &[address(82), address(83)]).unwrap()
 }

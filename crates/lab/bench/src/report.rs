@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::{
     peers::Peer,
-    proxy::Layout,
     scenario::{BenchTarget, CpuUnit, Scenario},
     stats::{median, median_difference, median_ratio},
     tally::{Measurement, Percentiles},
@@ -24,11 +23,11 @@ pub(crate) enum Subject {
     /// Second nginx with the same config: its difference from the first is noise.
     NginxCopy,
     /// Earlier build of Spillway.
-    Earlier(Layout),
+    Earlier,
     /// Spillway.
-    Spillway(Layout),
+    Spillway,
     /// Spillway with more in its config.
-    With(Layout),
+    With,
     /// Proxy or gateway of others.
     Peer(Peer),
 }
@@ -39,10 +38,10 @@ impl fmt::Display for Subject {
             Self::Direct => f.pad("direct"),
             Self::Nginx => f.pad("nginx"),
             Self::NginxCopy => f.pad("nginx (copy)"),
-            Self::Earlier(layout) => f.pad(&format!("earlier {}", layout.name())),
-            Self::With(layout) => f.pad(&format!("with it {}", layout.name())),
+            Self::Earlier => f.pad("earlier"),
+            Self::With => f.pad("with it"),
             Self::Peer(peer) => f.pad(peer.title()),
-            Self::Spillway(layout) => f.pad(&format!("spillway {}", layout.name())),
+            Self::Spillway => f.pad("spillway"),
         }
     }
 }
@@ -183,7 +182,7 @@ impl ScenarioReport {
         for report in &mut self.subjects {
             report.summary = summarize(&report.samples, &nginx, &direct, self.cpu_unit);
             // The other subjects are there to compare with, so no target binds them.
-            if matches!(report.subject, Subject::Spillway(_)) {
+            if matches!(report.subject, Subject::Spillway) {
                 report.is_target_met =
                     self.target.and_then(|target| target.is_met(&report.summary));
             }
@@ -262,8 +261,7 @@ mod tests {
     }
 
     fn report(scenario: Scenario) -> ScenarioReport {
-        let spillway = Subject::Spillway(Layout::PerCore);
-        let subjects = [Subject::Direct, Subject::Nginx, spillway];
+        let subjects = [Subject::Direct, Subject::Nginx, Subject::Spillway];
         let mut report = ScenarioReport::new(scenario, subjects.into_iter());
         // A calm round, one in which everything took twice as long, and another calm one.
         for (slow, spillway_p50_us) in [(1.0, 500.0), (2.0, 1000.0), (1.0, 540.0)] {

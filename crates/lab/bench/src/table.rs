@@ -58,7 +58,7 @@ impl fmt::Display for TextTable<'_> {
 fn row(report: &SubjectReport, target: Option<BenchTarget>, columns: &[Column]) -> Vec<String> {
     let summary = &report.summary;
     let verdict = match (report.subject, target) {
-        (Subject::Spillway(_), Some(target)) => verdict(target, report.is_target_met),
+        (Subject::Spillway, Some(target)) => verdict(target, report.is_target_met),
         _ => String::new(),
     };
     let mut cells = vec![

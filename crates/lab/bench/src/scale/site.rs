@@ -13,7 +13,7 @@ use crate::backend::BackendAnswer;
 use crate::client::BenchReply;
 use crate::compare::{START_MAX, start_backends};
 use crate::load::{LoadSpec, Protocol};
-use crate::proxy::{Layout, NginxBodies, Proxy, Site, SpillwaySetup, start_spillway};
+use crate::proxy::{NginxBodies, Proxy, Site, SpillwaySetup, start_spillway};
 use crate::scale::memory::Memory;
 use crate::settle::settle;
 use crate::usage::TreeUsage;
@@ -100,7 +100,7 @@ impl ScaleNode {
 
 /// Returns the settings of a node under test.
 pub(super) fn setup(replica: &str) -> SpillwaySetup<'_> {
-    SpillwaySetup { layout: Layout::PerCore, policy: None, replica, more: "" }
+    SpillwaySetup { policy: None, replica, more: "" }
 }
 
 /// Returns a load of one small request, which shows that a node serves.
