@@ -39,7 +39,8 @@ fn ending(replica: Scripted, closed: Closed) -> Arc<AtomicUsize> {
 async fn a_refused_connection_is_tried_elsewhere() {
     let alive = Scripted::start().await.serve(OK);
     // It has its turns to the end, however long these requests take.
-    let setup = Setup::new().set("health.eject_after = 1000").table(TURNS);
+    let setup = Setup::new().set("health.eject_after = 1000").set("health.check = \"off\"");
+    let setup = setup.table(TURNS);
     let setup = setup.replica("dead", Scripted::refusing());
     let node = setup.replica("alive", alive.address).start().await;
     let mut client = Client::http1(node.addresses()[0]).await;

@@ -42,7 +42,8 @@ async fn hint(node: &ControlPlane, number: u64) -> Result<Outcome, ProposeError>
 /// Proposes a hint as an operator, which no budget limits, as if much time had passed before.
 async fn written(node: &ControlPlane, number: u64) {
     let done = agreed(node, hot(node, number)).await;
-    assert!(matches!(done, Outcome::Applied { .. }), "{done:?}");
+    // Unchanged if an earlier attempt was carried out and its answer lost.
+    assert!(matches!(done, Outcome::Applied { .. } | Outcome::Unchanged), "{done:?}");
 }
 
 fn blocks(state: &State, region: &str) -> usize {

@@ -110,16 +110,14 @@ async fn what_is_too_long_or_too_much_is_refused_before_it_is_sent() {
     let longest = Change::Pad("x".repeat(65_000));
     world.log(1).propose(&longest, Urgency::Operator, LIMIT).await.unwrap();
     let hint = Change::Count(1);
-    let mut hints = 0;
-    let refused = loop {
-        match world.log(0).propose(&hint, Urgency::Hint, LIMIT).await {
-            Ok(_) => hints += 1,
-            Err(refused) => break refused,
-        }
-        assert!(hints < 100, "never refused");
-    };
-    assert!((25..60).contains(&hints), "{hints}");
-    assert!(matches!(refused, ProposeError::Budget { .. }), "{refused:?}");
+    // All at once: a busy machine would get its budget back between one and the next.
+    let hints = (0..200).map(|_| world.log(0).propose(&hint, Urgency::Hint, LIMIT));
+    let done = futures_util::future::join_all(hints).await;
+    let (accepted, refused): (Vec<_>, Vec<_>) = done.into_iter().partition(Result::is_ok);
+    assert!((25..100).contains(&accepted.len()), "{}", accepted.len());
+    let is_budget =
+        |refused: &Result<_, ProposeError>| matches!(refused, Err(ProposeError::Budget { .. }));
+    assert!(refused.iter().all(is_budget), "{refused:?}");
     world.log(0).propose(&hint, Urgency::Health, LIMIT).await.unwrap();
     for _ in 0..100 {
         world.log(0).propose(&hint, Urgency::Operator, LIMIT).await.unwrap();
