@@ -35,8 +35,7 @@ pub use scenario::{Scale, Scenario};
 pub use setup::{Hearing, Setup};
 pub use text::{BYTES_PER_TOKEN, ENGINE_BLOCK_TOKENS, Piece, Text, router_chain};
 pub use workload::{
-    Demand, Session, TraceError, TraceOptions, Turn, UnknownWorkloadError, WorkloadKind,
-    read_azure_trace, read_trace,
+    Demand, Session, TraceError, TraceOptions, Turn, WorkloadKind, read_azure_trace, read_trace,
 };
 pub use world::{
     Fate, Fault, FaultKind, Figures, News, Operator, Record, RegionConfig, RegionFigures, Slo,

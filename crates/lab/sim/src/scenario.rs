@@ -89,22 +89,8 @@ impl Scenario {
         Self { world: self.world.omniscient(), sessions: self.sessions.iter().map(home).collect() }
     }
 
-    /// Returns this scenario with so many nodes in each region.
-    #[must_use]
-    pub fn with_nodes(&self, nodes: usize) -> Self {
-        Self { world: self.world.with_nodes(nodes), sessions: self.sessions.clone() }
-    }
-
     /// Longest prompt of a trace that is played, in tokens.
     pub const TRACE_TOKENS_MAX: u32 = 60_000;
-
-    /// Returns this scenario with A100 replicas, whose caches hold ten times as much: for traces of
-    /// long prompts.
-    #[must_use]
-    pub fn with_large_caches(mut self) -> Self {
-        self.world.engine = a100();
-        self
-    }
 
     /// Runs the scenario; all nodes route with these settings, and know the size of the caches.
     #[must_use]

@@ -91,7 +91,6 @@ pub struct World {
 #[derive(Debug)]
 struct Region {
     replicas: Range<usize>,
-    kv_use: Average,
 }
 
 /// Nodes that run in one region and share their replicas: those of that region, or of all regions.
@@ -103,27 +102,7 @@ struct Group {
     replicas: Range<usize>,
     /// Region of each replica.
     homes: Arc<[usize]>,
-    /// Regions of the replicas.
-    served: Vec<usize>,
     names: Names,
-}
-
-/// Running mean.
-#[derive(Clone, Copy, Debug, Default)]
-struct Average {
-    sum: f64,
-    count: f64,
-}
-
-impl Average {
-    fn add(&mut self, value: f64) {
-        self.sum += value;
-        self.count += 1.0;
-    }
-
-    fn mean(&self) -> f64 {
-        self.sum / self.count.max(1.0)
-    }
 }
 
 /// Events of a run.

@@ -11,7 +11,7 @@ use super::datagrams::Network;
 use super::kv_streams::KvStreams;
 use super::node::{Names, SimNode};
 use super::replica::SimReplica;
-use super::{Average, Group, Region, World, WorldConfig, WorldEvent};
+use super::{Group, Region, World, WorldConfig, WorldEvent};
 use crate::router::{Place, Router, region_name};
 use crate::text::mix;
 use crate::{Agenda, Session, Time};
@@ -106,7 +106,7 @@ fn regions(config: &WorldConfig) -> (Vec<Region>, Vec<SimReplica>) {
             let slow = config.slow.iter().find(|(replica, _)| *replica == at);
             replicas.push(SimReplica::new(config.engine, slow.map_or(1.0, |(_, factor)| *factor)));
         }
-        regions.push(Region { replicas: first..replicas.len(), kv_use: Average::default() });
+        regions.push(Region { replicas: first..replicas.len() });
     }
     (regions, replicas)
 }
@@ -132,7 +132,6 @@ fn group((region, served): (usize, Vec<usize>), regions: &[Region]) -> Group {
         replicas: first..first + homes.len(),
         names: Names::new(homes.len()),
         homes,
-        served,
     }
 }
 

@@ -174,14 +174,6 @@ impl WorldConfig {
     pub fn kv_tokens(&self) -> f32 {
         (self.engine.kv_blocks.get() * self.engine.block_tokens.get()) as f32
     }
-
-    /// Returns this world with so many nodes in each region.
-    #[must_use]
-    pub fn with_nodes(&self, nodes: usize) -> Self {
-        let mut config = self.clone();
-        config.regions.iter_mut().for_each(|region| region.nodes = nodes);
-        config
-    }
 }
 
 #[cfg(test)]

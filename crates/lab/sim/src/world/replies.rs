@@ -43,9 +43,6 @@ impl World {
         let (way_us, home_us) = (self.client_us(number, node), self.home_us(number, node));
         let request = &mut self.requests[number];
         request.cached_tokens = cached_tokens;
-        request.prediction_error = placed.prediction.map(|prediction| {
-            (f64::from(prediction.first_token_ms) - latency_ms).abs() / latency_ms.max(1.0)
-        });
         request.first_token_ms = Some(now.ms_since(request.arrived) + way_us as f64 / 1e3);
         let (node, hop) = (request.node, request.inquiry.hop);
         let status = StatusClass::Final;

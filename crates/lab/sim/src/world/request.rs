@@ -36,9 +36,6 @@ pub(super) struct Request {
     pub(super) cached_tokens: u32,
     /// Milliseconds from the arrival to the first token, at the client.
     pub(super) first_token_ms: Option<f64>,
-    /// Relative error of the predicted time, as a part of the seen time; `None` without a
-    /// prediction.
-    pub(super) prediction_error: Option<f64>,
     /// Milliseconds from the arrival to the last token, at the client.
     pub(super) ended_ms: Option<f64>,
     /// Replica that the request went to last.
@@ -137,7 +134,6 @@ impl Request {
             pauses: 0,
             cached_tokens: 0,
             first_token_ms: None,
-            prediction_error: None,
             ended_ms: None,
             replica: None,
             forwarded_to: None,
