@@ -27,9 +27,9 @@ pub use contest::{
 };
 pub use quantiles::Quantiles;
 pub use router::{
-    Ask, Baseline, CacheNews, CacheReport, Ended, Forwarded, Knowledge, OwnReplica, Place, Places,
-    Queue, RemoteRegion, Replied, Router, RouterConfig, RouterVerdict, Sent, SpillwayRouter, Stage,
-    Truth, WorldView, Written, region_name,
+    Ask, Baseline, CacheNews, CacheReport, Ended, Forwarded, Knowledge, NodePosition, OwnReplica,
+    Queue, RemoteRegion, Replied, Router, RouterConfig, RouterVerdict, Sent, Slots, SpillwayRouter,
+    Stage, Truth, WorldView, Written, region_name,
 };
 pub use scenario::{Scale, Scenario};
 pub use setup::{Hearing, Setup};

@@ -5,7 +5,7 @@ use std::time::Instant;
 use spillway_engine::{EngineConfig, Profile};
 use spillway_types::Speed;
 
-use crate::router::{Place, Router};
+use crate::router::{NodePosition, Router};
 use crate::{
     Demand, Figures, News, RegionConfig, RouterConfig, Session, SpillwayRouter, WorkloadKind,
     World, WorldConfig,
@@ -104,12 +104,12 @@ impl Scenario {
             speed_error: router.speed_error.max(self.world.news.speed_error as f32),
             ..*router
         };
-        self.run_with(&mut |place| Box::new(SpillwayRouter::new(router, place)))
+        self.run_with(&mut |position| Box::new(SpillwayRouter::new(router, position)))
     }
 
     /// Runs the scenario with routers of any kind; see [`World::new`].
     #[must_use]
-    pub fn run_with(&self, router: &mut dyn FnMut(&Place) -> Box<dyn Router>) -> Figures {
+    pub fn run_with(&self, router: &mut dyn FnMut(&NodePosition) -> Box<dyn Router>) -> Figures {
         World::new(self.world.clone(), self.sessions.clone(), router).run()
     }
 }

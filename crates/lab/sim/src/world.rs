@@ -176,7 +176,7 @@ enum WorldEvent {
     StreamDue { request: usize },
     /// The search that this part of a stream was sent for has had its time.
     SearchOver { request: usize },
-    /// The search for a place that continues a stream goes on.
+    /// The search for a target that continues a stream goes on.
     SearchPaused { request: usize },
     /// A node looks after a request that it forwarded.
     Watched { request: usize },

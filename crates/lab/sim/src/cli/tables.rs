@@ -53,5 +53,5 @@ impl Table {
     }
 }
 
-/// Text in place of a number that is not known.
+/// Text instead of a number that is not known.
 pub(super) const NO_NUMBER: &str = "–";

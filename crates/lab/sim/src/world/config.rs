@@ -50,7 +50,7 @@ pub struct Operator {
     pub slo_ms: Option<u32>,
     /// Most requests in flight at a replica; `None` for the default.
     pub connections_max: Option<u32>,
-    /// True if streams are continued elsewhere when their place fails or is being drained.
+    /// True if streams are continued elsewhere when their target fails or is being drained.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub continues_streams: bool,
 }

@@ -65,22 +65,22 @@ pub(super) struct Request {
 /// Stations of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RequestState {
-    // Moving => (Waiting | Placed | Over)
+    // Moving => (Waiting | Assigned | Over)
     /// In transit between nodes, being decided about, or rejected for some time.
     Moving,
     // Waiting => (Moving | Over)
     /// In the queue of its node.
     Waiting,
-    // Placed => (Moving | Over)
+    // Assigned => (Moving | Over)
     /// At a replica, or in transit to it.
-    Placed(Placed),
+    Assigned(Assignment),
     /// Answered, shed or given up.
     Over,
 }
 
 /// Replica that a request was sent to, and when.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Placed {
+pub(super) struct Assignment {
     /// Number of the replica in the world.
     pub(super) replica: usize,
     pub(super) sent: Time,
