@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_is_a_finalist_once_for_each_figure_at_its_best_place() {
+    fn a_baseline_is_a_finalist_once_for_each_figure_in_its_best_region() {
         let entries = [
             entry("lmetric-central", 9.0, 400.0),
             entry("lmetric-central@1", 10.0, 300.0),
