@@ -225,9 +225,9 @@ impl Router for SpillwayRouter {
 
     fn handle(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>, event: Event) {
         let Some(mut journey) = self.journeys.remove(&ask.number) else { return };
-        let has_place = matches!(event, Event::Asked | Event::RegionReplied);
+        let has_target = matches!(event, Event::Asked | Event::RegionReplied);
         // Waiting requests learn from it how soon slots come free.
-        if has_place && (sight.queue.is_busy(sight.now) || journey.waits_since().is_some()) {
+        if has_target && (sight.queue.is_busy(sight.now) || journey.waits_since().is_some()) {
             sight.queue.began(&ask.asker(journey.claim()), sight.now);
         }
         journey.on(event, &Facts { router: self, ask, sight }, sight.now);
