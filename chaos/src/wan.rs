@@ -19,7 +19,7 @@ mod sweep;
 mod topology;
 
 pub use control::{
-    BLOCKS_MAX, ControlAnswer, ControlCommand, ControlError, LinkReport, PlaceReport, WanStats,
+    BLOCKS_MAX, ControlAnswer, ControlCommand, ControlError, LinkReport, NodeReport, WanStats,
 };
 pub use hub::{HubBlock, StrayCounts};
 pub use link::LinkCounts;
@@ -33,4 +33,4 @@ pub use shape::{
     ShapeError, ShapePatch,
 };
 pub use sweep::sweep_at_end;
-pub use topology::{Isolate, NodePlace, Topology, TopologyRegion};
+pub use topology::{Isolate, NamespaceConfig, Topology, TopologyRegion};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use spillway_chaos::wan::{
-    ControlAnswer, ControlCommand, PlaceReport, WanStats, server::ControlReply,
+    ControlAnswer, ControlCommand, NodeReport, WanStats, server::ControlReply,
 };
 
 use super::output::say;
@@ -24,7 +24,7 @@ pub(crate) fn run(socket: &Path, request: &ControlCommand, json: bool) -> anyhow
     match answer {
         ControlAnswer::Done => say("done"),
         ControlAnswer::Stats(stats) => print_stats(&stats),
-        ControlAnswer::Places(places) => print_places(&places),
+        ControlAnswer::Nodes(nodes) => print_nodes(&nodes),
     }
     Ok(())
 }
@@ -71,9 +71,9 @@ fn flat(counts: &impl serde::Serialize) -> String {
     if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
 }
 
-fn print_places(places: &[PlaceReport]) {
-    for place in places {
-        let PlaceReport { region, node, address, public_address, namespace } = place;
+fn print_nodes(nodes: &[NodeReport]) {
+    for report in nodes {
+        let NodeReport { region, node, address, public_address, namespace } = report;
         say(&format!("{region} {node}: {address}, outside {public_address}, {namespace}"));
     }
 }

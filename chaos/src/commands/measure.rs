@@ -74,8 +74,8 @@ pub(crate) fn run(file: &Path, probes: u32, per_second: u32, json: bool) -> anyh
 }
 
 fn address(topology: &Topology, region: usize) -> anyhow::Result<Ipv4Addr> {
-    let place = topology.place(region, 1).context("a region has a node")?;
-    Ok(topology.places[place].nodes[0].1)
+    let namespace = topology.namespace(region, 1).context("a region has a node")?;
+    Ok(topology.namespaces[namespace].nodes[0].1)
 }
 
 fn pairs(network: &WanNetwork, probes: u32) -> anyhow::Result<Vec<MeasuredPair>> {
@@ -108,12 +108,12 @@ fn pairs(network: &WanNetwork, probes: u32) -> anyhow::Result<Vec<MeasuredPair>>
 
 fn flooded(network: &WanNetwork, per_second: u32) -> anyhow::Result<Flood> {
     let topology = network.topology();
-    let place = |index: usize, port: u16| {
+    let address = |index: usize, port: u16| {
         let namespace = network.namespace(&topology.regions[index].name, 1).context("namespace")?;
         let address = SocketAddrV4::new(address(topology, index)?, port);
         open(namespace, address).context("open a socket")
     };
-    let (sender, receiver) = (place(0, 0)?, place(1, FLOOD_PORT)?);
+    let (sender, receiver) = (address(0, 0)?, address(1, FLOOD_PORT)?);
     let handle = network.handle();
     handle.ask(ControlCommand::ResetStats {})?;
     let before = stats(network)?.cpu_us;

@@ -64,8 +64,8 @@ pub(super) fn run_all<K>(
         let report = runtime.block_on(until_signal(trial(kind, plan)))?;
         all_hold &= report.holds();
         // Asked after each trial, so that the load of the machine is that of the trial.
-        let place = where_it_ran(&plan.binary);
-        common.show(&section, &format!("`spillway-chaos {command}`, {place}"), &report);
+        let machine = where_it_ran(&plan.binary);
+        common.show(&section, &format!("`spillway-chaos {command}`, {machine}"), &report);
     }
     Ok(if all_hold { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -1,6 +1,6 @@
 //! Set of small numbers that fills mostly from below.
 
-/// Set of the operations that are placed. Equal sets have equal [`Bits::window`]s, and windows are
+/// Set of the operations of an order. Equal sets have equal [`Bits::window`]s, and windows are
 /// short: in a history of ten thousand operations two attempts differ only in a few recent ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Bits {

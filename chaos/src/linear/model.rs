@@ -29,7 +29,7 @@ pub trait Model {
     ) -> Option<Self::State>;
 
     /// Returns a number that grows with the order of effects, if `output` shows one: a version or a
-    /// place in a log. The hint changes no verdict, only the order of the search.
+    /// position in a log. The hint changes no verdict, only the order of the search.
     fn order_hint(&self, output: &Self::Output) -> Option<u64> {
         let _ = output;
         None

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::model::Model;
 
 /// Register that is absent at first. Each write gives it a higher version, such as the number of
-/// writes or the place of the write in a log.
+/// writes or the position of the write in a log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Register;
 

@@ -49,7 +49,7 @@ pub(crate) fn search<M: Model>(
         model,
         steps,
         events: Events::new(steps),
-        placed: Bits::new(steps.len()),
+        ordered: Bits::new(steps.len()),
         returns_left: steps.iter().filter(|step| step.return_ns.is_some()).count(),
         state,
         path: Vec::new(),
@@ -62,17 +62,17 @@ struct Search<'a, M: Model> {
     model: &'a M,
     steps: &'a [HistoryStep<'a, M::Input, M::Output>],
     events: Events,
-    placed: Bits,
-    /// Number of operations that returned and are not placed yet.
+    ordered: Bits,
+    /// Number of operations that returned and are not in the order yet.
     returns_left: usize,
     state: M::State,
-    /// Operations placed so far, in order.
+    /// Order so far.
     path: Vec<SearchChoice<M::State>>,
-    /// Visited combinations of placed operations (in any order) and the state after them.
+    /// Visited combinations of operations in the order (whichever comes first) and the state after them.
     seen: HashSet<(Window, M::State)>,
 }
 
-/// Operation that was placed, with its alternatives.
+/// Operation of the order, with its alternatives.
 struct SearchChoice<S> {
     step: usize,
     /// State before the operation.
@@ -102,7 +102,7 @@ impl<M: Model> Search<'_, M> {
                 }
                 continue;
             };
-            if self.place(step, &mut candidates) {
+            if self.append(step, &mut candidates) {
                 if self.returns_left == 0 {
                     found.push(self.explanation());
                 }
@@ -112,10 +112,10 @@ impl<M: Model> Search<'_, M> {
         SearchResult::All(found)
     }
 
-    /// Lists the operations that may come next: those called before any unplaced operation has
+    /// Lists the operations that may come next: those called before any other operation outside the order has
     /// returned. The most promising one is last.
     ///
-    /// An answer that fits and changes nothing is the only candidate: placing it now makes nothing
+    /// An answer that fits and changes nothing is the only candidate: taking it now makes nothing
     /// harder to explain.
     fn candidates(&self) -> Vec<usize> {
         let mut candidates = Vec::new();
@@ -126,7 +126,7 @@ impl<M: Model> Search<'_, M> {
             match after {
                 Some(after) if after != self.state => candidates.push(index),
                 Some(_) if step.return_ns.is_some() => return vec![index],
-                // An operation with an unknown end that changes nothing need not be placed at all.
+                // An operation with an unknown end that changes nothing need not be ordered at all.
                 Some(_) | None => {}
             }
             event = self.events.after(event);
@@ -134,23 +134,23 @@ impl<M: Model> Search<'_, M> {
         candidates.sort_unstable_by_key(|index| {
             let step = &self.steps[*index];
             let hint = step.output.and_then(|output| self.model.order_hint(output));
-            // Last in the list, so tried first: the earliest place and the earliest return. First
-            // in the list, so tried last: operations with an unknown end, which need not be placed.
+            // Last in the list, so tried first: the earliest position and the earliest return. First
+            // in the list, so tried last: operations with an unknown end, which need not be ordered.
             Reverse((step.return_ns.is_none(), hint.unwrap_or(u64::MAX), step.return_ns, *index))
         });
         candidates
     }
 
-    /// Places `index` next. Returns false if its answer does not fit, or if the same operations led
+    /// Appends `index` to the order. Returns false if its answer does not fit, or if the same operations led
     /// to the same state before.
-    fn place(&mut self, index: usize, others: &mut Vec<usize>) -> bool {
+    fn append(&mut self, index: usize, others: &mut Vec<usize>) -> bool {
         let step = &self.steps[index];
         let Some(after) = self.model.step(&self.state, step.input, step.output) else {
             return false;
         };
-        self.placed.insert(index);
-        if !self.seen.insert((self.placed.window(), after.clone())) {
-            self.placed.remove(index);
+        self.ordered.insert(index);
+        if !self.seen.insert((self.ordered.window(), after.clone())) {
+            self.ordered.remove(index);
             return false;
         }
         let before = std::mem::replace(&mut self.state, after);
@@ -160,11 +160,11 @@ impl<M: Model> Search<'_, M> {
         true
     }
 
-    /// Undoes the last placement and returns its alternatives; `None` if everything was tried.
+    /// Undoes the last step and returns its alternatives; `None` if everything was tried.
     fn take_back(&mut self) -> Option<Vec<usize>> {
         let SearchChoice { step, before, others } = self.path.pop()?;
         self.state = before;
-        self.placed.remove(step);
+        self.ordered.remove(step);
         self.returns_left += usize::from(self.steps[step].return_ns.is_some());
         self.events.put_back(step);
         Some(others)
@@ -172,7 +172,7 @@ impl<M: Model> Search<'_, M> {
 
     fn explanation(&self) -> SearchExplanation<M::State> {
         let unplaced =
-            (0..self.steps.len()).filter(|index| !self.placed.contains(*index)).collect();
+            (0..self.steps.len()).filter(|index| !self.ordered.contains(*index)).collect();
         SearchExplanation { state: self.state.clone(), unplaced }
     }
 }
@@ -228,7 +228,7 @@ impl Events {
         }
         events.push(SearchEvent::End);
         list.next = (1..=events.len()).collect();
-        list.previous = (0..events.len()).map(|place| place.saturating_sub(1)).collect();
+        list.previous = (0..events.len()).map(|position| position.saturating_sub(1)).collect();
         list.events = events;
         list
     }
@@ -237,36 +237,36 @@ impl Events {
         self.next[HEAD]
     }
 
-    fn after(&self, place: usize) -> usize {
-        self.next[place]
+    fn after(&self, position: usize) -> usize {
+        self.next[position]
     }
 
-    fn at(&self, place: usize) -> SearchEvent {
-        self.events[place]
+    fn at(&self, position: usize) -> SearchEvent {
+        self.events[position]
     }
 
     fn lift(&mut self, index: usize) {
         self.unlink(self.calls[index]);
-        if let Some(place) = self.returns[index] {
-            self.unlink(place);
+        if let Some(position) = self.returns[index] {
+            self.unlink(position);
         }
     }
 
     fn put_back(&mut self, index: usize) {
-        if let Some(place) = self.returns[index] {
-            self.link(place);
+        if let Some(position) = self.returns[index] {
+            self.link(position);
         }
         self.link(self.calls[index]);
     }
 
-    fn unlink(&mut self, place: usize) {
-        let (previous, next) = (self.previous[place], self.next[place]);
+    fn unlink(&mut self, position: usize) {
+        let (previous, next) = (self.previous[position], self.next[position]);
         self.next[previous] = next;
         self.previous[next] = previous;
     }
 
-    fn link(&mut self, place: usize) {
-        self.next[self.previous[place]] = place;
-        self.previous[self.next[place]] = place;
+    fn link(&mut self, position: usize) {
+        self.next[self.previous[position]] = position;
+        self.previous[self.next[position]] = position;
     }
 }

@@ -26,8 +26,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Memory limit of the node in bytes.
 const CEILING: u64 = 400 << 20;
 const CEILING_MIB: f64 = (CEILING >> 20) as f64;
-/// Share of places that is kept from a single client (`tenant_room_percent`), in percent. Honest
-/// clients need up to 40 % of the places.
+/// Share of slots that is kept from a single client (`tenant_room_percent`), in percent. Honest
+/// clients need up to 40 % of the slots.
 const ROOM_PERCENT: u32 = 50;
 /// Largest change of the honest clients' p95, in percent.
 const AIM: f64 = 20.0;

@@ -59,7 +59,7 @@ impl OverloadResults {
 
 pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     let setting = Setting::usual(REPLICAS);
-    let clients = u64::from(setting.places) * u64::from(REPLICAS) + 4;
+    let clients = u64::from(setting.slots) * u64::from(REPLICAS) + 4;
     let mut report = TrialReport::default();
     let mut peaks = Vec::new();
     let mut seen: [OverloadResults; LOADS.len()] = Default::default();
@@ -74,7 +74,7 @@ pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
         }
         stage.done(plan);
     }
-    report.rate("peak: a closed loop keeps all places busy", "/s", None, peaks);
+    report.rate("peak: a closed loop keeps all slots busy", "/s", None, peaks);
     for (load, seen) in LOADS.iter().zip(seen) {
         let aim = Some(GOODPUT_AIM);
         report.rate(format!("goodput at {load}× of the peak"), "%", aim, seen.goodput);
@@ -95,7 +95,7 @@ pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     Ok(report)
 }
 
-/// Measures the requests a second that the replicas can serve: a closed loop keeps all places busy.
+/// Measures the requests a second that the replicas can serve: a closed loop keeps all slots busy.
 pub(crate) async fn peak(plan: &TrialPlan, stage: &LoadStage, clients: u64) -> f64 {
     let source = LoadSource::new(|number| request::chat(number, LIMIT));
     let load = LoadGenerator::closed(&stage.data, source, clients, Duration::ZERO);

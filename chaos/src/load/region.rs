@@ -24,7 +24,7 @@ const OTHER: usize = 2;
 const PROFILE: SiteProfile = SiteProfile {
     profile: "h100",
     time_scale: 1.0,
-    places: 16,
+    slots: 16,
     drain_notice_ms: 0,
     listener: "trusted_proxies = [\"127.0.0.0/8\"]\nauth = \"headers\"\n",
 };

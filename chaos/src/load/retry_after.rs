@@ -38,7 +38,7 @@ struct RetryAfterResults {
 
 pub(crate) async fn run(plan: &TrialPlan) -> anyhow::Result<TrialReport> {
     let setting = Setting::usual(REPLICAS);
-    let clients = u64::from(setting.places) * u64::from(REPLICAS) + 4;
+    let clients = u64::from(setting.slots) * u64::from(REPLICAS) + 4;
     let [mut closed, mut burst, mut sustained]: [RetryAfterResults; 3] = Default::default();
     for round in 1..=plan.trials {
         let stage = LoadStage::new(plan, setting.clone()).await?;
@@ -72,8 +72,8 @@ fn source(plan: &TrialPlan) -> LoadSource {
 
 /// Runs as many clients as would ask for twice the capacity if each were served at once.
 async fn closed_loop(plan: &TrialPlan, stage: &LoadStage, peak: f64) -> Vec<LoadRecord> {
-    let places = f64::from(Setting::usual(REPLICAS).places) * f64::from(REPLICAS);
-    let service_s = places / peak;
+    let slots = f64::from(Setting::usual(REPLICAS).slots) * f64::from(REPLICAS);
+    let service_s = slots / peak;
     let clients = (2.0 * peak * (service_s + THINK.as_secs_f64())) as u64;
     plan.say(&format!("{clients} clients"));
     let load = LoadGenerator::closed(&stage.data, source(plan), clients, THINK);

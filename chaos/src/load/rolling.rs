@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const PROFILE: SiteProfile = SiteProfile {
     profile: "h100",
     time_scale: 1.0,
-    places: 16,
+    slots: 16,
     drain_notice_ms: 1_000,
     listener: "",
 };

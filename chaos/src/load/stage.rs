@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::plan::TrialPlan;
 use crate::trial::inside;
 use crate::trial::patience::LOOK;
-use crate::wan::{ControlAnswer, ControlCommand, WanNetwork, config};
+use crate::wan::{WanNetwork, config};
 
 /// Name of the region, which has no neighbours.
 const REGION: &str = "here";
@@ -32,7 +32,7 @@ pub(crate) struct Setting {
     pub(crate) profile: &'static str,
     pub(crate) time_scale: f64,
     /// Most requests that the node has at one replica at a time.
-    pub(crate) places: u32,
+    pub(crate) slots: u32,
     /// More tables of the node's config.
     pub(crate) tables: String,
     pub(crate) listener: &'static str,
@@ -55,7 +55,7 @@ impl Setting {
     /// Returns replicas that serve at most about 45 requests of 32 tokens a second each.
     pub(crate) fn usual(replicas: u16) -> Self {
         let (profile, listener) = ("h100", "");
-        Self { replicas, profile, time_scale: 1.0, places: 16, tables: String::new(), listener }
+        Self { replicas, profile, time_scale: 1.0, slots: 16, tables: String::new(), listener }
     }
 
     fn config(&self) -> Result<String, std::fmt::Error> {
@@ -67,7 +67,7 @@ impl Setting {
         for index in 0..self.replicas {
             writeln!(text, "[[replica]]\nname = \"gpu-{index}\"\nmodels = [\"tiny\"]")?;
             writeln!(text, "url = \"http://127.0.0.1:{}\"", FIRST_REPLICA_PORT + index)?;
-            writeln!(text, "kind = \"vllm\"\nconnections_max = {}", self.places)?;
+            writeln!(text, "kind = \"vllm\"\nconnections_max = {}", self.slots)?;
         }
         Ok(text)
     }
@@ -84,7 +84,7 @@ impl LoadStage {
         let mut command = Command::new(&plan.binary);
         command.args(["run", "--config"]).arg(path);
         let node = inside::start(&network, REGION, &mut command, &folder.path().join("node.log"))?;
-        let namespace = place(&network)?;
+        let namespace = namespace(&network)?;
         let client = |port| inside::client(&namespace, local(port));
         let (data, admin) = (client(DATA_PORT)?, client(ADMIN_PORT)?);
         let replicas = (0..setting.replicas).map(|_| None).collect();
@@ -128,12 +128,12 @@ impl LoadStage {
 
     /// Returns the path of the region's namespace file.
     pub(crate) fn namespace(&self) -> anyhow::Result<String> {
-        place(&self.network)
+        namespace(&self.network)
     }
 
     /// Returns a client of the replica itself, without the gateway.
     pub(crate) fn replica(&self, index: usize) -> anyhow::Result<LoadClient> {
-        Ok(inside::client(&place(&self.network)?, local(self.port(index)?))?)
+        Ok(inside::client(&namespace(&self.network)?, local(self.port(index)?))?)
     }
 
     fn port(&self, index: usize) -> anyhow::Result<u16> {
@@ -181,9 +181,6 @@ fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-fn place(network: &WanNetwork) -> anyhow::Result<String> {
-    let ControlAnswer::Places(places) = network.handle().ask(ControlCommand::Places {})? else {
-        anyhow::bail!("the network answered something else");
-    };
-    Ok(places.first().context("a place")?.namespace.clone())
+fn namespace(network: &WanNetwork) -> anyhow::Result<String> {
+    Ok(network.namespace(REGION, 1).context("the region has a node")?.path())
 }

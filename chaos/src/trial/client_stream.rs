@@ -58,20 +58,20 @@ impl StreamNote {
 }
 
 async fn run(admin: ApiClient, key: String, notes: Arc<Mutex<Vec<StreamNote>>>) {
-    let places = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+    let slots = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
     let mut ticks = interval(GAP);
     // After a stall writes go on at the usual rate, without a burst.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for value in 1.. {
         ticks.tick().await;
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let (admin, key, notes) = (admin.clone(), key.clone(), Arc::clone(&notes));
         spawn(async move {
             let start = Instant::now();
             let write = admin.write(&key, value, None).await;
             let note = StreamNote { start, end: Instant::now(), write };
             notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
-            drop(place);
+            drop(slot);
         });
     }
 }

@@ -327,11 +327,11 @@ impl TrialCluster {
                 && status.voters == self.sites.len().min(5)
                 && status.applied_index == first.applied_index
         };
-        let place = self.sites.iter().position(|site| site.name == leader)?;
-        let is_leading = all[place].role == "leader";
+        let leader = self.sites.iter().position(|site| site.name == leader)?;
+        let is_leading = all[leader].role == "leader";
         let is_at_rest = is_leading && all.iter().filter(agrees).count() == all.len();
         let index = first.applied_index?;
-        is_at_rest.then_some(State { leader: place, term: first.term, cluster, index })
+        is_at_rest.then_some(State { leader, term: first.term, cluster, index })
     }
 
     /// Writes once at each node. Returns the first node that refuses, with its answer; `None` if

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::api::Write;
 use super::client::ApiClient;
 use super::cluster::TrialCluster;
-use super::report::{Figure, TrialReport};
+use super::report::TrialReport;
 use crate::plan::TrialPlan;
 
 /// Writes for each trial, one after the other.
@@ -40,7 +40,7 @@ pub(crate) async fn run(
         let values = at_once(&admin, plan.trials).await;
         let what = format!("commits a second, {IN_FLIGHT} in flight, {region} leads");
         let aim = (nearest_ms <= 80).then_some(RATE_AIM);
-        report.figures.push(Figure { what, unit: "/s", aim, is_rate: true, values });
+        report.rate(what, "/s", aim, values);
         plan.say(&format!("{region} measured"));
     }
     Ok(report)

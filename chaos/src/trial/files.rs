@@ -93,7 +93,7 @@ fn config(
     if site.has_replica {
         writeln!(text, "[[replica]]\nname = \"{name}-gpu\"\nmodels = [\"tiny\"]")?;
         writeln!(text, "url = \"http://127.0.0.1:{REPLICA_PORT}\"")?;
-        writeln!(text, "connections_max = {}", site.profile.places)?;
+        writeln!(text, "connections_max = {}", site.profile.slots)?;
     }
     Ok(text)
 }

@@ -11,7 +11,7 @@ use super::client::ApiClient;
 use super::cluster::TrialCluster;
 use super::patience::{PATIENCE, patiently};
 use super::repeated::Repeated;
-use super::report::{Figure, TrialReport};
+use super::report::TrialReport;
 use crate::plan::TrialPlan;
 
 /// Number of regions that join.
@@ -80,13 +80,7 @@ pub(crate) async fn run(
     );
     report.figure("a region and a voter removed until they are no members", None, outcome.leave_ms);
     report.figure("longest pause of writes at any node", None, outcome.write_pause_ms);
-    report.figures.push(Figure {
-        what: "writes that needed a retry".to_owned(),
-        unit: "",
-        aim: None,
-        is_rate: false,
-        values: outcome.retries,
-    });
+    report.quantity("writes that needed a retry", "", None, outcome.retries);
     report.check(
         "local requests are served while nodes join and leave",
         requests.wrong,

@@ -11,7 +11,7 @@ use super::client::ApiClient;
 use super::cluster::TrialCluster;
 use super::patience::{LOOK, PATIENCE, patiently};
 use super::repeated::Repeated;
-use super::report::{Figure, TrialReport};
+use super::report::TrialReport;
 use crate::plan::TrialPlan;
 
 /// Parts of the cluster, as indices of the regions in `wans/five.toml`. The first region is an
@@ -76,13 +76,8 @@ pub(crate) async fn run(
         report.figure(format!("local request, {when}"), None, local);
         report.figure(format!("request of an edge, sent to another region, {when}"), None, spilled);
     }
-    report.figures.push(Figure {
-        what: "requests to a region beyond the cut, in the moment of the cut: 502".to_owned(),
-        unit: "",
-        aim: None,
-        is_rate: false,
-        values: broken,
-    });
+    let what = "requests to a region beyond the cut, in the moment of the cut: 502";
+    report.quantity(what, "", None, broken);
     report.check("local requests are served without a quorum", failed[0], counts[0]);
     report.check("spilled requests are served without a quorum", failed[1], counts[1]);
     let looked_at = outcome.looked_at;

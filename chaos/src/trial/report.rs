@@ -52,8 +52,7 @@ impl TrialReport {
         aim_ms: Option<f64>,
         values: Vec<f64>,
     ) {
-        let (what, unit) = (what.into(), "ms");
-        self.figures.push(Figure { what, unit, aim: aim_ms, is_rate: false, values });
+        self.quantity(what, "ms", aim_ms, values);
     }
 
     /// Adds a quantity of which more is better.

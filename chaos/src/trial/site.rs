@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use super::client::ApiClient;
 use super::site_profile::SiteProfile;
-use crate::wan::{ControlAnswer, ControlCommand, PlaceReport, WanNetwork};
+use crate::wan::{NodeReport, WanNetwork};
 
 /// Port of the admin API, on the loopback of the region.
 pub(crate) const ADMIN_PORT: u16 = 9900;
@@ -49,23 +49,21 @@ pub(crate) fn sites(
     edges: &[usize],
     profile: SiteProfile,
 ) -> anyhow::Result<Vec<TrialSite>> {
-    let ControlAnswer::Places(places) = network.handle().ask(ControlCommand::Places {})? else {
-        anyhow::bail!("the network answered something else");
-    };
+    let handle = network.handle();
     let mut sites = Vec::new();
     for (index, region) in network.topology().regions.iter().enumerate() {
-        let is_it = |place: &&PlaceReport| place.region == region.name && place.node == 1;
-        let place = places.iter().find(is_it).context("a region has a first node")?;
+        let is_it = |node: &&NodeReport| node.region == region.name && node.node == 1;
+        let node = handle.nodes().iter().find(is_it).context("a region has a first node")?;
         let local =
-            |port| ApiClient::inside(&place.namespace, SocketAddr::from(([127, 0, 0, 1], port)));
+            |port| ApiClient::inside(&node.namespace, SocketAddr::from(([127, 0, 0, 1], port)));
         sites.push(TrialSite {
             name: format!("node-{}", char::from(b'a' + u8::try_from(index)?)),
             region: region.name.clone(),
-            public: SocketAddr::from((place.public_address, LINK_PORT)),
+            public: SocketAddr::from((node.public_address, LINK_PORT)),
             has_replica: !edges.contains(&index),
             rtts_ms: rtts_ms(network, index),
             profile,
-            namespace: place.namespace.clone(),
+            namespace: node.namespace.clone(),
             admin: local(ADMIN_PORT)?,
             data: local(DATA_PORT)?,
         });

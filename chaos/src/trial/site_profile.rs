@@ -7,7 +7,7 @@ pub(crate) struct SiteProfile {
     pub(crate) profile: &'static str,
     pub(crate) time_scale: f64,
     /// Most requests that a node has at its replica at a time.
-    pub(crate) places: u32,
+    pub(crate) slots: u32,
     /// Time in milliseconds for which a draining node still takes new requests.
     pub(crate) drain_notice_ms: u32,
     /// More lines of `[[listener]]` in the config.
@@ -17,6 +17,6 @@ pub(crate) struct SiteProfile {
 impl Default for SiteProfile {
     /// Returns settings with replicas so fast that no request waits for them.
     fn default() -> Self {
-        Self { profile: "l4", time_scale: 0.01, places: 64, drain_notice_ms: 0, listener: "" }
+        Self { profile: "l4", time_scale: 0.01, slots: 64, drain_notice_ms: 0, listener: "" }
     }
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::matrix::{Matrix, MatrixError};
 use super::nat::{Forward, NatPlan};
 use super::shape::{Shape, ShapeError, ShapePatch};
-use super::topology::{Isolate, NodePlace, Topology, TopologyRegion};
+use super::topology::{Isolate, NamespaceConfig, Topology, TopologyRegion};
 
 /// Most regions of a network: the number of links grows with the square.
 pub const REGIONS_MAX: usize = 64;
@@ -144,11 +144,11 @@ pub fn parse(text: &str, folder: &Path) -> Result<Topology, WanConfigError> {
         packets_max: file.packets_max,
         bytes_max: file.bytes_max,
         regions: Vec::new(),
-        places: Vec::new(),
+        namespaces: Vec::new(),
         shapes: Vec::new(),
     };
     for (index, (entry, net)) in file.region.iter().zip(&nets).enumerate() {
-        topology.places.extend(places(index, entry, net)?);
+        topology.namespaces.extend(namespaces(index, entry, net)?);
         topology.regions.push(region(entry, net)?);
     }
     topology.shapes = shapes(&file, &topology, folder)?;
@@ -211,21 +211,22 @@ fn subnets(regions: &[RegionEntry]) -> Result<Vec<Ipv4Net>, WanConfigError> {
     Ok(nets)
 }
 
-fn places(
+fn namespaces(
     index: usize,
     entry: &RegionEntry,
     net: &Ipv4Net,
-) -> Result<Vec<NodePlace>, WanConfigError> {
+) -> Result<Vec<NamespaceConfig>, WanConfigError> {
     let nodes: Vec<(u16, Ipv4Addr)> =
         (1..).zip(net.hosts()).take(usize::from(entry.nodes)).collect();
     if nodes.is_empty() || nodes.len() < usize::from(entry.nodes) {
         let (name, count) = (&entry.name, entry.nodes);
         return meaning(format!("region {name}: {count} nodes, but {net} must hold 1 or more"));
     }
-    let place = |nodes| NodePlace { region: index, nodes, prefix_length: net.prefix_len() };
+    let namespace =
+        |nodes| NamespaceConfig { region: index, nodes, prefix_length: net.prefix_len() };
     Ok(match entry.isolate {
-        Isolate::Region => vec![place(nodes)],
-        Isolate::Node => nodes.into_iter().map(|node| place(vec![node])).collect(),
+        Isolate::Region => vec![namespace(nodes)],
+        Isolate::Node => nodes.into_iter().map(|node| namespace(vec![node])).collect(),
     })
 }
 

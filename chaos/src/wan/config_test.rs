@@ -74,14 +74,14 @@ fn a_link_overrides_every_link_in_the_directions_it_names() {
 fn nodes_share_a_place_or_have_one_each() {
     let second = "name = \"b\"\nsubnet = \"10.77.2.0/24\"\nnodes = 3";
     let shared = with(second, "").unwrap();
-    assert_eq!(shared.places.len(), 3);
-    assert_eq!(shared.places[1].nodes.len(), 3);
-    assert_eq!(shared.place(1, 3), Some(1));
+    assert_eq!(shared.namespaces.len(), 3);
+    assert_eq!(shared.namespaces[1].nodes.len(), 3);
+    assert_eq!(shared.namespace(1, 3), Some(1));
     let apart = with(&format!("{second}\nisolate = \"node\""), "").unwrap();
-    assert_eq!(apart.places.len(), 5);
-    assert_eq!(apart.places[3].nodes, [(3, Ipv4Addr::new(10, 77, 2, 3))]);
-    assert_eq!(apart.place(1, 3), Some(3));
-    assert_eq!(apart.place(1, 4), None);
+    assert_eq!(apart.namespaces.len(), 5);
+    assert_eq!(apart.namespaces[3].nodes, [(3, Ipv4Addr::new(10, 77, 2, 3))]);
+    assert_eq!(apart.namespace(1, 3), Some(3));
+    assert_eq!(apart.namespace(1, 4), None);
 }
 
 #[test]

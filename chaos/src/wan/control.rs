@@ -89,7 +89,7 @@ pub enum ControlCommand {
     /// Set all counts to zero.
     ResetStats {},
     /// Show the nodes, their addresses and namespaces.
-    Places {},
+    Nodes {},
     /// End the network and everything that runs in it.
     Stop {},
 }
@@ -102,8 +102,8 @@ pub enum ControlAnswer {
     Done,
     /// Answer to [`ControlCommand::Stats`].
     Stats(WanStats),
-    /// Answer to [`ControlCommand::Places`].
-    Places(Vec<PlaceReport>),
+    /// Answer to [`ControlCommand::Nodes`].
+    Nodes(Vec<NodeReport>),
 }
 
 /// Counts since the start or the last [`ControlCommand::ResetStats`].
@@ -142,7 +142,7 @@ pub struct LinkReport {
 
 /// Node with its addresses and namespace.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub struct PlaceReport {
+pub struct NodeReport {
     /// Name of the region.
     pub region: String,
     /// Number within the region, from 1.
@@ -228,7 +228,7 @@ impl Hub {
             ControlCommand::Stats {} => return Ok(ControlAnswer::Stats(self.stats())),
             ControlCommand::ResetStats {} => self.reset_counts(),
             // The network itself handles these.
-            ControlCommand::Places {} | ControlCommand::Stop {} => {}
+            ControlCommand::Nodes {} | ControlCommand::Stop {} => {}
         }
         Ok(ControlAnswer::Done)
     }

@@ -61,8 +61,8 @@ impl Forwarder {
             if ready.last() == Some(&true) && self.answer()? == Next::Stop {
                 return Ok(());
             }
-            for place in (0..self.devices.len()).filter(|place| ready[*place]) {
-                self.collect(place, &mut buffer, now_ns)?;
+            for namespace in (0..self.devices.len()).filter(|namespace| ready[*namespace]) {
+                self.collect(namespace, &mut buffer, now_ns)?;
             }
         }
     }
@@ -70,7 +70,7 @@ impl Forwarder {
     fn deliver(&mut self, now_ns: u64) {
         while let Some(parcel) = self.hub.take(now_ns) {
             // A device refuses only bytes that are no packet, for example after a flipped bit.
-            drop(self.devices[parcel.place].send(&parcel.bytes));
+            drop(self.devices[parcel.namespace].send(&parcel.bytes));
             self.hub.recycle(parcel.bytes);
         }
     }
@@ -96,13 +96,13 @@ impl Forwarder {
 
     fn collect(
         &mut self,
-        place: usize,
+        namespace: usize,
         buffer: &mut [u8],
         now_ns: impl Fn() -> u64,
     ) -> io::Result<()> {
         for _ in 0..BATCH {
-            match self.devices[place].recv(buffer) {
-                Ok(length) => self.hub.offer(now_ns(), place, &buffer[..length]),
+            match self.devices[namespace].recv(buffer) {
+                Ok(length) => self.hub.offer(now_ns(), namespace, &buffer[..length]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }

@@ -1,4 +1,4 @@
-//! Network as a state machine: a packet enters at one place and leaves at another, later.
+//! Network as a state machine: a packet enters at one namespace and leaves at another, later.
 //!
 //! The hub has no clock and no device. Its driver offers the packets that devices have read, asks
 //! for the time of the next due packet, and takes the packets that are due.
@@ -27,9 +27,9 @@ const LATENESS_US_MAX: u64 = 60_000_000;
 pub struct StrayCounts {
     /// Not a whole IPv4 packet. Kernels send IPv6 router solicitations now and then.
     pub not_ipv4: u64,
-    /// Source address that the sending place does not have.
+    /// Source address that the sending namespace does not have.
     pub foreign: u64,
-    /// Destination address that no place has.
+    /// Destination address that no namespace has.
     pub no_route: u64,
     /// No translation possible: a fragment, an ICMP error, another protocol, or no free port.
     pub untranslatable: u64,
@@ -44,10 +44,10 @@ pub struct HubBlock {
     pub to: Option<Ipv4Addr>,
 }
 
-/// Packet that has arrived at a place.
+/// Packet that has arrived at a namespace.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Parcel {
-    pub(crate) place: usize,
+    pub(crate) namespace: usize,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Hub {
     pub(crate) strays: StrayCounts,
     /// Microseconds between the time at which a packet was due and the time at which it was taken.
     pub(crate) lateness_us: Histogram<u64>,
-    /// Places of each region, by their inside addresses.
+    /// Namespaces of each region, by their inside addresses.
     inside: Vec<BTreeMap<Ipv4Addr, usize>>,
     /// Receivers of the addresses that all regions see.
     public: BTreeMap<Ipv4Addr, HubTarget>,
@@ -73,7 +73,7 @@ pub(crate) struct Hub {
 
 #[derive(Clone, Copy, Debug)]
 enum HubTarget {
-    Place(usize),
+    Namespace(usize),
     /// Region whose address translation finds the receiver on arrival.
     Nat(usize),
 }
@@ -102,12 +102,12 @@ impl Hub {
         let count = topology.regions.len();
         let mut inside = vec![BTreeMap::new(); count];
         let mut public = BTreeMap::new();
-        for (index, place) in topology.places.iter().enumerate() {
-            for (_, address) in &place.nodes {
-                inside[place.region].insert(*address, index);
-                match &topology.regions[place.region].nat {
-                    Some(plan) => public.insert(plan.public, HubTarget::Nat(place.region)),
-                    None => public.insert(*address, HubTarget::Place(index)),
+        for (index, namespace) in topology.namespaces.iter().enumerate() {
+            for (_, address) in &namespace.nodes {
+                inside[namespace.region].insert(*address, index);
+                match &topology.regions[namespace.region].nat {
+                    Some(plan) => public.insert(plan.public, HubTarget::Nat(namespace.region)),
+                    None => public.insert(*address, HubTarget::Namespace(index)),
                 };
             }
         }
@@ -129,10 +129,10 @@ impl Hub {
         }
     }
 
-    /// Takes a packet that the device of `place` has sent. `now_ns` must not go back.
-    pub(crate) fn offer(&mut self, now_ns: u64, place: usize, bytes: &[u8]) {
+    /// Takes a packet that the device of `namespace` has sent. `now_ns` must not go back.
+    pub(crate) fn offer(&mut self, now_ns: u64, namespace: usize, bytes: &[u8]) {
         let mut buffer = self.buffer(bytes);
-        let Some(way) = self.find_way(now_ns, place, &mut buffer) else {
+        let Some(way) = self.find_way(now_ns, namespace, &mut buffer) else {
             self.recycle(buffer);
             return;
         };
@@ -204,22 +204,26 @@ impl Hub {
 
     /// Translates the source address and returns the route. Counts a stray and returns `None` if
     /// there is no route.
-    fn find_way(&mut self, now_ns: u64, place: usize, bytes: &mut [u8]) -> Option<Way> {
+    fn find_way(&mut self, now_ns: u64, namespace: usize, bytes: &mut [u8]) -> Option<Way> {
         let Some(mut packet) = Packet::parse(bytes) else {
             self.strays.not_ipv4 += 1;
             return None;
         };
-        let region = self.topology.places[place].region;
+        let region = self.topology.namespaces[namespace].region;
         let source = packet.address(Side::Source);
-        if self.inside[region].get(&source) != Some(&place) {
+        if self.inside[region].get(&source) != Some(&namespace) {
             self.strays.foreign += 1;
             return None;
         }
         let destination = packet.address(Side::Destination);
         let here = region * self.topology.regions.len();
-        if let Some(place) = self.inside[region].get(&destination) {
+        if let Some(namespace) = self.inside[region].get(&destination) {
             // Within the region nothing is translated.
-            return Some(Way { link: here + region, target: HubTarget::Place(*place), source });
+            return Some(Way {
+                link: here + region,
+                target: HubTarget::Namespace(*namespace),
+                source,
+            });
         }
         let Some(target) = self.public.get(&destination).copied() else {
             self.strays.no_route += 1;
@@ -232,7 +236,7 @@ impl Hub {
             return None;
         }
         let there = match target {
-            HubTarget::Place(place) => self.topology.places[place].region,
+            HubTarget::Namespace(namespace) => self.topology.namespaces[namespace].region,
             HubTarget::Nat(region) => region,
         };
         Some(Way { link: here + there, target, source })
@@ -264,7 +268,7 @@ impl Hub {
         // A block may name addresses from before or after translation.
         let sources = [sender, source(&bytes)];
         let public = destination(&bytes);
-        let Some(place) = self.enter(now_ns, target, &mut bytes) else {
+        let Some(namespace) = self.enter(now_ns, target, &mut bytes) else {
             self.links[link].counts.refused += 1;
             self.recycle(bytes);
             return None;
@@ -277,12 +281,12 @@ impl Hub {
         let counts = &mut self.links[link].counts;
         counts.delivered += 1;
         counts.delivered_bytes += bytes.len() as u64;
-        Some(Parcel { place, bytes })
+        Some(Parcel { namespace, bytes })
     }
 
     fn enter(&mut self, now_ns: u64, target: HubTarget, bytes: &mut [u8]) -> Option<usize> {
         match target {
-            HubTarget::Place(place) => Some(place),
+            HubTarget::Namespace(namespace) => Some(namespace),
             HubTarget::Nat(region) => {
                 let mut packet = Packet::parse(bytes)?;
                 let inside = self.nats[region].as_mut()?.arrive(now_ns, &mut packet)?;

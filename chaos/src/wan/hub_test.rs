@@ -35,7 +35,7 @@ const NETWORK: &str = r#"
     nat = { public = "203.0.113.4" }
 "#;
 
-// Places, in the order of the config.
+// Namespaces, in the order of the config.
 const A1: usize = 0;
 const A2: usize = 1;
 const B: usize = 2;
@@ -59,14 +59,14 @@ fn packet(from: &str, to: &str) -> Vec<u8> {
     udp(end(from), end(to), b"hello")
 }
 
-/// Returns the place where a packet arrives within a second, and its source and destination there.
-fn send(hub: &mut Hub, place: usize, from: &str, to: &str) -> Option<(usize, String, String)> {
-    hub.offer(0, place, &packet(from, to));
+/// Returns the namespace where a packet arrives within a second, and its source and destination there.
+fn send(hub: &mut Hub, namespace: usize, from: &str, to: &str) -> Option<(usize, String, String)> {
+    hub.offer(0, namespace, &packet(from, to));
     let mut parcel = hub.take(1_000 * MS)?;
     assert!(is_sound(&parcel.bytes));
     let (_, source, destination) = Packet::parse(&mut parcel.bytes).unwrap().flow().unwrap();
     let text = |(address, port)| format!("{address}:{port}");
-    Some((parcel.place, text(source), text(destination)))
+    Some((parcel.namespace, text(source), text(destination)))
 }
 
 fn apply(hub: &mut Hub, json: &str) -> Result<ControlAnswer, ControlError> {
@@ -84,7 +84,7 @@ fn a_packet_comes_out_where_it_belongs_and_not_before_its_time() {
     assert_eq!(hub.next_due_ns(), Some(8 * MS));
     assert_eq!(hub.take(8 * MS - 1), None);
     let parcel = hub.take(8 * MS).unwrap();
-    assert_eq!((parcel.place, parcel.bytes), (B, packet("10.77.1.1:1", "10.77.2.2:2")));
+    assert_eq!((parcel.namespace, parcel.bytes), (B, packet("10.77.1.1:1", "10.77.2.2:2")));
     assert_eq!(hub.take(u64::MAX), None);
     assert_eq!(counts(&hub, 0, 1).delivered_bytes, 33);
 }
@@ -171,19 +171,19 @@ fn a_block_is_between_two_nodes_or_one_and_everyone() {
 #[test]
 fn regions_with_equal_addresses_reach_each_other_by_their_public_ones() {
     let mut hub = hub();
-    let (place, source, destination) =
+    let (namespace, source, destination) =
         send(&mut hub, D, "192.168.0.1:500", "203.0.113.3:7400").unwrap();
-    assert_eq!((place, source.as_str()), (C2, "203.0.113.4:500"));
+    assert_eq!((namespace, source.as_str()), (C2, "203.0.113.4:500"));
     assert_eq!(destination, "192.168.0.2:7400");
-    let (place, source, destination) =
+    let (namespace, source, destination) =
         send(&mut hub, C2, "192.168.0.2:7400", "203.0.113.4:500").unwrap();
-    assert_eq!((place, source.as_str()), (D, "203.0.113.3:7400"));
+    assert_eq!((namespace, source.as_str()), (D, "203.0.113.3:7400"));
     assert_eq!(destination, "192.168.0.1:500");
     assert_eq!(send(&mut hub, A1, "10.77.1.1:7400", "203.0.113.4:500"), None);
     assert_eq!(counts(&hub, 0, 3).refused, 1);
     // From inside, the own public address leads back inside.
-    let (place, source, _) = send(&mut hub, C1, "192.168.0.1:9", "203.0.113.3:7400").unwrap();
-    assert_eq!((place, source.as_str()), (C2, "203.0.113.3:9"));
+    let (namespace, source, _) = send(&mut hub, C1, "192.168.0.1:9", "203.0.113.3:7400").unwrap();
+    assert_eq!((namespace, source.as_str()), (C2, "203.0.113.3:9"));
     assert_eq!(send(&mut hub, C1, "192.168.0.1:9", "192.168.0.2:1").unwrap().0, C2);
 }
 

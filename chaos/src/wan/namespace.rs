@@ -16,7 +16,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use super::netlink::{LOOPBACK, Netlink};
-use super::topology::NodePlace;
+use super::topology::NamespaceConfig;
 
 /// Name of the device in every namespace.
 const DEVICE: &str = "wan0";
@@ -36,8 +36,11 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes a namespace with the device and the addresses of `place`.
-    pub(crate) fn create(place: &NodePlace, mtu_bytes: u16) -> io::Result<(Self, SyncDevice)> {
+    /// Makes a namespace with the device and the addresses of `config`.
+    pub(crate) fn create(
+        config: &NamespaceConfig,
+        mtu_bytes: u16,
+    ) -> io::Result<(Self, SyncDevice)> {
         // On a thread of its own, because the thread leaves the namespace of all others
         // permanently.
         let work = || -> io::Result<(Self, SyncDevice)> {
@@ -49,7 +52,7 @@ impl Namespace {
             let file = File::open("/proc/thread-self/ns/net")?;
             let device = DeviceBuilder::new().name(DEVICE).build_sync()?;
             device.set_nonblocking(true)?;
-            configure(place, mtu_bytes)?;
+            configure(config, mtu_bytes)?;
             let namespace = Self { id: identity(&file)?, file };
             Ok((namespace, device))
         };
@@ -119,16 +122,16 @@ pub fn become_inside(namespace: &str, mut program: Command) -> io::Error {
     }
 }
 
-fn configure(place: &NodePlace, mtu_bytes: u16) -> io::Result<()> {
+fn configure(config: &NamespaceConfig, mtu_bytes: u16) -> io::Result<()> {
     let mut netlink = Netlink::open()?;
     netlink.bring_up(LOOPBACK)?;
     let device = netlink.index(DEVICE)?;
     netlink.size(device, u32::from(mtu_bytes), DEVICE_QUEUE)?;
     netlink.bring_up(device)?;
-    for (_, address) in &place.nodes {
-        netlink.add_address(device, *address, place.prefix_length)?;
+    for (_, address) in &config.nodes {
+        netlink.add_address(device, *address, config.prefix_length)?;
     }
-    match place.nodes.first() {
+    match config.nodes.first() {
         Some((_, address)) => netlink.add_default_route(device, *address),
         None => Ok(()),
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::{oneshot, watch};
 
-use super::control::{ControlAnswer, ControlCommand, ControlError, PlaceReport};
+use super::control::{ControlAnswer, ControlCommand, ControlError, NodeReport};
 use super::forward::{ForwardAsk, Forwarder};
 use super::hub::Hub;
 use super::namespace::{Namespace, NamespaceId};
@@ -57,7 +57,7 @@ pub struct WanNetwork {
 pub struct Handle {
     asks: SyncSender<ForwardAsk>,
     wake: Arc<OwnedFd>,
-    places: Arc<[PlaceReport]>,
+    nodes: Arc<[NodeReport]>,
     running: watch::Receiver<()>,
 }
 
@@ -70,9 +70,9 @@ impl WanNetwork {
     pub fn start(topology: Topology) -> Result<Self, NetworkStartError> {
         let mut namespaces = Vec::new();
         let mut devices = Vec::new();
-        for place in &topology.places {
-            let region = &topology.regions[place.region].name;
-            let (namespace, device) = Namespace::create(place, topology.mtu_bytes)
+        for config in &topology.namespaces {
+            let region = &topology.regions[config.region].name;
+            let (namespace, device) = Namespace::create(config, topology.mtu_bytes)
                 .map_err(|source| refusal(&format!("a namespace for {region}"), source))?;
             namespaces.push(namespace);
             devices.push(device);
@@ -93,8 +93,8 @@ impl WanNetwork {
                 result
             })
             .map_err(|error| refusal("a thread", error))?;
-        let places = reports(&topology, &namespaces).into();
-        let handle = Handle { asks, wake, places, running: ended };
+        let nodes = reports(&topology, &namespaces).into();
+        let handle = Handle { asks, wake, nodes, running: ended };
         Ok(Self { topology, namespaces, handle, forwarder: Some(thread), sweeper: None })
     }
 
@@ -126,8 +126,8 @@ impl WanNetwork {
     /// Returns the namespace of a region's node, numbered from 1; `None` if there is no such node.
     #[must_use]
     pub fn namespace(&self, region: &str, node: u16) -> Option<&Namespace> {
-        let place = self.topology.place(self.topology.region(region)?, node)?;
-        self.namespaces.get(place)
+        let index = self.topology.namespace(self.topology.region(region)?, node)?;
+        self.namespaces.get(index)
     }
 }
 
@@ -147,14 +147,20 @@ impl Drop for WanNetwork {
 }
 
 impl Handle {
+    /// Returns the nodes of all regions.
+    #[must_use]
+    pub fn nodes(&self) -> &[NodeReport] {
+        &self.nodes
+    }
+
     /// Carries out a command. Blocks, so not for a thread of an asynchronous runtime.
     ///
     /// # Errors
     ///
     /// Returns [`ControlError`]; the network is unchanged then.
     pub fn ask(&self, command: ControlCommand) -> Result<ControlAnswer, ControlError> {
-        if command == (ControlCommand::Places {}) {
-            return Ok(ControlAnswer::Places(self.places.to_vec()));
+        if command == (ControlCommand::Nodes {}) {
+            return Ok(ControlAnswer::Nodes(self.nodes.to_vec()));
         }
         self.send(command)?.blocking_recv().unwrap_or(Err(ControlError::Ended))
     }
@@ -165,8 +171,8 @@ impl Handle {
     ///
     /// Returns [`ControlError`]; the network is unchanged then.
     pub async fn ask_async(&self, command: ControlCommand) -> Result<ControlAnswer, ControlError> {
-        if command == (ControlCommand::Places {}) {
-            return Ok(ControlAnswer::Places(self.places.to_vec()));
+        if command == (ControlCommand::Nodes {}) {
+            return Ok(ControlAnswer::Nodes(self.nodes.to_vec()));
         }
         self.send(command)?.await.unwrap_or(Err(ControlError::Ended))
     }
@@ -199,12 +205,12 @@ fn refusal(what: &str, source: io::Error) -> NetworkStartError {
     }
 }
 
-fn reports(topology: &Topology, namespaces: &[Namespace]) -> Vec<PlaceReport> {
+fn reports(topology: &Topology, namespaces: &[Namespace]) -> Vec<NodeReport> {
     let mut reports = Vec::new();
-    for (place, namespace) in topology.places.iter().zip(namespaces) {
-        let region = &topology.regions[place.region];
+    for (config, namespace) in topology.namespaces.iter().zip(namespaces) {
+        let region = &topology.regions[config.region];
         let public = |address: Ipv4Addr| region.nat.as_ref().map_or(address, |nat| nat.public);
-        reports.extend(place.nodes.iter().map(|(node, address)| PlaceReport {
+        reports.extend(config.nodes.iter().map(|(node, address)| NodeReport {
             region: region.name.clone(),
             node: *node,
             address: *address,

@@ -74,7 +74,7 @@ pub fn open(namespace: &Namespace, address: SocketAddrV4) -> io::Result<UdpSocke
     Ok(socket)
 }
 
-/// Measured round trips between two places.
+/// Measured round trips between two nodes.
 #[derive(Clone, Debug)]
 pub struct RoundTrips {
     /// Microseconds of the probes that came back.

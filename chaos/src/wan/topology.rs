@@ -1,4 +1,4 @@
-//! Regions, their places and the links between them: a checked config.
+//! Regions, their namespaces and the links between them: a checked config.
 
 use std::net::Ipv4Addr;
 
@@ -20,8 +20,8 @@ pub struct Topology {
     pub bytes_max: usize,
     /// Regions in the order of the config.
     pub regions: Vec<TopologyRegion>,
-    /// Places, one for each namespace.
-    pub places: Vec<NodePlace>,
+    /// Network namespaces.
+    pub namespaces: Vec<NamespaceConfig>,
     /// Shapes from each region to each, as a square matrix row by row.
     pub shapes: Vec<Shape>,
 }
@@ -37,7 +37,7 @@ pub struct TopologyRegion {
 
 /// Network namespace with one device and one or more addresses.
 #[derive(Clone, Debug)]
-pub struct NodePlace {
+pub struct NamespaceConfig {
     /// Index into the regions.
     pub region: usize,
     /// Nodes: number within the region, from 1, and address.
@@ -64,11 +64,11 @@ impl Topology {
         self.regions.iter().position(|region| region.name == name)
     }
 
-    /// Returns the index of the place of node number `node` of a region.
+    /// Returns the index of the namespace of node number `node` of a region.
     #[must_use]
-    pub fn place(&self, region: usize, node: u16) -> Option<usize> {
-        self.places.iter().position(|place| {
-            place.region == region && place.nodes.iter().any(|(number, _)| *number == node)
+    pub fn namespace(&self, region: usize, node: u16) -> Option<usize> {
+        self.namespaces.iter().position(|namespace| {
+            namespace.region == region && namespace.nodes.iter().any(|(number, _)| *number == node)
         })
     }
 

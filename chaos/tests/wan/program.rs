@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use spillway_chaos::wan::{ControlAnswer, PlaceReport};
+use spillway_chaos::wan::{ControlAnswer, NodeReport};
 use tempfile::TempDir;
 
 use super::support::{is_root, wait_until};
@@ -70,17 +70,17 @@ impl Wan {
         program.args(command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    fn places(&self) -> Vec<PlaceReport> {
-        let output = self.ctl(&["places", "--json"]);
+    fn nodes(&self) -> Vec<NodeReport> {
+        let output = self.ctl(&["nodes", "--json"]);
         match serde_json::from_slice(&output.stdout).unwrap() {
-            ControlAnswer::Places(places) => places,
+            ControlAnswer::Nodes(nodes) => nodes,
             other => panic!("{other:?}"),
         }
     }
 
     /// Returns the kernel's identities of the namespaces.
     fn namespaces(&self) -> Vec<u64> {
-        self.places().iter().map(|place| fs::metadata(&place.namespace).unwrap().ino()).collect()
+        self.nodes().iter().map(|node| fs::metadata(&node.namespace).unwrap().ino()).collect()
     }
 }
 

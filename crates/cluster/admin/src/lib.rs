@@ -54,7 +54,7 @@ pub use orders::Recorded;
 pub use overview::{
     BusiestClient, CertificateEnd, DataRoom, DiscoveryOverview, HistoryPointOverview,
     LackingReplica, LimitedClientOverview, ListenerOverview, Listing, Looking, NodeOverview,
-    NodePhase, NodeProblem, Overview, PeerOverview, RefusedConfig, RegionOverview, RegionPlace,
+    NodePhase, NodeProblem, Overview, PeerOverview, RefusedConfig, RegionLocation, RegionOverview,
     ReplicaOverview, ReplicaTally, RequestHistoryOverview, RequestTroubleOverview, RouteOverview,
     Summing, TroubleCause,
 };

@@ -365,7 +365,7 @@ pub struct RegionOverview {
     /// True for the answering node's own.
     pub is_own: bool,
     /// Place of the region; null if neither the config nor the name of a cloud's region tells it.
-    pub place: Option<RegionPlace>,
+    pub place: Option<RegionLocation>,
     /// True if the region is heard.
     pub is_heard: bool,
     /// True if requests can be sent there.
@@ -402,9 +402,9 @@ pub struct RegionOverview {
     pub price_ms: f64,
 }
 
-/// Place of a region on Earth.
+/// Location of a region on Earth.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RegionPlace {
+pub struct RegionLocation {
     /// Degrees north of the equator.
     pub latitude: f64,
     /// Degrees east of Greenwich.

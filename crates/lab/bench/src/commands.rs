@@ -3,21 +3,14 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use crate::cli::{BackendArguments, CompareArguments, LoadArguments};
-use crate::{backend, compare, load, report, table};
+use crate::cli::{BackendArguments, CompareArguments};
+use crate::{backend, compare, report, table};
 
 /// Serves fixed answers until the process is ended.
 pub(crate) async fn backend(arguments: &BackendArguments) -> anyhow::Result<ExitCode> {
-    let (listeners, addresses) = backend::listen(usize::from(arguments.count)).await?;
+    let (listeners, addresses) = backend::listen(compare::BACKENDS).await?;
     print(&serde_json::to_string(&addresses)?)?;
     backend::serve(listeners, arguments.answer()).await;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Sends load and prints the measurement.
-pub(crate) async fn load(arguments: &LoadArguments) -> anyhow::Result<ExitCode> {
-    let (measurement, (), ()) = load::run(arguments.target, &arguments.spec(), || Ok(())).await?;
-    print(&serde_json::to_string_pretty(&measurement)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -15,7 +15,7 @@ use crate::{
     backend::BackendAnswer,
     load::{self, LoadSpec, Protocol, Times},
     peers::{Peer, start_peer},
-    proxy::{NginxBodies, Proxy, Site, SpillwaySetup, start_nginx, start_spillway},
+    proxy::{Proxy, Site, SpillwaySetup, start_nginx, start_spillway},
     report::{ReportSample, ScenarioReport, Subject},
     scenario::Scenario,
     settle::settle,
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Number of backends behind each proxy.
-const BACKENDS: usize = 4;
+pub(crate) const BACKENDS: usize = 4;
 
 /// Longest wait until a proxy answers.
 pub(crate) const START_MAX: Duration = Duration::from_secs(15);
@@ -42,9 +42,6 @@ pub(crate) struct CompareSpec {
     /// The nginx binary.
     #[arg(long, default_value = "nginx")]
     nginx: PathBuf,
-    /// Handling of request bodies in nginx.
-    #[arg(long, value_enum, default_value = "memory")]
-    nginx_bodies: NginxBodies,
     /// The Spillway binary; without it there is none in the comparison.
     #[arg(long)]
     spillway: Option<PathBuf>,
@@ -74,12 +71,7 @@ pub(crate) async fn compare(
     let folder = tempfile::Builder::new().prefix("spillway-bench-").tempdir()?;
     let (_backends, addresses) = start_backends(folder.path(), scenario.answer())?;
     let load = scenario.load(spec.times.warm_up(), spec.times.window());
-    let site = Site {
-        folder: folder.path(),
-        backends: &addresses,
-        protocol: load.protocol,
-        nginx_bodies: spec.nginx_bodies,
-    };
+    let site = Site { folder: folder.path(), backends: &addresses, protocol: load.protocol };
     let mut field = start_field(spec, site)?;
     if scenario.has_direct() {
         // Shows the latency without a proxy.
@@ -216,12 +208,7 @@ pub(crate) fn start_backends(
     folder: &Path,
     answer: BackendAnswer,
 ) -> anyhow::Result<(Process, Vec<SocketAddr>)> {
-    let mut command: Vec<OsString> = vec![
-        std::env::current_exe()?.into(),
-        "backend".into(),
-        "--count".into(),
-        BACKENDS.to_string().into(),
-    ];
+    let mut command: Vec<OsString> = vec![std::env::current_exe()?.into(), "backend".into()];
     match answer {
         BackendAnswer::Json { bytes } => {
             command.extend(["--reply-bytes".into(), bytes.to_string().into()]);

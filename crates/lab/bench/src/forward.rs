@@ -22,7 +22,7 @@ use crate::usage::each_descendants_usage;
 const REPLY_BYTES: usize = 512;
 
 /// Concurrent requests of each backend: more than the load ever needs.
-const PLACES: u32 = 256;
+const SLOTS: u32 = 256;
 
 /// Options of `forward`.
 #[derive(Debug, clap::Args)]
@@ -71,7 +71,7 @@ pub(crate) async fn run(arguments: &ForwardArguments) -> anyhow::Result<ExitCode
         spillway: &arguments.spillway,
         folder: folder.path(),
         replicas: vec![&addresses, &[]],
-        replica: format!("connections_max = {PLACES}\n"),
+        replica: format!("connections_max = {SLOTS}\n"),
         route: "policy = \"power_of_two\"\n",
     })
     .await?;

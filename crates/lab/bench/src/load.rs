@@ -169,18 +169,10 @@ fn lock(tally: &Mutex<LoadTally>) -> MutexGuard<'_, LoadTally> {
 }
 
 /// Parses seconds, at most ten minutes.
-pub(crate) fn duration_s(text: &str) -> Result<f64, String> {
-    within(text, 0.0..=600.0)
-}
-
-/// Parses a number within a range.
-pub(crate) fn within(text: &str, range: std::ops::RangeInclusive<f64>) -> Result<f64, String> {
-    let value: f64 = text.parse().map_err(|error| format!("{error}"))?;
-    if range.contains(&value) {
-        Ok(value)
-    } else {
-        Err(format!("not within {:?} to {:?}", range.start(), range.end()))
-    }
+fn duration_s(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    let is_within = (0.0..=600.0).contains(&seconds);
+    is_within.then_some(seconds).ok_or_else(|| "not within 0 to 600".to_owned())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Load generator, minimal backend and side-by-side runs against nginx.
+//! Side-by-side runs against nginx, and measurements of nodes.
 //!
 //! The load and the backends use one thread each: they share the machine with the proxy under test.
 
@@ -60,7 +60,6 @@ fn start(command: BenchCommand) -> anyhow::Result<ExitCode> {
 async fn run(command: BenchCommand) -> anyhow::Result<ExitCode> {
     match command {
         BenchCommand::Backend(arguments) => commands::backend(&arguments).await,
-        BenchCommand::Load(arguments) => commands::load(&arguments).await,
         BenchCommand::Compare(arguments) => commands::compare(&arguments).await,
         BenchCommand::Forward(arguments) => forward::run(&arguments).await,
         BenchCommand::Scale(arguments) => scale::run(&arguments).await,

@@ -10,8 +10,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use clap::ValueEnum;
-use serde::Serialize;
 use spillway_harness::Process;
 
 use crate::{load::Protocol, request::MODEL};
@@ -19,30 +17,6 @@ use crate::{load::Protocol, request::MODEL};
 /// Worker processes of nginx, and workers or threads of every other proxy that takes a number.
 /// Spillway takes as many as there are cores.
 pub(crate) const WORKERS: usize = 2;
-
-/// Handling of request bodies in nginx, which causes most of the cost of large requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[value(rename_all = "snake_case")]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum NginxBodies {
-    /// Whole body in memory first: the cheapest way, and the closest to a gateway that must read a
-    /// body before it can choose a replica.
-    Memory,
-    /// Passed on as it arrives.
-    Streamed,
-    /// Default of nginx: through a temporary file above 16 KB.
-    Default,
-}
-
-impl NginxBodies {
-    fn directive(self) -> &'static str {
-        match self {
-            Self::Memory => "client_body_buffer_size 256k;",
-            Self::Streamed => "proxy_request_buffering off;",
-            Self::Default => "",
-        }
-    }
-}
 
 /// Running proxy.
 #[derive(Debug)]
@@ -62,8 +36,6 @@ pub(crate) struct Site<'a> {
     pub(crate) backends: &'a [SocketAddr],
     /// Protocol of the clients.
     pub(crate) protocol: Protocol,
-    /// Handling of request bodies in nginx.
-    pub(crate) nginx_bodies: NginxBodies,
 }
 
 /// Starts nginx; `name` distinguishes several of them.
@@ -130,8 +102,9 @@ pub(crate) fn spillway_command(
 }
 
 /// Returns the config of an nginx set up for speed: keep-alive on both sides without a limit of
-/// requests, no access log, and no buffering of answers (which would stall streams, and makes no
-/// difference for small answers).
+/// requests, no access log, no buffering of answers (which would stall streams, and makes no difference for
+/// small answers), and whole request bodies in memory first: the cheapest way, and the closest to a
+/// gateway that must read a body before it can choose a replica.
 fn nginx_config(address: SocketAddr, site: Site<'_>, folder: &Path, is_root: bool) -> String {
     let mut servers = String::new();
     for backend in site.backends {
@@ -145,7 +118,6 @@ fn nginx_config(address: SocketAddr, site: Site<'_>, folder: &Path, is_root: boo
     // Otherwise workers would drop root for a user that cannot write to the folder.
     let user = if is_root { "user root;\n" } else { "" };
     let folder = folder.display();
-    let bodies = site.nginx_bodies.directive();
     format!(
         "daemon off;\n{user}worker_processes {WORKERS};\nworker_rlimit_nofile 65536;\n\
          pid {folder}/nginx.pid;\nerror_log {folder}/error.log error;\n\
@@ -153,7 +125,7 @@ fn nginx_config(address: SocketAddr, site: Site<'_>, folder: &Path, is_root: boo
          http {{\n\
          \x20 access_log off;\n  tcp_nodelay on;\n\
          \x20 keepalive_timeout 300s;\n  keepalive_requests 1000000000;\n\
-         \x20 client_max_body_size 64m;\n  {bodies}\n\
+         \x20 client_max_body_size 64m;\n  client_body_buffer_size 256k;\n\
          \x20 http2_max_concurrent_streams 1024;\n\
          \x20 client_body_temp_path {folder}/body;\n  proxy_temp_path {folder}/proxy;\n\
          \x20 fastcgi_temp_path {folder}/fastcgi;\n  uwsgi_temp_path {folder}/uwsgi;\n\

@@ -1,6 +1,6 @@
 //! Quantile of a few values.
 //!
-//! `hdrhistogram` counts the millions of latencies of `spillway-bench load`. Here it was not taken: runs have
+//! `hdrhistogram` counts the millions of latencies of `spillway-bench`. Here it was not taken: runs have
 //! some thousand values, its buckets would round them, and it has no place for NaN, which must count as the
 //! worst value.
 

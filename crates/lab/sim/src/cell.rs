@@ -251,7 +251,6 @@ impl Cell {
         let options = |speed| TraceOptions {
             regions: self.regions(),
             speed,
-            requests_max: usize::MAX,
             prompt_tokens_max: Scenario::TRACE_TOKENS_MAX,
             seed,
         };

@@ -27,16 +27,15 @@ pub use contest::{
 };
 pub use quantiles::Quantiles;
 pub use router::{
-    Ask, Baseline, CacheNews, CacheReport, Ended, Forwarded, Knowledge, OwnReplica, Place, Places,
-    Queue, RemoteRegion, Replied, Router, RouterConfig, RouterVerdict, Sent, SpillwayRouter, Stage,
-    Truth, WorldView, Written, region_name,
+    Ask, Baseline, CacheNews, CacheReport, Ended, Forwarded, Knowledge, NodePosition, OwnReplica,
+    Queue, RemoteRegion, Replied, Router, RouterConfig, RouterVerdict, Sent, Slots, SpillwayRouter,
+    Stage, Truth, WorldView, Written, region_name,
 };
 pub use scenario::{Scale, Scenario};
 pub use setup::{Hearing, Setup};
 pub use text::{BYTES_PER_TOKEN, ENGINE_BLOCK_TOKENS, Piece, Text, router_chain};
 pub use workload::{
-    Demand, Session, TraceError, TraceOptions, Turn, UnknownWorkloadError, WorkloadKind,
-    read_azure_trace, read_trace,
+    Demand, Session, TraceError, TraceOptions, Turn, WorkloadKind, read_azure_trace, read_trace,
 };
 pub use world::{
     Fate, Fault, FaultKind, Figures, News, Operator, Record, RegionConfig, RegionFigures, Slo,

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_stand_at_their_places() {
+    fn quantiles_stand_at_their_ranks() {
         let all = Quantiles::of((0..=100).rev().map(f64::from).collect());
         assert_eq!((all.p50, all.p90, all.p95, all.p99), (50.0, 90.0, 95.0, 99.0));
         assert_eq!(all.mean, 50.0);

@@ -6,7 +6,7 @@ mod config;
 mod facts;
 mod memory;
 mod mirrors;
-mod place;
+mod position;
 mod queue;
 mod request_news;
 mod spillway;
@@ -23,11 +23,11 @@ use spillway_types::{Inquiry, Prediction, RegionName};
 
 pub use baseline::Baseline;
 pub use config::{Knowledge, RouterConfig};
-pub use place::Place;
+pub use position::NodePosition;
 pub use queue::Queue;
 pub use request_news::{CacheNews, CacheReport, Ended, Forwarded, Replied, Sent, Stage, Written};
 pub use spillway::SpillwayRouter;
-pub use world_view::{OwnReplica, Places, RemoteRegion, Truth, WorldView};
+pub use world_view::{OwnReplica, RemoteRegion, Slots, Truth, WorldView};
 
 use crate::text::BYTES_PER_TOKEN;
 
@@ -35,7 +35,7 @@ use crate::text::BYTES_PER_TOKEN;
 ///
 /// The world calls [`Router::decide`] for each request that came to the node, carries out the
 /// verdict, and reports the outcome with [`Router::handle`]. It calls the other methods whenever
-/// the node learns something. Replicas are numbered as in [`Place::homes`], regions within the
+/// the node learns something. Replicas are numbered as in [`NodePosition::homes`], regions within the
 /// world.
 pub trait Router: fmt::Debug {
     /// Decides what happens to a request next.
@@ -57,7 +57,7 @@ pub trait Router: fmt::Debug {
         let _ = request;
     }
 
-    /// Begins the journey of a request that continues a stream, without places that cannot. `deaths`
+    /// Begins the journey of a request that continues a stream, without targets that cannot. `deaths`
     /// engines died while they worked on it.
     fn resume(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>, unasked: &Unasked, deaths: u8) {
         let _ = (ask, sight, unasked, deaths);
@@ -163,7 +163,7 @@ pub struct Ask<'a> {
     pub inquiry: &'a Inquiry,
     /// Length of the prompt in tokens.
     pub prompt_tokens: u32,
-    /// Place in the node's queue; `None` if the request does not wait there.
+    /// Position in the node's queue; `None` if the request does not wait there.
     pub ticket: Option<WaitTicket>,
     /// Number of the client's tenant.
     pub tenant: usize,

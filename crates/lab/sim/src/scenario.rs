@@ -5,7 +5,7 @@ use std::time::Instant;
 use spillway_engine::{EngineConfig, Profile};
 use spillway_types::Speed;
 
-use crate::router::{Place, Router};
+use crate::router::{NodePosition, Router};
 use crate::{
     Demand, Figures, News, RegionConfig, RouterConfig, Session, SpillwayRouter, WorkloadKind,
     World, WorldConfig,
@@ -89,22 +89,8 @@ impl Scenario {
         Self { world: self.world.omniscient(), sessions: self.sessions.iter().map(home).collect() }
     }
 
-    /// Returns this scenario with so many nodes in each region.
-    #[must_use]
-    pub fn with_nodes(&self, nodes: usize) -> Self {
-        Self { world: self.world.with_nodes(nodes), sessions: self.sessions.clone() }
-    }
-
     /// Longest prompt of a trace that is played, in tokens.
     pub const TRACE_TOKENS_MAX: u32 = 60_000;
-
-    /// Returns this scenario with A100 replicas, whose caches hold ten times as much: for traces of
-    /// long prompts.
-    #[must_use]
-    pub fn with_large_caches(mut self) -> Self {
-        self.world.engine = a100();
-        self
-    }
 
     /// Runs the scenario; all nodes route with these settings, and know the size of the caches.
     #[must_use]
@@ -118,12 +104,12 @@ impl Scenario {
             speed_error: router.speed_error.max(self.world.news.speed_error as f32),
             ..*router
         };
-        self.run_with(&mut |place| Box::new(SpillwayRouter::new(router, place)))
+        self.run_with(&mut |position| Box::new(SpillwayRouter::new(router, position)))
     }
 
     /// Runs the scenario with routers of any kind; see [`World::new`].
     #[must_use]
-    pub fn run_with(&self, router: &mut dyn FnMut(&Place) -> Box<dyn Router>) -> Figures {
+    pub fn run_with(&self, router: &mut dyn FnMut(&NodePosition) -> Box<dyn Router>) -> Figures {
         World::new(self.world.clone(), self.sessions.clone(), router).run()
     }
 }

@@ -5,11 +5,9 @@ use spillway_types::Speed;
 
 use crate::{Figures, Knowledge, RouterConfig, Scenario};
 
-/// Named way of routing.
+/// Way of routing.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Name in tables.
-    pub name: String,
     /// Settings of each node's routing.
     pub router: RouterConfig,
     /// News that reach the nodes.
@@ -33,26 +31,16 @@ impl Setup {
     #[must_use]
     pub fn policy(policy: Policy) -> Self {
         let speed = Speed { kv_tokens: KV_TOKENS, ..Speed::UNKNOWN };
-        Self {
-            name: policy.name().to_owned(),
-            router: RouterConfig::new(policy, speed),
-            hearing: Hearing::AsItIs,
-        }
+        Self { router: RouterConfig::new(policy, speed), hearing: Hearing::AsItIs }
     }
 
     /// Returns the setup of a policy in one router that knows all caches and loads and is next to
     /// all replicas.
     #[must_use]
     pub fn omniscient(policy: Policy) -> Self {
-        let mut setup = Self::policy(policy).named("omniscient");
+        let mut setup = Self::policy(policy);
         setup.router.knowledge = Knowledge::Truth;
         Self { hearing: Hearing::Omniscient, ..setup }
-    }
-
-    /// Returns this setup under another name.
-    #[must_use]
-    pub fn named(self, name: &str) -> Self {
-        Self { name: name.to_owned(), ..self }
     }
 
     /// Runs a scenario with this setup.

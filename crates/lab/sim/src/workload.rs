@@ -16,7 +16,7 @@ mod trees;
 
 pub use azure::read_azure_trace;
 pub(crate) use course::Course;
-pub use kind::{UnknownWorkloadError, WorkloadKind};
+pub use kind::WorkloadKind;
 pub(crate) use tasks::{Task, sessions as task_sessions};
 pub use trace::{TraceError, TraceOptions, read_trace};
 

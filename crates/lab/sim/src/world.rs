@@ -91,7 +91,6 @@ pub struct World {
 #[derive(Debug)]
 struct Region {
     replicas: Range<usize>,
-    kv_use: Average,
 }
 
 /// Nodes that run in one region and share their replicas: those of that region, or of all regions.
@@ -103,27 +102,7 @@ struct Group {
     replicas: Range<usize>,
     /// Region of each replica.
     homes: Arc<[usize]>,
-    /// Regions of the replicas.
-    served: Vec<usize>,
     names: Names,
-}
-
-/// Running mean.
-#[derive(Clone, Copy, Debug, Default)]
-struct Average {
-    sum: f64,
-    count: f64,
-}
-
-impl Average {
-    fn add(&mut self, value: f64) {
-        self.sum += value;
-        self.count += 1.0;
-    }
-
-    fn mean(&self) -> f64 {
-        self.sum / self.count.max(1.0)
-    }
 }
 
 /// Events of a run.
@@ -197,7 +176,7 @@ enum WorldEvent {
     StreamDue { request: usize },
     /// The search that this part of a stream was sent for has had its time.
     SearchOver { request: usize },
-    /// The search for a place that continues a stream goes on.
+    /// The search for a target that continues a stream goes on.
     SearchPaused { request: usize },
     /// A node looks after a request that it forwarded.
     Watched { request: usize },

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use spillway_engine::{EngineConfig, Profile};
 use spillway_sim::{
-    Baseline, Figures, News, Piece, Place, RegionConfig, Scenario, Session, Slo, Text, Time, Turn,
-    WorldConfig,
+    Baseline, Figures, News, NodePosition, Piece, RegionConfig, Scenario, Session, Slo, Text, Time,
+    Turn, WorldConfig,
 };
 
 /// Part of the goodput of taking turns that each baseline has to reach.
@@ -60,7 +60,7 @@ fn run(baseline: &Baseline) -> Figures {
     let mut scenario = scenario();
     scenario.world.central = baseline.is_central.then_some(0);
     let kv_tokens = Profile::L4.kv_tokens() as f32;
-    scenario.run_with(&mut |place: &Place| baseline.make(place, kv_tokens))
+    scenario.run_with(&mut |position: &NodePosition| baseline.make(position, kv_tokens))
 }
 
 #[test]

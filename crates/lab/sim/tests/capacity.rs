@@ -31,7 +31,9 @@ fn a_plan_that_misses_its_objective_is_told() {
     let done = capacity(&["--replica-per-s", "11"]);
     assert!(!done.status.success());
     let errors = String::from_utf8_lossy(&done.stderr);
-    assert!(errors.starts_with("the plan is too small: "), "{errors}");
+    // Progress comes first, on a slow machine.
+    let last = errors.lines().last().unwrap();
+    assert!(last.starts_with("the plan is too small: "), "{errors}");
     let errors = String::from_utf8_lossy(&capacity(&["--peaks", "1,2"]).stderr).into_owned();
     assert!(errors.contains("one number for each of 3 regions"), "{errors}");
 }

@@ -88,9 +88,9 @@ fn check_follows(kind: WorkloadKind) {
     for policy in [Policy::LeastLoaded, Policy::RoundRobin] {
         let other = run(&Setup::policy(policy), kind, 2);
         let (first, second) = (own.first_token_ms, other.first_token_ms);
-        assert!(own.cached_share > 1.1 * other.cached_share, "{kind} {policy}");
-        assert!(first.p50 < second.p50 && first.p90 < second.p90, "{kind} {policy}");
-        assert!(own.goodput_per_s(2_000.0) >= other.goodput_per_s(2_000.0), "{kind} {policy}");
+        assert!(own.cached_share > 1.1 * other.cached_share, "{kind:?} {policy}");
+        assert!(first.p50 < second.p50 && first.p90 < second.p90, "{kind:?} {policy}");
+        assert!(own.goodput_per_s(2_000.0) >= other.goodput_per_s(2_000.0), "{kind:?} {policy}");
     }
 }
 

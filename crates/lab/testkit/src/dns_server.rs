@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, SRV};
@@ -10,6 +10,9 @@ use hickory_proto::rr::{Name, RData, Record, RecordType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
+
+/// What every step of the server expects.
+const WORKS: &str = "a DNS server of a test works";
 
 /// DNS server on a port of its own. Ends when dropped.
 #[derive(Debug)]
@@ -47,7 +50,7 @@ impl DnsServer {
     /// Starts a server that knows no name.
     pub async fn start() -> Self {
         let (socket, listener) = bind().await;
-        let address = socket.local_addr().expect("a DNS server of a test works");
+        let address = socket.local_addr().expect(WORKS);
         let zone = Arc::new(Mutex::new(Zone::default()));
         let mut task = JoinSet::new();
         task.spawn(serve(socket, Arc::clone(&zone)));
@@ -57,14 +60,12 @@ impl DnsServer {
 
     /// Changes the behaviour.
     pub fn mood(&self, mood: Mood) {
-        self.zone.lock().expect("a DNS server of a test works").mood = mood;
+        self.zone().mood = mood;
     }
 
     /// Sets the addresses of `name`; addresses of the other family stay.
     pub fn addresses(&self, name: &str, ttl: u32, addresses: &[&str]) {
-        let addresses = addresses
-            .iter()
-            .map(|address| address.parse::<IpAddr>().expect("a DNS server of a test works"));
+        let addresses = addresses.iter().map(|address| address.parse::<IpAddr>().expect(WORKS));
         let data: Vec<RData> = addresses
             .map(|address| match address {
                 IpAddr::V4(address) => RData::A(A(address)),
@@ -78,41 +79,34 @@ impl DnsServer {
     /// Sets the services, each as `(weight, port, target)`.
     pub fn services(&self, name: &str, ttl: u32, services: &[(u16, u16, &str)]) {
         let data = services.iter().map(|(weight, port, target)| {
-            RData::SRV(SRV::new(
-                10,
-                *weight,
-                *port,
-                Name::from_ascii(target).expect("a DNS server of a test works"),
-            ))
+            RData::SRV(SRV::new(10, *weight, *port, Name::from_ascii(target).expect(WORKS)))
         });
         self.set(name, RecordType::SRV, ttl, data.collect());
     }
 
     /// Returns the number of questions so far.
     pub fn questions(&self) -> usize {
-        self.zone.lock().expect("a DNS server of a test works").questions.len()
+        self.zone().questions.len()
     }
 
     fn set(&self, name: &str, kind: RecordType, ttl: u32, data: Vec<RData>) {
-        let name = Name::from_ascii(name).expect("a DNS server of a test works");
+        let name = Name::from_ascii(name).expect(WORKS);
         let records = data.into_iter().map(|data| Record::from_rdata(name.clone(), ttl, data));
         let records: Vec<Record> = records.collect();
-        self.zone
-            .lock()
-            .expect("a DNS server of a test works")
-            .records
-            .insert((name, kind), records);
+        self.zone().records.insert((name, kind), records);
+    }
+
+    fn zone(&self) -> MutexGuard<'_, Zone> {
+        self.zone.lock().expect(WORKS)
     }
 }
 
 /// Opens one port number for both UDP and TCP.
 async fn bind() -> (UdpSocket, TcpListener) {
     loop {
-        let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a DNS server of a test works");
+        let socket = UdpSocket::bind("127.0.0.1:0").await.expect(WORKS);
         // Another process may use this port.
-        if let Ok(listener) =
-            TcpListener::bind(socket.local_addr().expect("a DNS server of a test works")).await
-        {
+        if let Ok(listener) = TcpListener::bind(socket.local_addr().expect(WORKS)).await {
             return (socket, listener);
         }
     }
@@ -121,7 +115,7 @@ async fn bind() -> (UdpSocket, TcpListener) {
 async fn accept(listener: TcpListener, zone: Arc<Mutex<Zone>>) {
     let mut connections = JoinSet::new();
     loop {
-        let (stream, _) = listener.accept().await.expect("a DNS server of a test works");
+        let (stream, _) = listener.accept().await.expect(WORKS);
         connections.spawn(converse(stream, Arc::clone(&zone)));
     }
 }
@@ -129,49 +123,40 @@ async fn accept(listener: TcpListener, zone: Arc<Mutex<Zone>>) {
 async fn converse(mut stream: TcpStream, zone: Arc<Mutex<Zone>>) {
     while let Ok(length) = stream.read_u16().await {
         let mut question = vec![0; usize::from(length)];
-        stream.read_exact(&mut question).await.expect("a DNS server of a test works");
-        let Some(reply) =
-            answer(&question, &mut zone.lock().expect("a DNS server of a test works"))
-        else {
+        stream.read_exact(&mut question).await.expect(WORKS);
+        let Some(reply) = answer(&question, &mut zone.lock().expect(WORKS)) else {
             continue;
         };
-        let bytes = reply.to_vec().expect("a DNS server of a test works");
-        stream
-            .write_u16(u16::try_from(bytes.len()).expect("a DNS server of a test works"))
-            .await
-            .expect("a DNS server of a test works");
-        stream.write_all(&bytes).await.expect("a DNS server of a test works");
+        let bytes = reply.to_vec().expect(WORKS);
+        stream.write_u16(u16::try_from(bytes.len()).expect(WORKS)).await.expect(WORKS);
+        stream.write_all(&bytes).await.expect(WORKS);
     }
 }
 
 async fn serve(socket: UdpSocket, zone: Arc<Mutex<Zone>>) {
     let mut buffer = [0; 4096];
     loop {
-        let (length, client) =
-            socket.recv_from(&mut buffer).await.expect("a DNS server of a test works");
-        let Some(mut reply) =
-            answer(&buffer[..length], &mut zone.lock().expect("a DNS server of a test works"))
-        else {
+        let (length, client) = socket.recv_from(&mut buffer).await.expect(WORKS);
+        let Some(mut reply) = answer(&buffer[..length], &mut zone.lock().expect(WORKS)) else {
             continue;
         };
-        if zone.lock().expect("a DNS server of a test works").mood == Mood::Truncating {
+        if zone.lock().expect(WORKS).mood == Mood::Truncating {
             reply.metadata.truncation = true;
             reply.answers.clear();
         }
-        let bytes = reply.to_vec().expect("a DNS server of a test works");
+        let bytes = reply.to_vec().expect(WORKS);
         let sending = socket.try_send_to(&bytes, client);
-        assert_eq!(sending.expect("a DNS server of a test works"), bytes.len());
+        assert_eq!(sending.expect(WORKS), bytes.len());
     }
 }
 
 fn answer(question: &[u8], zone: &mut Zone) -> Option<Message> {
-    let request = Message::from_vec(question).expect("a DNS server of a test works");
+    let request = Message::from_vec(question).expect(WORKS);
     let query = request.queries[0].clone();
     let mut reply = Message::response(request.metadata.id, request.metadata.op_code);
     reply.metadata.recursion_available = true;
     reply.add_query(query.clone());
-    let name = Name::from_ascii(query.name().to_ascii().to_lowercase())
-        .expect("a DNS server of a test works");
+    let name = Name::from_ascii(query.name().to_ascii().to_lowercase()).expect(WORKS);
     zone.questions.push((name.clone(), query.query_type()));
     match zone.mood {
         Mood::Silent => return None,

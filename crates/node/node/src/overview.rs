@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use futures_util::{StreamExt, stream};
 use spillway_admin::{
     LackingReplica, ListenerOverview, Listing, Looking, NodeOverview, NodePhase, Overview,
-    PeerOverview, RegionOverview, RegionPlace, ReplicaOverview, ReplicaTally,
+    PeerOverview, RegionLocation, RegionOverview, ReplicaOverview, ReplicaTally,
     RequestHistoryOverview, RouteOverview, Summing,
 };
 use spillway_config::RegionConfig;
@@ -66,10 +66,10 @@ impl RegionCoordinates {
 
     /// Returns the place of a region. One that the config does not mention may still have the name
     /// of a cloud's region.
-    fn find(&self, region: &str) -> Option<RegionPlace> {
+    fn find(&self, region: &str) -> Option<RegionLocation> {
         let known = self.0.get(&RegionName::from(region)).copied();
         let Coordinates { latitude, longitude } = known.or_else(|| town_of(region))?;
-        Some(RegionPlace { latitude, longitude })
+        Some(RegionLocation { latitude, longitude })
     }
 }
 

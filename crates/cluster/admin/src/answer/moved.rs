@@ -9,7 +9,7 @@ use crate::all_nodes::{AllNodes, HistoryScope};
 use crate::call::AdminCall;
 use crate::endpoint::Operation;
 use crate::moved_load::{MovedLoad, Target, spread};
-use crate::overview::{RegionOverview, RegionPlace, ReplicaOverview};
+use crate::overview::{RegionLocation, RegionOverview, ReplicaOverview};
 
 /// Points of the history that make the rate: a minute.
 const POINTS: usize = 12;
@@ -90,7 +90,7 @@ fn of_region(
 
 /// Returns the round trip between regions: as this node measures it, else by their places.
 fn distance(from: &RegionOverview, to: &RegionOverview) -> f64 {
-    let at = |place: Option<RegionPlace>| {
+    let at = |place: Option<RegionLocation>| {
         place.and_then(|place| Coordinates::new(place.latitude, place.longitude))
     };
     match (at(from.place), at(to.place)) {
@@ -127,7 +127,7 @@ mod tests {
             is_own: rtt_ms == 0.0,
             is_heard: true,
             is_reachable: true,
-            place: Some(RegionPlace { latitude, longitude }),
+            place: Some(RegionLocation { latitude, longitude }),
             rtt_ms,
             in_flight: 6.0,
             places: Some(8.0),

@@ -13,7 +13,7 @@ use crate::backend::BackendAnswer;
 use crate::client::BenchReply;
 use crate::compare::{START_MAX, start_backends};
 use crate::load::{LoadSpec, Protocol};
-use crate::proxy::{NginxBodies, Proxy, Site, SpillwaySetup, start_spillway};
+use crate::proxy::{Proxy, Site, SpillwaySetup, start_spillway};
 use crate::scale::memory::Memory;
 use crate::settle::settle;
 use crate::usage::TreeUsage;
@@ -54,8 +54,7 @@ impl ScaleSite {
 
     /// Returns what configs of nodes are made of.
     pub(super) fn site(&self) -> Site<'_> {
-        let (protocol, nginx_bodies) = (Protocol::Http1, NginxBodies::Memory);
-        Site { folder: self.folder.path(), backends: &self.addresses, protocol, nginx_bodies }
+        Site { folder: self.folder.path(), backends: &self.addresses, protocol: Protocol::Http1 }
     }
 
     /// Starts a node with its defaults and these lines for each replica. Waits until it is ready

@@ -106,7 +106,7 @@ impl Sizing {
         (0..24).all(|hour| self.missing_at(replicas, lost, f64::from(hour)) <= 0.0)
     }
 
-    /// Returns the requests a second that find no place, summed over all hours and lost regions.
+    /// Returns the requests a second that find no slot, summed over all hours and lost regions.
     fn missing_per_s(&self, replicas: &[usize]) -> f64 {
         let of = |lost| (0..24).map(move |hour| self.missing_at(replicas, lost, f64::from(hour)));
         (0..replicas.len()).flat_map(of).sum()

@@ -15,7 +15,7 @@ pub(super) enum Map {
     Three,
     /// Six regions of three continents.
     Six,
-    /// Fifty regions at places drawn by chance.
+    /// Fifty regions at points drawn by chance.
     Fifty,
 }
 
@@ -44,23 +44,23 @@ const AWS_RTT_MS: [[f64; 6]; 6] = [
     [69.6, 27.2, 202.4, 118.4, 178.8, 0.0],
 ];
 
-/// Shortest and longest round-trip time between drawn places in milliseconds, about as between
+/// Shortest and longest round-trip time between drawn points in milliseconds, about as between
 /// regions of AWS.
 const DRAWN_RTT_MS: [f64; 2] = [20.0, 250.0];
 
-/// Returns round-trip times in milliseconds between places drawn on a globe, always the same ones:
+/// Returns round-trip times in milliseconds between points drawn on a globe, always the same ones:
 /// they grow with the distance, so that a detour is never much quicker.
 fn drawn_rtt_ms(regions: usize) -> Vec<Vec<f64>> {
     let mut rng = fastrand::Rng::with_seed(50);
-    let mut place = || {
+    let mut point = || {
         let height = 2.0 * rng.f64() - 1.0;
         let (radius, angle) = ((1.0 - height * height).sqrt(), TAU * rng.f64());
         [radius * angle.cos(), radius * angle.sin(), height]
     };
-    let places: Vec<[f64; 3]> = (0..regions).map(|_| place()).collect();
+    let points: Vec<[f64; 3]> = (0..regions).map(|_| point()).collect();
     let [shortest, longest] = DRAWN_RTT_MS;
     let rtt_ms = |a: usize, b: usize| {
-        let cosine: f64 = places[a].iter().zip(&places[b]).map(|(a, b)| a * b).sum();
+        let cosine: f64 = points[a].iter().zip(&points[b]).map(|(a, b)| a * b).sum();
         let way = cosine.clamp(-1.0, 1.0).acos() / PI;
         if a == b { 0.0 } else { shortest + (longest - shortest) * way }
     };

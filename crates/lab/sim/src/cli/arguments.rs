@@ -5,7 +5,6 @@ use clap::{Parser, Subcommand};
 use super::capacity::Plan;
 use super::compare::Compare;
 use super::one::One;
-use super::study::Study;
 
 /// Runs gateways, replicas and clients in virtual time and says what came of them.
 #[derive(Debug, Parser)]
@@ -20,7 +19,5 @@ pub(crate) struct Arguments {
 pub(super) enum Command {
     Compare(Box<Compare>),
     Run(One),
-    #[command(flatten)]
-    Study(Study),
     Capacity(Plan),
 }

@@ -6,29 +6,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use serde::Serialize;
-use spillway_sim::{Figures, Scenario, Setup};
-
-/// Run to be made.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub(super) workload: String,
-    pub(super) nodes: usize,
-    pub(super) load: Vec<f64>,
-    pub(super) scenario: Scenario,
-    pub(super) setup: Setup,
-}
-
-/// Result of a run.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
-    pub(super) workload: String,
-    pub(super) nodes: usize,
-    pub(super) load: Vec<f64>,
-    pub(super) setup: String,
-    pub(super) figures: Figures,
-}
-
 /// Runs all jobs on all cores, and returns the results in the order of the jobs.
 pub(super) fn run_all<J: Sync, R: Send>(jobs: &[J], run: impl Fn(&J) -> R + Sync) -> Vec<R> {
     // Work queue: each thread takes the next job.
@@ -52,17 +29,6 @@ pub(super) fn run_all<J: Sync, R: Send>(jobs: &[J], run: impl Fn(&J) -> R + Sync
     // Threads end in any order; the tables of two runs have to be comparable line by line.
     results.sort_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, result)| result).collect()
-}
-
-/// Runs a job of a study.
-pub(super) fn row(job: &Job) -> Row {
-    Row {
-        workload: job.workload.clone(),
-        nodes: job.nodes,
-        load: job.load.clone(),
-        setup: job.setup.name.clone(),
-        figures: job.setup.run(&job.scenario),
-    }
 }
 
 /// Progress of many runs: shown all the time on a terminal, and written each minute to a file.

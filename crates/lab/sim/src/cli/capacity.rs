@@ -7,12 +7,12 @@ mod report;
 
 use std::cmp::Ordering;
 use std::io::{self, Write};
-use std::thread;
 use std::time::Instant;
 
 use anyhow::{bail, ensure};
 use spillway_sim::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures};
 
+use super::batch;
 use check::{Check, MEASURED_REPLICAS, SECONDS, WARM_UP_S};
 pub(super) use plan::Plan;
 
@@ -94,11 +94,11 @@ fn sizing(plan: &Plan, rtt_ms: &[Vec<f64>], replica_per_s: f64) -> anyhow::Resul
 fn matrix(pairs: &[f64], count: usize) -> anyhow::Result<Vec<Vec<f64>>> {
     let needed = count * count.saturating_sub(1) / 2;
     ensure!(pairs.len() == needed, "--rtt-ms needs {needed} numbers for {count} regions");
-    let place = |from: usize, to: usize| from * (2 * count - from - 1) / 2 + to - from - 1;
+    let position = |from: usize, to: usize| from * (2 * count - from - 1) / 2 + to - from - 1;
     let rtt_ms = |from: usize, to: usize| match from.cmp(&to) {
-        Ordering::Less => pairs[place(from, to)],
+        Ordering::Less => pairs[position(from, to)],
         Ordering::Equal => 0.0,
-        Ordering::Greater => pairs[place(to, from)],
+        Ordering::Greater => pairs[position(to, from)],
     };
     let row = |from: usize| -> Vec<f64> { (0..count).map(|to| rtt_ms(from, to)).collect() };
     Ok((0..count).map(row).collect())
@@ -114,7 +114,7 @@ fn measure(objective: &Objective, seed: u64) -> Vec<(f64, TrialFigures)> {
         seconds: SECONDS,
         seed,
     };
-    let figures = run_all(RATES_PER_S.iter().map(trial).collect(), objective);
+    let figures = run_all(&RATES_PER_S.iter().map(trial).collect::<Vec<_>>(), objective);
     RATES_PER_S.into_iter().zip(figures).collect()
 }
 
@@ -153,7 +153,7 @@ fn check(sizing: &Sizing, rtt_ms: &[Vec<f64>], objective: &Objective, seed: u64)
         planned.push((format!("{name} lost, one replica fewer in {less_name}"), trial, false));
     }
     let trials: Vec<Trial> = planned.iter().map(|(_, trial, _)| trial.clone()).collect();
-    let figures = run_all(trials, objective);
+    let figures = run_all(&trials, objective);
     let made = planned.into_iter().zip(figures).map(|((name, trial, must_meet), figures)| Check {
         name,
         demand_per_s: trial.demands_per_s.iter().sum(),
@@ -170,19 +170,9 @@ fn worst_loss(sizing: &Sizing, replicas: &[usize], fewer: usize) -> Option<usize
     lost.filter(|lost| !sizing.holds_without(replicas, *lost)).max_by_key(|lost| replicas[*lost])
 }
 
-/// Runs all trials on two threads, and returns the figures in their order.
+/// Runs all trials, and returns the figures in their order.
 #[expect(clippy::disallowed_methods, reason = "some moment has to stand for time 0")]
-fn run_all(trials: Vec<Trial>, objective: &Objective) -> Vec<TrialFigures> {
+fn run_all(trials: &[Trial], objective: &Objective) -> Vec<TrialFigures> {
     let origin = Instant::now();
-    let run = |trials: &[Trial]| -> Vec<TrialFigures> {
-        trials.iter().map(|trial| trial.run(objective, origin)).collect()
-    };
-    // Each trial is a world of its own, so the order in which they run changes nothing.
-    let (first, second) = trials.split_at(trials.len() / 2);
-    thread::scope(|scope| {
-        let other = scope.spawn(|| run(second));
-        let mut all = run(first);
-        all.extend(other.join().unwrap_or_default());
-        all
-    })
+    batch::run_all(trials, |trial| trial.run(objective, origin))
 }

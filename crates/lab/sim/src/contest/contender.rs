@@ -152,16 +152,11 @@ impl Contender {
     #[must_use]
     pub fn run(&self, scenario: &Scenario) -> Figures {
         // All contenders get the size of the caches, as replicas report it.
-        let engine = &scenario.world.engine;
-        let kv_tokens = engine.kv_blocks.get() as f32 * engine.block_tokens.get() as f32;
         match &self.way {
-            Way::Setup(setup) => {
-                let mut setup = setup.clone();
-                setup.router.speed.kv_tokens = kv_tokens;
-                setup.run(scenario)
-            }
+            Way::Setup(setup) => setup.run(scenario),
             Way::Baseline { baseline, .. } => {
-                scenario.run_with(&mut |place| baseline.make(place, kv_tokens))
+                let kv_tokens = scenario.world.kv_tokens();
+                scenario.run_with(&mut |position| baseline.make(position, kv_tokens))
             }
         }
     }

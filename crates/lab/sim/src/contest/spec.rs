@@ -35,7 +35,7 @@ pub enum SpecError {
 }
 
 impl RouterConfig {
-    /// Returns these settings with those of a text in their places: `key=value`, with `:` between
+    /// Returns these settings with those of a text in their stead: `key=value`, with `:` between
     /// two of them. A key is a path with dots, such as `spill.gain_share` or `predicted.kappa`.
     ///
     /// # Errors
@@ -57,23 +57,23 @@ impl RouterConfig {
         };
         // The settings' own serialization lists the settings, so a new one needs no entry here.
         let mut tree = serde_json::to_value(self).map_err(wrong)?;
-        let Some(place) = find(&mut tree, key) else {
+        let Some(slot) = find(&mut tree, key) else {
             let known = names(&serde_json::to_value(self).map_err(wrong)?);
             return Err(SpecError::Unknown { key: key.to_owned(), known });
         };
         // Numbers and booleans are JSON, names of variants are not.
-        *place = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        *slot = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
         let config: Self = serde_json::from_value(tree).map_err(wrong)?;
         Ok(Self { retries: self.retries, ..config })
     }
 }
 
-/// Returns the place of a setting; groups of settings have none.
+/// Returns the slot of a setting; groups of settings have none.
 fn find<'a>(tree: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     let path = format!("/{}", key.replace('.', "/"));
     let implied = format!("/{IMPLIED}{path}");
     let path = if tree.pointer(&path).is_some() { path } else { implied };
-    tree.pointer_mut(&path).filter(|place| !place.is_object())
+    tree.pointer_mut(&path).filter(|slot| !slot.is_object())
 }
 
 /// Returns the names of all settings, in the shortest form that [`find`] knows.

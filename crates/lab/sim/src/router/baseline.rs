@@ -33,7 +33,7 @@ mod smetric;
 mod view;
 mod way;
 
-use super::{Place, Router};
+use super::{NodePosition, Router};
 use driver::Driver;
 use way::{Published, WAYS};
 
@@ -74,11 +74,11 @@ impl Baseline {
         Self::all().into_iter().find(|baseline| baseline.name == name)
     }
 
-    /// Returns the router of a node at `place`. Each replica's cache holds `kv_tokens` tokens.
+    /// Returns the router of a node at `position`. Each replica's cache holds `kv_tokens` tokens.
     #[must_use]
-    pub fn make(&self, place: &Place, kv_tokens: f32) -> Box<dyn Router> {
-        let rule = (self.way.rule)(place, kv_tokens);
-        Box::new(Driver::new(rule, self.way.knowledge, place, kv_tokens))
+    pub fn make(&self, position: &NodePosition, kv_tokens: f32) -> Box<dyn Router> {
+        let rule = (self.way.rule)(position, kv_tokens);
+        Box::new(Driver::new(rule, self.way.knowledge, position, kv_tokens))
     }
 }
 

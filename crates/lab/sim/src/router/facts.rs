@@ -12,7 +12,7 @@ use spillway_route::{
 use spillway_types::{Inquiry, ModelName, RAMP_FULL, RegionName, ReplicaSlot, Signals, Speed};
 
 use super::spillway::SpillwayRouter;
-use super::{Ask, OwnReplica, Places, RemoteRegion, WorldView};
+use super::{Ask, OwnReplica, RemoteRegion, Slots, WorldView};
 use crate::text::{BLOCK_TOKENS, BYTES_PER_TOKEN};
 
 /// Everything that a node knows at one moment of one request and its surroundings.
@@ -116,7 +116,7 @@ impl ReplicaSight for Facts<'_> {
     }
 
     fn hold_time(&self, slot: ReplicaSlot) -> HoldTime {
-        self.sight.replicas[slot.index()].places.hold
+        self.sight.replicas[slot.index()].slots.hold
     }
 
     fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
@@ -266,11 +266,11 @@ impl RegionSight for Facts<'_> {
     }
 }
 
-/// Returns the own region with this queue, and with the places that count by `room`.
+/// Returns the own region with this queue, and with the slots that count by `room`.
 pub(super) fn own_region(sight: &WorldView<'_>, room: Room, waiting: Waiting) -> OwnRegion {
     let here = || (0..).map(ReplicaSlot).zip(sight.replicas).filter(|(_, one)| !one.is_away);
     let left = |(slot, one): (ReplicaSlot, &OwnReplica)| {
-        let limit = room.slots(one, slot).min(one.places.in_flight_max);
+        let limit = room.slots(one, slot).min(one.slots.in_flight_max);
         (limit < u32::MAX).then(|| limit.saturating_sub(one.in_flight))
     };
     OwnRegion {
@@ -366,7 +366,7 @@ impl SlotSight for OwnReplica {
     }
 
     fn has_guessed_limit(&self) -> bool {
-        self.places.is_guess()
+        self.slots.is_guess()
     }
 
     fn has_loaded(&self, _adapter: u64) -> bool {
@@ -374,11 +374,11 @@ impl SlotSight for OwnReplica {
     }
 
     fn slots_for(&self, can_wait: bool) -> u32 {
-        if can_wait { self.places.own_part } else { u32::MAX }
+        if can_wait { self.slots.own_part } else { u32::MAX }
     }
 
     fn slots_for_guests(&self) -> u32 {
-        let Places { unbegun, guests_unbegun_max, .. } = self.places;
+        let Slots { unbegun, guests_unbegun_max, .. } = self.slots;
         let more = |most: u32| self.in_flight.saturating_add(most.saturating_sub(unbegun));
         guests_unbegun_max.map_or(u32::MAX, more)
     }

@@ -112,8 +112,8 @@ fn error(knowledge: Knowledge, nodes: usize) -> f64 {
     router.speed.kv_tokens = world.kv_tokens();
     let errors = Errors::default();
     let sessions = WorkloadKind::Chats.sessions(&demand);
-    let _figures = World::new(world, sessions, &mut |place| {
-        let node = SpillwayRouter::new(router, place);
+    let _figures = World::new(world, sessions, &mut |position| {
+        let node = SpillwayRouter::new(router, position);
         Box::new(Compared { node, errors: Rc::clone(&errors) })
     })
     .run();

@@ -11,7 +11,9 @@ use spillway_types::{Holder, Speed};
 use super::config::{Knowledge, RouterConfig};
 use super::mirrors::Mirrors;
 use super::spillway::identity;
-use super::{CacheReport, Ended, Forwarded, Place, Replied, Sent, Stage, Written, region_name};
+use super::{
+    CacheReport, Ended, Forwarded, NodePosition, Replied, Sent, Stage, Written, region_name,
+};
 use crate::text::BLOCK_TOKENS;
 
 /// Number by which a region is a holder of its own, beside its replicas.
@@ -35,7 +37,7 @@ pub(super) struct Memory {
     heat: HeatTracker,
     hot: Arc<HotView>,
     /// Position of each region of the world in `hot`.
-    hot_places: Vec<Option<usize>>,
+    hot_positions: Vec<Option<usize>>,
     models: Vec<LatencyModel>,
     /// Blocks of the present request's prompt at each replica.
     matches: Matches,
@@ -44,9 +46,9 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(config: &RouterConfig, place: &Place) -> Self {
+    pub(super) fn new(config: &RouterConfig, position: &NodePosition) -> Self {
         let (mut index, reader) = FineIndex::new(IndexConfig::default());
-        let (region, replicas) = (place.region, place.replicas);
+        let (region, replicas) = (position.region, position.replicas);
         let holders: Vec<_> =
             (0..replicas).map(|replica| index.holder(identity(region, replica))).collect();
         // Replicas report the size of their caches, so the index need not assume one.
@@ -55,7 +57,7 @@ impl Memory {
             index.set_capacity(*holder, cache_blocks);
         }
         let remembers = |other: &usize| config.remembers_forwards && *other != region;
-        let regions = (0..place.regions).map(|other| {
+        let regions = (0..position.regions).map(|other| {
             let holder = Some(other)
                 .filter(remembers)
                 .and_then(|other| index.holder(identity(other, REGION)));
@@ -77,7 +79,7 @@ impl Memory {
             learns_replies: config.learns_replies,
             heat: HeatTracker::new(HeatConfig::default()),
             hot: Arc::default(),
-            hot_places: vec![None; place.regions],
+            hot_positions: vec![None; position.regions],
             models: vec![model; replicas],
             matches: Matches::new(),
             depths: Vec::new(),
@@ -98,7 +100,7 @@ impl Memory {
 
     /// Returns the leading blocks of the prompt that another region is expected to hold.
     pub(super) fn hot_blocks(&self, region: usize) -> u32 {
-        self.hot_places[region].and_then(|at| self.depths.get(at)).copied().unwrap_or(0)
+        self.hot_positions[region].and_then(|at| self.depths.get(at)).copied().unwrap_or(0)
     }
 
     /// Returns the leading blocks of the prompt that were forwarded to another region before.
@@ -197,11 +199,11 @@ impl Memory {
     pub(super) fn hot_changed(&mut self, view: &Arc<HotView>) {
         // Regions come to the view with their first block, and may leave it.
         if self.hot.regions() != view.regions() {
-            let place = |region| {
+            let position = |region| {
                 let name = region_name(region);
                 view.regions().iter().position(|known| *known == name)
             };
-            self.hot_places = (0..self.hot_places.len()).map(place).collect();
+            self.hot_positions = (0..self.hot_positions.len()).map(position).collect();
         }
         self.hot = Arc::clone(view);
     }

@@ -43,13 +43,13 @@ impl Queue {
         self.len() == 0
     }
 
-    /// Returns the number of places promised to requests that were shed.
+    /// Returns the number of slots promised to requests that were shed.
     #[must_use]
     pub fn promised(&self) -> usize {
         self.admission.borrow().promised()
     }
 
-    /// Returns true if no request waits and no place is promised.
+    /// Returns true if no request waits and no slot is promised.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.is_empty() && self.promised() == 0
@@ -62,7 +62,7 @@ impl Queue {
         !self.is_empty() || self.shed_at.get().is_some_and(is_recent)
     }
 
-    /// Returns the queue before a request that has no place in it. `rate` returns the requests a
+    /// Returns the queue before a request that is not in it. `rate` returns the requests a
     /// second, of so many tokens on average, that are served for certain.
     pub fn before(
         &self,
@@ -88,12 +88,12 @@ impl Queue {
         self.admission.borrow().waiting_of(ticket, now).unwrap_or(gone)
     }
 
-    /// Redeems the promise of a place. Returns true if one was due.
+    /// Redeems the promise of a slot. Returns true if one was due.
     pub fn redeem(&self, fingerprint: u64, now: Instant) -> bool {
         self.admission.borrow_mut().redeem(fingerprint, now)
     }
 
-    /// Sheds a request, and promises a place where one can be foreseen. Returns the time after
+    /// Sheds a request, and promises a slot where one can be foreseen. Returns the time after
     /// which to retry. `rate` as in [`Queue::before`].
     pub fn shed(
         &self,
@@ -116,7 +116,7 @@ impl Queue {
         Duration::from_secs(self.admission.borrow_mut().turn_away(now, rng).into())
     }
 
-    /// Notes that a request has a place: such starts give the rate at which others follow.
+    /// Notes that a request has a slot: such starts give the rate at which others follow.
     pub fn began(&self, asker: &Asker, now: Instant) {
         self.admission.borrow_mut().began(asker, now);
     }
@@ -150,7 +150,7 @@ impl Queue {
         Some((entry, reason))
     }
 
-    /// Removes a request that found a place elsewhere, or whose client has left.
+    /// Removes a request that found a slot elsewhere, or whose client has left.
     pub(crate) fn remove(&self, ticket: WaitTicket, now: Instant) {
         let _entry = self.admission.borrow_mut().remove(ticket, now);
     }

@@ -15,8 +15,8 @@ use super::config::{Knowledge, RouterConfig};
 use super::facts::{Facts, own_region};
 use super::memory::Memory;
 use super::{
-    Ask, CacheReport, Ended, Forwarded, Place, Replied, Router, RouterVerdict, Sent, WorldView,
-    Written, region_name,
+    Ask, CacheReport, Ended, Forwarded, NodePosition, Replied, Router, RouterVerdict, Sent,
+    WorldView, Written, region_name,
 };
 use crate::text::mix;
 
@@ -56,8 +56,8 @@ pub struct SpillwayRouter {
 impl SpillwayRouter {
     /// Returns a node without any knowledge, in a region with so many replicas.
     #[must_use]
-    pub fn new(config: RouterConfig, place: &Place) -> Self {
-        let &Place { region, replicas, seed: ticket, .. } = place;
+    pub fn new(config: RouterConfig, position: &NodePosition) -> Self {
+        let &NodePosition { region, replicas, seed: ticket, .. } = position;
         let candidate = |slot: u32| Candidate {
             slot: ReplicaSlot(slot),
             identity: identity(region, slot as usize),
@@ -71,10 +71,10 @@ impl SpillwayRouter {
             config,
             group: Group::with_tuning(config.policy, &config.tuning, candidates.clone()),
             candidates,
-            memory: Memory::new(&config, place),
+            memory: Memory::new(&config, position),
             cached: vec![0; replicas],
             speeds: vec![config.speed; replicas],
-            speed_errors: speed_errors(config.speed_error, place),
+            speed_errors: speed_errors(config.speed_error, position),
             speeds_until_ms: 0,
             ticket,
             name: region_name(region),
@@ -225,9 +225,9 @@ impl Router for SpillwayRouter {
 
     fn handle(&mut self, ask: &Ask<'_>, sight: &WorldView<'_>, event: Event) {
         let Some(mut journey) = self.journeys.remove(&ask.number) else { return };
-        let has_place = matches!(event, Event::Asked | Event::RegionReplied);
-        // Waiting requests learn from it how soon places come free.
-        if has_place && (sight.queue.is_busy(sight.now) || journey.waits_since().is_some()) {
+        let has_target = matches!(event, Event::Asked | Event::RegionReplied);
+        // Waiting requests learn from it how soon slots come free.
+        if has_target && (sight.queue.is_busy(sight.now) || journey.waits_since().is_some()) {
             sight.queue.began(&ask.asker(journey.claim()), sight.now);
         }
         journey.on(event, &Facts { router: self, ask, sight }, sight.now);
@@ -349,10 +349,10 @@ fn end(
 const REPLY_TOKENS: u32 = 256;
 
 /// Returns the factor by which a node is wrong about the time that each replica takes.
-pub(super) fn speed_errors(error: f32, place: &Place) -> Vec<f32> {
-    let mut rng = fastrand::Rng::with_seed(mix(place.seed, 0x7370_6565));
+pub(super) fn speed_errors(error: f32, position: &NodePosition) -> Vec<f32> {
+    let mut rng = fastrand::Rng::with_seed(mix(position.seed, 0x7370_6565));
     let widest = (1.0 + error).ln();
-    (0..place.replicas).map(|_| (widest * (2.0 * rng.f32() - 1.0)).exp()).collect()
+    (0..position.replicas).map(|_| (widest * (2.0 * rng.f32() - 1.0)).exp()).collect()
 }
 
 /// Returns the identity of a replica, equal on all nodes.

@@ -10,13 +10,20 @@ use spillway_types::{
 
 use crate::router::spillway::speed_errors;
 use crate::router::{
-    Ask, OwnReplica, Place, Queue, RemoteRegion, Router, RouterVerdict, Truth, WorldView,
+    Ask, NodePosition, OwnReplica, Queue, RemoteRegion, Router, RouterVerdict, Truth, WorldView,
 };
 use crate::{Setup, SpillwayRouter};
 
-/// Returns the place of the only node of a region with one replica, beside another region.
-fn place() -> Place {
-    Place { region: 0, replicas: 1, regions: 2, is_central: false, homes: Arc::new([0]), seed: 0 }
+/// Returns the position of the only node of a region with one replica, beside another region.
+fn position() -> NodePosition {
+    NodePosition {
+        region: 0,
+        replicas: 1,
+        regions: 2,
+        is_central: false,
+        homes: Arc::new([0]),
+        seed: 0,
+    }
 }
 
 #[derive(Debug)]
@@ -67,7 +74,7 @@ impl Case {
         #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
         let start = Instant::now();
         Self {
-            router: SpillwayRouter::new(config, &place()),
+            router: SpillwayRouter::new(config, &position()),
             queue: Queue::new(WaitLimits { count_max, ..WaitLimits::default() }),
             replica: OwnReplica {
                 in_flight: 0,
@@ -80,7 +87,7 @@ impl Case {
                 signals: Signals { queued: idle, running: idle, ..Signals::UNKNOWN },
                 rtt_ms: 0.0,
                 is_away: false,
-                places: crate::router::Places::default(),
+                slots: crate::router::Slots::default(),
             },
             start,
             rng: fastrand::Rng::with_seed(1),
@@ -127,7 +134,7 @@ fn who_comes_back_when_told_to_has_the_promised_place_in_a_queue_that_is_full_fo
     let at = |ms| case.start + Duration::from_millis(ms);
     let deadline = Deadline::after(case.start, Duration::from_secs(600));
     let _entered = case.queue.enter(WaitEntry::new(99, deadline), case.start);
-    // Four places come free each second.
+    // Four slots come free each second.
     let asker = WaitEntry::new(0, deadline).asker();
     (1..=40).for_each(|began| case.queue.began(&asker, at(250 * began)));
     // Requests wait at the replica, so that it gets no more.
@@ -164,10 +171,10 @@ fn a_region_that_may_not_serve_a_request_does_not() {
 
 #[test]
 fn wrong_speeds_are_wrong_by_the_same_factor_both_ways_and_stay_so() {
-    let place = Place { replicas: 1_000, ..place() };
-    let wrong = speed_errors(1.0, &place);
+    let position = NodePosition { replicas: 1_000, ..position() };
+    let wrong = speed_errors(1.0, &position);
     assert!(wrong.iter().all(|factor| (0.5..=2.0).contains(factor)));
     assert!(wrong.iter().any(|factor| *factor < 0.55) && wrong.iter().any(|factor| *factor > 1.8));
-    assert_eq!(wrong, speed_errors(1.0, &place));
-    assert!(speed_errors(0.0, &place).iter().all(|factor| *factor == 1.0));
+    assert_eq!(wrong, speed_errors(1.0, &position));
+    assert!(speed_errors(0.0, &position).iter().all(|factor| *factor == 1.0));
 }

@@ -55,7 +55,7 @@ pub struct OwnReplica {
     /// True if the replica takes no connections, as far as the node knows.
     pub is_away: bool,
     /// Requests that the node may have there.
-    pub places: Places,
+    pub slots: Slots,
 }
 
 impl OwnReplica {
@@ -69,9 +69,9 @@ impl OwnReplica {
     }
 }
 
-/// Places of a node at a replica, by the limit that the node found.
+/// Slots of a node at a replica, by the limit that the node found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Places {
+pub struct Slots {
     /// Most requests of this node in flight, whatever it found; `u32::MAX` without a limit.
     pub in_flight_max: u32,
     /// Requests in flight that the region's nodes together may have there; `None` without a limit.
@@ -84,11 +84,11 @@ pub struct Places {
     pub unbegun: u32,
     /// Such requests at which the replica takes no more guests; `None` if they are not bounded.
     pub guests_unbegun_max: Option<u32>,
-    /// Time that late requests of this node kept a place.
+    /// Time that late requests of this node kept a slot.
     pub hold: HoldTime,
 }
 
-impl Places {
+impl Slots {
     /// Returns true if there is a limit that was never needed.
     #[must_use]
     pub fn is_guess(&self) -> bool {
@@ -103,7 +103,7 @@ impl Places {
     }
 }
 
-impl Default for Places {
+impl Default for Slots {
     fn default() -> Self {
         Self {
             in_flight_max: u32::MAX,

@@ -15,9 +15,6 @@ pub fn read_azure_trace(text: &str, options: &TraceOptions) -> Result<Vec<Sessio
     let mut sessions = Vec::new();
     let mut first_s = None;
     for (index, line) in text.lines().enumerate().skip(1).filter(|(_, line)| !line.is_empty()) {
-        if sessions.len() >= options.requests_max {
-            break;
-        }
         let (at_s, prompt_tokens, reply_tokens) =
             request(line).ok_or_else(|| TraceError::Fields { line: index + 1 })?;
         let since_s = at_s - *first_s.get_or_insert(at_s);
@@ -54,13 +51,8 @@ fn request(line: &str) -> Option<(f64, u32, u32)> {
 mod tests {
     use super::*;
 
-    const OPTIONS: TraceOptions = TraceOptions {
-        regions: 3,
-        speed: 2.0,
-        requests_max: 10,
-        prompt_tokens_max: 5_000,
-        seed: 0,
-    };
+    const OPTIONS: TraceOptions =
+        TraceOptions { regions: 3, speed: 2.0, prompt_tokens_max: 5_000, seed: 0 };
 
     #[test]
     fn times_and_lengths_are_those_of_the_trace() {

@@ -1,8 +1,5 @@
 //! Generated workloads by name.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::Deserialize;
 
 use super::system_prompts::SystemPrompts;
@@ -25,22 +22,6 @@ pub enum WorkloadKind {
 }
 
 impl WorkloadKind {
-    /// All workloads.
-    pub const ALL: [Self; 5] =
-        [Self::SystemPrompts, Self::Chats, Self::Documents, Self::Bursts, Self::Hot];
-
-    /// Returns the name as in commands, e.g. `system_prompts`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SystemPrompts => "system_prompts",
-            Self::Chats => "chats",
-            Self::Documents => "documents",
-            Self::Bursts => "bursts",
-            Self::Hot => "hot",
-        }
-    }
-
     /// Returns the sessions in no order; equal demand gives equal sessions.
     #[must_use]
     pub fn sessions(self, demand: &Demand) -> Vec<Session> {
@@ -66,47 +47,32 @@ const SYSTEM_PROMPTS: SystemPrompts = SystemPrompts {
     burst_every_s: 0.0,
 };
 
-impl fmt::Display for WorkloadKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for WorkloadKind {
-    type Err = UnknownWorkloadError;
-
-    fn from_str(text: &str) -> Result<Self, UnknownWorkloadError> {
-        let known = Self::ALL.into_iter().find(|kind| kind.name() == text);
-        known.ok_or_else(|| UnknownWorkloadError(text.to_owned()))
-    }
-}
-
-/// Error for a name that no workload has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown workload `{0}`: expected system_prompts, chats, documents, bursts or hot")]
-pub struct UnknownWorkloadError(String);
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_parse_back_and_each_workload_has_about_the_rate_asked_for() {
+    fn each_workload_has_about_the_rate_asked_for() {
         let demand = Demand { rates_per_s: vec![4.0, 2.0], seconds: 500.0, seed: 3 };
-        for kind in WorkloadKind::ALL {
-            assert_eq!(kind.name().parse(), Ok(kind));
+        let kinds = [
+            WorkloadKind::SystemPrompts,
+            WorkloadKind::Chats,
+            WorkloadKind::Documents,
+            WorkloadKind::Bursts,
+            WorkloadKind::Hot,
+        ];
+        for kind in kinds {
             let sessions = kind.sessions(&demand);
-            assert_eq!(sessions, kind.sessions(&demand), "{kind}: the same for the same seed");
+            assert_eq!(sessions, kind.sessions(&demand), "{kind:?}: the same for the same seed");
             for (region, rate) in [(0, 4.0), (1, 2.0)] {
                 let own = sessions.iter().filter(|session| session.region == region);
                 let requests: usize = own.map(|session| session.turns.len()).sum();
                 // Bursts add requests; half a period of them may be missing.
                 let expected = if kind == WorkloadKind::Bursts { 1.0 + 2.0 / 8.0 } else { 1.0 };
                 let ratio = requests as f64 / (rate * 500.0);
-                assert!((ratio / expected - 1.0).abs() < 0.15, "{kind}: {ratio}");
+                assert!((ratio / expected - 1.0).abs() < 0.15, "{kind:?}: {ratio}");
             }
         }
-        assert!("none".parse::<WorkloadKind>().is_err());
     }
 
     #[test]

@@ -20,8 +20,6 @@ pub struct TraceOptions {
     pub regions: usize,
     /// Factor by which the trace is played faster than recorded.
     pub speed: f64,
-    /// Most requests; the rest of the trace is left out.
-    pub requests_max: usize,
     /// Longest prompt in tokens; requests with longer ones are left out, since the engine could not
     /// take them.
     pub prompt_tokens_max: u32,
@@ -73,9 +71,6 @@ struct Record {
 pub fn read_trace(text: &str, options: &TraceOptions) -> Result<Vec<Session>, TraceError> {
     let mut records = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        if records.len() >= options.requests_max {
-            break;
-        }
         let record: Record = serde_json::from_str(line)
             .map_err(|source| TraceError::Json { line: index + 1, source })?;
         if record.input_length > 0 && record.input_length <= options.prompt_tokens_max {
@@ -132,13 +127,8 @@ fn session(record: &Record, number: u64, options: &TraceOptions) -> Session {
 mod tests {
     use super::*;
 
-    const OPTIONS: TraceOptions = TraceOptions {
-        regions: 3,
-        speed: 2.0,
-        requests_max: 10,
-        prompt_tokens_max: 5_000,
-        seed: 0,
-    };
+    const OPTIONS: TraceOptions =
+        TraceOptions { regions: 3, speed: 2.0, prompt_tokens_max: 5_000, seed: 0 };
 
     #[test]
     fn requests_with_the_same_hashes_share_their_blocks() {

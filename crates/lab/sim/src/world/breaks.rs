@@ -6,7 +6,7 @@ use spillway_journey::{Event as Outcome, RegionFailure, RetrySafety};
 
 use super::fault::{Fault, FaultKind};
 use super::record::Fate;
-use super::request::{Placed, RequestState};
+use super::request::{Assignment, RequestState};
 use super::{World, WorldEvent};
 use crate::Time;
 
@@ -143,10 +143,10 @@ impl World {
     pub(super) fn withdraw(&mut self, request: usize) {
         self.leave_queue(request);
         let node = self.requests[request].node;
-        if let RequestState::Placed(placed) = self.requests[request].state {
-            self.replicas[placed.replica].abort(request);
-            self.vacate(request, &placed);
-            self.schedule(placed.replica);
+        if let RequestState::Assigned(assignment) = self.requests[request].state {
+            self.replicas[assignment.replica].abort(request);
+            self.vacate(request, &assignment);
+            self.schedule(assignment.replica);
         }
         if node != self.requests[request].entry {
             self.nodes[node].router.left(request);
@@ -162,9 +162,9 @@ impl World {
         let mut broken = Vec::new();
         for request in 0..self.requests.len() {
             match self.requests[request].state {
-                RequestState::Placed(placed) if lost.contains(&placed.replica) => {
-                    self.replicas[placed.replica].abort(request);
-                    broken.push((request, placed));
+                RequestState::Assigned(assignment) if lost.contains(&assignment.replica) => {
+                    self.replicas[assignment.replica].abort(request);
+                    broken.push((request, assignment));
                 }
                 _ => {}
             }
@@ -174,34 +174,34 @@ impl World {
             self.break_kv_events(replica);
             self.schedule(replica);
         }
-        for (request, placed) in broken {
+        for (request, assignment) in broken {
             // A part of a stream may have been dropped with another one.
-            if self.requests[request].state == RequestState::Placed(placed) {
-                self.connection_failed(request, &placed, RetrySafety::Reset);
+            if self.requests[request].state == RequestState::Assigned(assignment) {
+                self.connection_failed(request, &assignment, RetrySafety::Reset);
             }
         }
     }
 
     /// Reports to a node that a replica refused the connection.
     pub(super) fn unconnected(&mut self, request: usize) {
-        let RequestState::Placed(placed) = self.requests[request].state else { return };
+        let RequestState::Assigned(assignment) = self.requests[request].state else { return };
         let node = self.requests[request].node;
-        self.connection_failed(request, &placed, RetrySafety::Unsent);
+        self.connection_failed(request, &assignment, RetrySafety::Unsent);
         self.wake(node);
     }
 
     /// Takes a request back whose connection to a replica failed; its node asks that one no more.
-    fn connection_failed(&mut self, request: usize, placed: &Placed, safety: RetrySafety) {
+    fn connection_failed(&mut self, request: usize, assignment: &Assignment, safety: RetrySafety) {
         let node = self.requests[request].node;
         let first = self.groups[self.nodes[node].group].replicas.start;
-        self.nodes[node].replicas[placed.replica - first].is_away = true;
-        self.vacate(request, placed);
-        if placed.first_token.is_some() && self.continues_streams() {
+        self.nodes[node].replicas[assignment.replica - first].is_away = true;
+        self.vacate(request, assignment);
+        if assignment.first_token.is_some() && self.continues_streams() {
             return self.part_broke(request);
         }
         let asked = &mut self.requests[request];
         asked.attempt += 1;
-        if placed.first_token.is_some() {
+        if assignment.first_token.is_some() {
             return self.over(request, Fate::Failed, 0);
         }
         asked.state = RequestState::Moving;

@@ -11,8 +11,8 @@ use super::datagrams::Network;
 use super::kv_streams::KvStreams;
 use super::node::{Names, SimNode};
 use super::replica::SimReplica;
-use super::{Average, Group, Region, World, WorldConfig, WorldEvent};
-use crate::router::{Place, Router, region_name};
+use super::{Group, Region, World, WorldConfig, WorldEvent};
+use crate::router::{NodePosition, Router, region_name};
 use crate::text::mix;
 use crate::{Agenda, Session, Time};
 
@@ -22,7 +22,7 @@ impl World {
     pub fn new(
         config: WorldConfig,
         sessions: Vec<Session>,
-        router: &mut dyn FnMut(&Place) -> Box<dyn Router>,
+        router: &mut dyn FnMut(&NodePosition) -> Box<dyn Router>,
     ) -> Self {
         let mut rng = fastrand::Rng::with_seed(config.seed);
         let (regions, replicas) = regions(&config);
@@ -34,7 +34,7 @@ impl World {
             let mut group = group((region, served), &regions);
             let first = nodes.len();
             for _ in 0..config.regions[region].nodes {
-                let place = Place {
+                let position = NodePosition {
                     region,
                     replicas: group.homes.len(),
                     regions: regions.len(),
@@ -42,13 +42,13 @@ impl World {
                     homes: Arc::clone(&group.homes),
                     seed: rng.u64(..),
                 };
-                let made = router(&place);
+                let made = router(&position);
                 let dice = fastrand::Rng::with_seed(spread.u64(..));
                 let me: GossipMember = members[nodes.len()].clone();
                 let mut machine =
                     GossipMachine::new(me, 1, GossipConfig::default(), dice, config.origin);
                 machine.set_members(&members, config.origin);
-                let mut node = SimNode::new(number, made, (&place, machine), rng.u64(..));
+                let mut node = SimNode::new(number, made, (&position, machine), rng.u64(..));
                 for (replica, &home) in node.replicas.iter_mut().zip(&*group.homes) {
                     replica.rtt_ms = believed_rtt_ms[region][home];
                 }
@@ -106,7 +106,7 @@ fn regions(config: &WorldConfig) -> (Vec<Region>, Vec<SimReplica>) {
             let slow = config.slow.iter().find(|(replica, _)| *replica == at);
             replicas.push(SimReplica::new(config.engine, slow.map_or(1.0, |(_, factor)| *factor)));
         }
-        regions.push(Region { replicas: first..replicas.len(), kv_use: Average::default() });
+        regions.push(Region { replicas: first..replicas.len() });
     }
     (regions, replicas)
 }
@@ -132,7 +132,6 @@ fn group((region, served): (usize, Vec<usize>), regions: &[Region]) -> Group {
         replicas: first..first + homes.len(),
         names: Names::new(homes.len()),
         homes,
-        served,
     }
 }
 

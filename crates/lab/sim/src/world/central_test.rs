@@ -12,12 +12,12 @@ fn central() -> WorldConfig {
 #[test]
 fn the_node_has_all_replicas_for_its_own_and_sees_how_far_they_are() {
     let sessions = vec![session(1.0, 1, &[(1, 500)])];
-    let (_, places, notes) = listen(&central(), sessions, |_, _, _| serve(0));
-    assert_eq!(places.len(), 1);
-    let place = &places[0];
-    assert_eq!((place.region, place.replicas, place.regions), (0, 3, 2));
-    assert!(place.is_central);
-    assert_eq!(*place.homes, [0, 0, 1]);
+    let (_, positions, notes) = listen(&central(), sessions, |_, _, _| serve(0));
+    assert_eq!(positions.len(), 1);
+    let position = &positions[0];
+    assert_eq!((position.region, position.replicas, position.regions), (0, 3, 2));
+    assert!(position.is_central);
+    assert_eq!(*position.homes, [0, 0, 1]);
     let Seen::WorldView { replicas, others, .. } = &notes[0].seen else { panic!("{notes:?}") };
     let rtt_ms: Vec<f32> = replicas.iter().map(|replica| replica.rtt_ms).collect();
     assert_eq!(rtt_ms, [0.0, 0.0, 100.0]);

@@ -50,7 +50,7 @@ pub struct Operator {
     pub slo_ms: Option<u32>,
     /// Most requests in flight at a replica; `None` for the default.
     pub connections_max: Option<u32>,
-    /// True if streams are continued elsewhere when their place fails or is being drained.
+    /// True if streams are continued elsewhere when their target fails or is being drained.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub continues_streams: bool,
 }
@@ -173,14 +173,6 @@ impl WorldConfig {
     #[must_use]
     pub fn kv_tokens(&self) -> f32 {
         (self.engine.kv_blocks.get() * self.engine.block_tokens.get()) as f32
-    }
-
-    /// Returns this world with so many nodes in each region.
-    #[must_use]
-    pub fn with_nodes(&self, nodes: usize) -> Self {
-        let mut config = self.clone();
-        config.regions.iter_mut().for_each(|region| region.nodes = nodes);
-        config
     }
 }
 

@@ -1,4 +1,4 @@
-//! Searches for a place that continues a stream. Each try is a part of its own, which goes on a
+//! Searches for a target that continues a stream. Each try is a part of its own, which goes on a
 //! journey as any request does.
 
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::router::region_name;
 use crate::text::{BYTES_PER_TOKEN, ENGINE_BLOCK_TOKENS, router_chain};
 
 impl World {
-    /// Leaves a source that failed, and begins the search for a place that continues the stream.
+    /// Leaves a source that failed, and begins the search for a target that continues the stream.
     pub(super) fn seek(&mut self, of: usize, fault: ReplyFault) {
         let Some(stream) = self.streams.get(&of) else { return };
         let is_death = fault.is_death(stream.reply.source());
@@ -28,7 +28,7 @@ impl World {
         self.begin_search(of, broke);
     }
 
-    /// Begins the search for a place with room that continues a stream whose source is being
+    /// Begins the search for a target with room that continues a stream whose source is being
     /// drained. The source keeps its reply until one is found.
     pub(super) fn seek_better(&mut self, of: usize) {
         let broke = self.stream_break(of, BreakCause::Drained, false);
@@ -43,7 +43,7 @@ impl World {
         let stream = &self.streams[&of];
         let source = &self.requests[stream.source];
         let group = &self.groups[self.nodes[source.entry].group];
-        let place = match (source.forwarded_to, source.replica) {
+        let target = match (source.forwarded_to, source.replica) {
             (Some(region), _) => Some(StreamTarget::Region(region_name(region))),
             (None, Some(replica)) => {
                 let at = replica - group.replicas.start;
@@ -56,7 +56,7 @@ impl World {
             tokens if tokens >= self.requests[of].reply_tokens => StreamRest::LastEvents,
             _ => StreamRest::Text,
         };
-        StreamBreak { target: place, rest, cause, is_death }
+        StreamBreak { target, rest, cause, is_death }
     }
 
     fn begin_search(&mut self, of: usize, broke: StreamBreak) {
@@ -122,7 +122,7 @@ impl World {
         self.read_on(of);
     }
 
-    /// Sends the rest of a stream's request to a place that is not left out.
+    /// Sends the rest of a stream's request to a target that is not left out.
     fn try_part(&mut self, of: usize, unasked: Unasked, until: Instant) {
         let part = self.requests.len();
         let Some(stream) = self.streams.get_mut(&of) else { return };

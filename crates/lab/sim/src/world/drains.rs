@@ -1,4 +1,4 @@
-//! Places that are being drained, which get no new requests and which streams leave, and requests
+//! Targets that are being drained, which get no new requests and which streams leave, and requests
 //! that kill engines.
 
 use super::World;

@@ -7,7 +7,7 @@ use spillway_journey::{Event as Outcome, RegionFailure};
 use super::moves::Caches;
 use super::node::SimNode;
 use super::record::Fate;
-use super::request::{Placed, Request, RequestState};
+use super::request::{Assignment, Request, RequestState};
 use super::{World, WorldEvent};
 use crate::Time;
 use crate::router::{Ask, Router, RouterVerdict, WorldView};
@@ -25,7 +25,7 @@ impl World {
                     self.leave_queue(request);
                     let counted = prediction.map_or(0, |prediction| prediction.cached_tokens);
                     let asked = &self.requests[request];
-                    let placed = Placed {
+                    let assignment = Assignment {
                         replica: self.groups[self.nodes[node].group].replicas.start + replica,
                         sent: self.now,
                         prediction,
@@ -34,9 +34,9 @@ impl World {
                         read_tokens: 0,
                         first_token: None,
                     };
-                    // In virtual time no other request takes the place in between.
+                    // In virtual time no other request takes the slot in between.
                     self.tell(request, node, Outcome::Asked);
-                    return self.place(request, replica, placed);
+                    return self.assign(request, replica, assignment);
                 }
                 RouterVerdict::Forward(region) => {
                     self.leave_queue(request);

@@ -90,8 +90,8 @@ fn run(
     refuses: bool,
 ) -> (Figures, Vec<(usize, u64, Seen)>) {
     let diary = Diary::default();
-    let figures = World::new(world.clone(), sessions, &mut |place| {
-        let router = SpillwayRouter::new(router, place);
+    let figures = World::new(world.clone(), sessions, &mut |position| {
+        let router = SpillwayRouter::new(router, position);
         Box::new(Witnessed { router, diary: Rc::clone(&diary), refuses })
     })
     .run();

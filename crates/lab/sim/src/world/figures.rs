@@ -1,8 +1,5 @@
 //! Results of a run.
 
-use std::time::Duration;
-
-use serde::Serialize;
 use spillway_engine::EngineConfig;
 
 use super::World;
@@ -12,7 +9,7 @@ use super::stream::StreamRecord;
 use crate::Quantiles;
 
 /// Results of a run, over the requests that arrived while it counted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
     /// Number of requests.
     pub requests: usize,
@@ -22,10 +19,7 @@ pub struct Figures {
     pub seconds: f64,
     /// Milliseconds to the first token at the client, of the requests that got one.
     pub first_token_ms: Quantiles,
-    /// Milliseconds to the last token at the client.
-    pub reply_ms: Quantiles,
     /// Milliseconds to the first token of each request; infinite for failed ones.
-    #[serde(skip)]
     pub first_tokens_ms: Vec<f64>,
     /// Part of all prompt tokens that was cached, 0 to 1.
     pub cached_share: f64,
@@ -33,35 +27,25 @@ pub struct Figures {
     pub forwarded_share: f64,
     /// Part of all requests that waited in a node, 0 to 1.
     pub waited_share: f64,
-    /// Relative error of the predicted time to first token, as a part of the seen time; all 0
-    /// without predictions.
-    pub prediction_error: Quantiles,
     /// Fate of each request, in the order of their arrival.
-    #[serde(skip)]
     pub records: Vec<Record>,
     /// Number of the tenant of each request, in the same order.
-    #[serde(skip)]
     pub tenants: Vec<usize>,
     /// Stream of each request whose reply began, in the same order; empty unless streams are
     /// continued.
-    #[serde(skip)]
     pub streams: Vec<Option<StreamRecord>>,
     /// Results by region.
     pub regions: Vec<RegionFigures>,
 }
 
 /// Results of a region's replicas.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RegionFigures {
     /// Work of the busiest replica over the mean of all. Work is the time of steps without the
     /// reading of weights.
     pub work_skew: f64,
     /// Requests of the replica that got most, over the mean of all.
     pub request_skew: f64,
-    /// Mean share of time that replicas were computing.
-    pub busy_share: f64,
-    /// Mean share of the caches that running requests held.
-    pub kv_share: f64,
     /// Seconds of work of each replica.
     pub work_s: Vec<f64>,
 }
@@ -100,20 +84,6 @@ impl Figures {
     pub fn request_skew(&self) -> f64 {
         self.regions.iter().map(|region| region.request_skew).fold(0.0, f64::max)
     }
-
-    /// Returns the mean share of the caches that running requests held.
-    #[must_use]
-    pub fn kv_share(&self) -> f64 {
-        let held = self.regions.iter().map(|region| region.kv_share).sum::<f64>();
-        held / self.regions.len().max(1) as f64
-    }
-
-    /// Returns the mean share of time that replicas were computing.
-    #[must_use]
-    pub fn busy_share(&self) -> f64 {
-        let busy = self.regions.iter().map(|region| region.busy_share).sum::<f64>();
-        busy / self.regions.len().max(1) as f64
-    }
 }
 
 impl World {
@@ -121,10 +91,6 @@ impl World {
         let counted: Vec<&Request> = self.counted().map(|number| &self.requests[number]).collect();
         let begun: Vec<&&Request> =
             counted.iter().filter(|request| request.first_token_ms.is_some()).collect();
-        let share = |of: &dyn Fn(&Request) -> bool| {
-            counted.iter().filter(|request| of(request)).count() as f64
-                / counted.len().max(1) as f64
-        };
         let tokens = |of: fn(&Request) -> u32| {
             begun.iter().map(|request| f64::from(of(request))).sum::<f64>()
         };
@@ -139,7 +105,6 @@ impl World {
             first_token_ms: Quantiles::of(
                 begun.iter().filter_map(|request| request.first_token_ms).collect(),
             ),
-            reply_ms: Quantiles::of(counted.iter().filter_map(|one| one.ended_ms).collect()),
             first_tokens_ms: counted
                 .iter()
                 .map(|request| request.first_token_ms.unwrap_or(f64::INFINITY))
@@ -148,10 +113,8 @@ impl World {
                 / tokens(|request| request.prompt_tokens).max(1.0),
             forwarded_share: records.iter().filter(|record| record.is_forwarded).count() as f64
                 / records.len().max(1) as f64,
-            waited_share: share(&|request| request.waited),
-            prediction_error: Quantiles::of(
-                counted.iter().filter_map(|request| request.prediction_error).collect(),
-            ),
+            waited_share: counted.iter().filter(|request| request.waited).count() as f64
+                / counted.len().max(1) as f64,
             records,
             streams: self.stream_records(),
             tenants: counted.iter().map(|one| self.config.tenant_of(one.session)).collect(),
@@ -206,15 +169,7 @@ impl World {
         let range = self.regions[region].replicas.clone();
         let work_s: Vec<f64> =
             self.replicas[range.clone()].iter().map(|one| one.work.as_secs_f64()).collect();
-        let busy: Duration = self.replicas[range.clone()].iter().map(|one| one.busy).sum();
-        let seconds = (self.config.end_s - self.config.warm_up_s) * range.len().max(1) as f64;
-        RegionFigures {
-            work_skew: skew(&work_s),
-            request_skew: skew(&served[range]),
-            busy_share: busy.as_secs_f64() / seconds.max(1e-9),
-            kv_share: self.regions[region].kv_use.mean(),
-            work_s,
-        }
+        RegionFigures { work_skew: skew(&work_s), request_skew: skew(&served[range]), work_s }
     }
 }
 

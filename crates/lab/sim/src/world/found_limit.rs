@@ -8,7 +8,7 @@ use spillway_route::{
 };
 use spillway_types::{LoadReport, Prediction, Reading, Signals};
 
-use crate::router::Places;
+use crate::router::Slots;
 
 /// Milliseconds to the first token where nothing was predicted, and the least that counts as
 /// predicted: as in nodes.
@@ -102,7 +102,7 @@ impl FoundLimit {
     pub(super) fn look(
         &mut self,
         in_flight: u32,
-        places: &mut Places,
+        slots: &mut Slots,
         mut demand: Demand,
         now: Instant,
     ) {
@@ -111,7 +111,7 @@ impl FoundLimit {
             in_flight: self.most.max(in_flight),
             elsewhere: demand.in_flight,
             wanted_elsewhere: wanted.fold(0, u32::saturating_add),
-            allowed: places.own_part,
+            allowed: slots.own_part,
             unbegun: self.unbegun,
             guest_lack: self.guest_lack.take(),
             queue: self.reports.take_sample(now),
@@ -121,10 +121,10 @@ impl FoundLimit {
         };
         (self.most, self.began, self.first_tokens) = (in_flight, 0, 0.0);
         let limit = self.limit.update(&sample, now);
-        places.limit = Some(limit);
-        places.is_found = self.limit.is_found();
-        places.guests_unbegun_max = self.limit.guests_unbegun_max();
-        places.own_part = own_part(limit, &mut demand.sharers);
+        slots.limit = Some(limit);
+        slots.is_found = self.limit.is_found();
+        slots.guests_unbegun_max = self.limit.guests_unbegun_max();
+        slots.own_part = own_part(limit, &mut demand.sharers);
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
         let start = Instant::now();
         let mut found = FoundLimit::new(1_024);
-        let mut places = Places { in_flight_max: 1_024, ..Places::default() };
+        let mut slots = Slots { in_flight_max: 1_024, ..Slots::default() };
         let reading = |value| Reading { value, trust: 1.0 };
         let mut look = |found: &mut FoundLimit, step: u32, queued: f32| {
             let now = start + Duration::from_millis(100) * step;
@@ -147,13 +147,13 @@ mod tests {
                 Signals { queued: reading(queued), running: reading(20.0), ..Signals::UNKNOWN };
             found.reported(now, &signals);
             let sharers = vec![Sharer { wanted: 100, is_before: false }];
-            found.look(40, &mut places, Demand { in_flight: 4, sharers }, now);
-            places
+            found.look(40, &mut slots, Demand { in_flight: 4, sharers }, now);
+            slots
         };
         assert!(look(&mut found, 0, 0.0).is_guess());
         let full = (1..60).map(|step| look(&mut found, step, 24.0)).last().unwrap_or_default();
         assert!(full.is_found && full.capacity() < 30, "{full:?}");
-        assert!(full.own_part < full.capacity(), "a neighbour wants places, too: {full:?}");
+        assert!(full.own_part < full.capacity(), "a neighbour wants slots, too: {full:?}");
     }
 
     #[test]

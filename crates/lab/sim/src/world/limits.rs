@@ -40,7 +40,7 @@ impl World {
                 if is_instant && !sight.is_away {
                     limit.reported(instant, &sight.signals);
                 }
-                limit.look(sight.in_flight, &mut sight.places, demand, instant);
+                limit.look(sight.in_flight, &mut sight.slots, demand, instant);
             }
         }
         for node in self.groups[group].nodes.clone() {

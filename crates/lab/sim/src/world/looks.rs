@@ -32,9 +32,6 @@ impl World {
         for node in self.groups[group].nodes.clone() {
             self.look_at_replicas(node);
         }
-        for served in 0..self.groups[group].served.len() {
-            self.count_kv(self.groups[group].served[served]);
-        }
         // A lone node sends no reports, so it does not tick.
         if self.nodes.len() == 1 {
             self.sum_up(0);
@@ -164,15 +161,6 @@ impl World {
         let instant = self.instant();
         let names = &self.groups[self.nodes[node].group].names;
         self.nodes[node].sum_up((self.now, instant), names);
-    }
-
-    fn count_kv(&mut self, region: usize) {
-        if self.counts(self.now) {
-            let replicas = self.regions[region].replicas.clone();
-            let held: f32 = replicas.map(|at| self.replicas[at].signals(0, 0).kv_use.value).sum();
-            let region = &mut self.regions[region];
-            region.kv_use.add(f64::from(held) / region.replicas.len().max(1) as f64);
-        }
     }
 
     /// Returns true if a node knows that a region can't be reached.

@@ -11,7 +11,7 @@ use spillway_types::{BlockHashes, Deadline, Inquiry, Residency};
 use super::gossip::{KnownRegion, RegionCounts};
 use super::record::Fate;
 use super::replica::SimReplica;
-use super::request::{Placed, Request, RequestState, Station};
+use super::request::{Assignment, Request, RequestState, Station};
 use super::{World, WorldEvent};
 use crate::router::{RemoteRegion, Truth};
 use crate::text::{BYTES_PER_TOKEN, router_chain};
@@ -122,16 +122,16 @@ impl World {
 
     /// Sends a request to a replica, which is its node's `replica`th, and lets the neighbours learn
     /// of it.
-    pub(super) fn place(&mut self, request: usize, replica: usize, placed: Placed) {
+    pub(super) fn assign(&mut self, request: usize, replica: usize, assignment: Assignment) {
         let node = self.requests[request].node;
-        self.requests[request].state = RequestState::Placed(placed);
-        self.requests[request].replica = Some(placed.replica);
+        self.requests[request].state = RequestState::Assigned(assignment);
+        self.requests[request].replica = Some(assignment.replica);
         let prompt_tokens = self.requests[request].prompt_tokens;
-        self.nodes[node].send(replica, placed.pending_tokens, prompt_tokens);
+        self.nodes[node].send(replica, assignment.pending_tokens, prompt_tokens);
         if self.requests[request].inquiry.hop > 0 {
             self.nodes[node].guests += 1;
         }
-        let reached = self.now.after_us(self.reach_us(node, placed.replica));
+        let reached = self.now.after_us(self.reach_us(node, assignment.replica));
         self.spread_sent(request, node, replica);
         let attempt = self.requests[request].attempt;
         self.agenda.put(reached, WorldEvent::Submitted { request, attempt });
@@ -139,15 +139,15 @@ impl World {
 
     pub(super) fn submit(&mut self, number: usize) {
         let request = &mut self.requests[number];
-        let RequestState::Placed(placed) = request.state else { return };
-        if self.is_replica_lost(placed.replica) {
-            let heard = self.heard_at(number, placed.replica);
+        let RequestState::Assigned(assignment) = request.state else { return };
+        if self.is_replica_lost(assignment.replica) {
+            let heard = self.heard_at(number, assignment.replica);
             let attempt = self.requests[number].attempt;
             return self.agenda.put(heard, WorldEvent::Unconnected { request: number, attempt });
         }
         let request = &mut self.requests[number];
         let node = &mut self.nodes[request.node];
-        node.arrived[placed.replica - self.groups[node.group].replicas.start] += 1;
+        node.arrived[assignment.replica - self.groups[node.group].replicas.start] += 1;
         let asked = EngineRequest {
             id: RequestId(number as u64),
             prompt_tokens: request.prompt_tokens,
@@ -155,17 +155,17 @@ impl World {
             blocks: request.engine_chain.clone(),
         };
         let chain = request.chain().clone();
-        match self.replicas[placed.replica].submit(self.now, asked, chain) {
-            Ok(()) => self.schedule(placed.replica),
+        match self.replicas[assignment.replica].submit(self.now, asked, chain) {
+            Ok(()) => self.schedule(assignment.replica),
             Err(RejectedError::QueueFull { .. }) => {
-                let heard = self.heard_at(number, placed.replica);
+                let heard = self.heard_at(number, assignment.replica);
                 let attempt = self.requests[number].attempt;
                 self.agenda.put(heard, WorldEvent::Rejected { request: number, attempt });
             }
             // No other replica would take it either.
             Err(_) => {
                 let way_us = self.client_us(number, self.requests[number].node);
-                self.release(number, &placed, Fate::Failed, way_us);
+                self.release(number, &assignment, Fate::Failed, way_us);
             }
         }
     }
@@ -241,9 +241,9 @@ impl World {
 
     /// Takes the refusal of a replica whose queue is full.
     pub(super) fn reject(&mut self, number: usize) {
-        let RequestState::Placed(placed) = self.requests[number].state else { return };
+        let RequestState::Assigned(assignment) = self.requests[number].state else { return };
         let node = self.requests[number].node;
-        self.vacate(number, &placed);
+        self.vacate(number, &assignment);
         self.requests[number].state = RequestState::Moving;
         let status = StatusClass::NoRoom;
         self.tell(number, node, Outcome::Replied { status, can_repeat: true });

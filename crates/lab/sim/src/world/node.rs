@@ -14,7 +14,7 @@ use spillway_types::{ModelLoad, ModelName, Prediction, Reading, ReplicaName, Sig
 use super::found_limit::FoundLimit;
 use super::gossip::{Gossip, RegionCounts};
 use crate::Time;
-use crate::router::{OwnReplica, Place, Places, Queue, Router};
+use crate::router::{NodePosition, OwnReplica, Queue, Router, Slots};
 
 /// Longest wait in a node's queue in milliseconds: less than the default, since clients here are
 /// people who wait for an answer.
@@ -89,7 +89,7 @@ impl SimNode {
     pub(super) fn new(
         group: usize,
         router: Box<dyn Router>,
-        (place, machine): (&Place, GossipMachine),
+        (position, machine): (&NodePosition, GossipMachine),
         seed: u64,
     ) -> Self {
         let in_flight_max = router.in_flight_max().unwrap_or(u32::MAX);
@@ -104,22 +104,22 @@ impl SimNode {
             signals: Signals::UNKNOWN,
             rtt_ms: 0.0,
             is_away: false,
-            places: Places { in_flight_max, ..Places::default() },
+            slots: Slots { in_flight_max, ..Slots::default() },
         };
         Self {
             group,
             router,
             rng: fastrand::Rng::with_seed(seed),
             queue: Queue::new(WaitLimits { wait_ms_max: WAIT_MS_MAX, ..WaitLimits::default() }),
-            replicas: vec![idle; place.replicas],
-            limits: vec![FoundLimit::new(in_flight_max); place.replicas],
-            arrived: vec![0; place.replicas],
-            looked: vec![VecDeque::new(); place.replicas],
-            latencies: vec![PeakEwma::default(); place.replicas],
+            replicas: vec![idle; position.replicas],
+            limits: vec![FoundLimit::new(in_flight_max); position.replicas],
+            arrived: vec![0; position.replicas],
+            looked: vec![VecDeque::new(); position.replicas],
+            latencies: vec![PeakEwma::default(); position.replicas],
             load: RegionLoad::default(),
             report: OwnReport { nodes: 1, ..OwnReport::default() },
-            gossip: Gossip::new(machine, place.regions),
-            forwarded: (0..place.regions).map(|_| Traffic::default()).collect(),
+            gossip: Gossip::new(machine, position.regions),
+            forwarded: (0..position.regions).map(|_| Traffic::default()).collect(),
             guests: 0,
             reply_tokens: None,
         }
@@ -185,7 +185,7 @@ impl SimNode {
                 started: replica.started,
                 in_flight_elsewhere: replica.elsewhere,
                 pending_tokens: replica.pending_tokens.saturating_add(replica.pending_elsewhere),
-                in_flight_max: replica.places.capacity(),
+                in_flight_max: replica.slots.capacity(),
                 signals: replica.signals,
             })
             .collect();
@@ -234,7 +234,7 @@ impl SimNode {
                 in_flight: replica.in_flight,
                 pending_tokens: replica.pending_tokens,
                 wanted: replica.in_flight + waiting,
-                // Places are not claimed here: each node may use all of a limit.
+                // Slots are not claimed here: each node may use all of a limit.
                 limit: None,
                 signals: ReplicaSignals { queued, running, kv_use, age_ms: None },
             };
@@ -270,7 +270,7 @@ impl SimNode {
         let replica = &mut self.replicas[replica];
         replica.in_flight += 1;
         limit.sent(replica.in_flight);
-        replica.places.unbegun = limit.unbegun();
+        replica.slots.unbegun = limit.unbegun();
         replica.started += 1;
         replica.pending_tokens += pending_tokens;
         replica.context_tokens += prompt_tokens;
@@ -288,7 +288,7 @@ impl SimNode {
         let known = &mut self.replicas[replica];
         known.pending_tokens -= pending_tokens;
         known.read_tokens += u64::from(read_tokens);
-        known.places.unbegun = self.limits[replica].unbegun();
+        known.slots.unbegun = self.limits[replica].unbegun();
         self.latencies[replica].record(now, Duration::from_secs_f64(latency_ms / 1e3));
     }
 
@@ -303,7 +303,7 @@ impl SimNode {
         let replica = &mut self.replicas[replica];
         replica.context_tokens -= prompt_tokens;
         replica.in_flight -= 1;
-        replica.places.hold = replica.places.hold.with(tokens, held_ms as f32);
+        replica.slots.hold = replica.slots.hold.with(tokens, held_ms as f32);
     }
 
     /// Counts requests that went to another region, and that came to an end there.

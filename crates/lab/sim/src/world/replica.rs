@@ -27,8 +27,6 @@ pub(super) struct SimReplica {
     events: Vec<KvEvent>,
     /// Duration of the counted steps without the reading of weights.
     pub(super) work: Duration,
-    /// Duration of the counted steps.
-    pub(super) busy: Duration,
     /// Moment of the next step on the world's agenda; `None` if there is none.
     pub(super) due: Option<Time>,
 }
@@ -49,7 +47,6 @@ impl SimReplica {
             publishes: false,
             events: Vec::new(),
             work: Duration::ZERO,
-            busy: Duration::ZERO,
             due: None,
         }
     }
@@ -85,7 +82,6 @@ impl SimReplica {
         if let Some(started) = report.started.filter(|_| counts) {
             // The base is the reading of weights, which all running requests share.
             self.work += started.duration.saturating_sub(self.base);
-            self.busy += started.duration;
         }
         report
     }

@@ -3,7 +3,7 @@
 use spillway_journey::{Event as Outcome, StatusClass};
 
 use super::record::Fate;
-use super::request::{Placed, Request, RequestState, Station};
+use super::request::{Assignment, Request, RequestState, Station};
 use super::stream::SourceEnd;
 use super::{World, WorldEvent};
 use crate::router::{Ended, Replied, queue_tokens};
@@ -14,38 +14,35 @@ impl World {
     pub(super) fn begin(&mut self, number: usize, cached_tokens: u32) {
         let (now, instant) = (self.now, self.instant());
         let request = &mut self.requests[number];
-        let RequestState::Placed(placed) = &mut request.state else { return };
-        placed.first_token = Some(now);
+        let RequestState::Assigned(assignment) = &mut request.state else { return };
+        assignment.first_token = Some(now);
         let node = &mut self.nodes[request.node];
         let first_replica = self.groups[node.group].replicas.start;
-        placed.context_tokens = node.replicas[placed.replica - first_replica].context();
-        let placed = *placed;
-        let latency_ms = now.ms_since(placed.sent);
+        assignment.context_tokens = node.replicas[assignment.replica - first_replica].context();
+        let assignment = *assignment;
+        let latency_ms = now.ms_since(assignment.sent);
         let seen = (instant, latency_ms);
         let read = request.prompt_tokens.saturating_sub(cached_tokens);
-        let at = placed.replica - first_replica;
-        node.begin(at, (placed.pending_tokens, read), seen, placed.prediction);
-        if let RequestState::Placed(placed) = &mut request.state {
-            placed.read_tokens = node.replicas[at].read_tokens;
+        let at = assignment.replica - first_replica;
+        node.begin(at, (assignment.pending_tokens, read), seen, assignment.prediction);
+        if let RequestState::Assigned(assignment) = &mut request.state {
+            assignment.read_tokens = node.replicas[at].read_tokens;
         }
         node.router.replied(&Replied {
             request: number,
-            replica: placed.replica - first_replica,
+            replica: assignment.replica - first_replica,
             chain: request.inquiry.prefix.as_slice(),
             prompt_tokens: request.prompt_tokens,
             cached_tokens,
             first_token_ms: latency_ms,
             prompt_bytes: request.inquiry.prompt_bytes,
-            prediction: placed.prediction,
+            prediction: assignment.prediction,
             now_ms: now.ms(),
         });
         let node = self.requests[number].node;
         let (way_us, home_us) = (self.client_us(number, node), self.home_us(number, node));
         let request = &mut self.requests[number];
         request.cached_tokens = cached_tokens;
-        request.prediction_error = placed.prediction.map(|prediction| {
-            (f64::from(prediction.first_token_ms) - latency_ms).abs() / latency_ms.max(1.0)
-        });
         request.first_token_ms = Some(now.ms_since(request.arrived) + way_us as f64 / 1e3);
         let (node, hop) = (request.node, request.inquiry.hop);
         let status = StatusClass::Final;
@@ -92,12 +89,12 @@ impl World {
 
     /// Notes the end of a reply: its client thinks, and asks again.
     pub(super) fn end(&mut self, number: usize) {
-        let RequestState::Placed(placed) = self.requests[number].state else { return };
-        self.tell_ended(number, &placed);
+        let RequestState::Assigned(assignment) = self.requests[number].state else { return };
+        self.tell_ended(number, &assignment);
         let node = self.requests[number].node;
         let way_us = self.client_us(number, node);
         if self.continues_streams() {
-            self.part_ended(number, &placed);
+            self.part_ended(number, &assignment);
             return self.wake(node);
         }
         if self.requests[number].inquiry.hop > 0 {
@@ -105,18 +102,18 @@ impl World {
             let at = self.now.after_us(self.home_us(number, node));
             self.agenda.put(at, WorldEvent::BroughtBack { request: number, attempt });
         }
-        self.release(number, &placed, Fate::Answered, way_us);
+        self.release(number, &assignment, Fate::Answered, way_us);
         let request = &mut self.requests[number];
         request.ended_ms = Some(self.now.ms_since(request.arrived) + way_us as f64 / 1e3);
         self.wake(node);
     }
 
-    fn tell_ended(&mut self, number: usize, placed: &Placed) {
+    fn tell_ended(&mut self, number: usize, assignment: &Assignment) {
         let request = &self.requests[number];
-        let Some(begun) = placed.first_token else { return };
+        let Some(begun) = assignment.first_token else { return };
         let at = request.node;
         let node = &mut self.nodes[at];
-        let replica = placed.replica - self.groups[node.group].replicas.start;
+        let replica = assignment.replica - self.groups[node.group].replicas.start;
         let context = node.replicas[replica].context();
         let read = node.replicas[replica].read_tokens;
         let tokens = request.reply_tokens as f32;
@@ -130,8 +127,8 @@ impl World {
             // The first token came before the span began.
             tokens: request.reply_tokens - 1,
             span_ms: self.now.ms_since(begun),
-            context_tokens: (placed.context_tokens + context) / 2.0,
-            read_tokens: (read - placed.read_tokens) as f32,
+            context_tokens: (assignment.context_tokens + context) / 2.0,
+            read_tokens: (read - assignment.read_tokens) as f32,
         });
         self.spread_written(number, at, replica);
     }
@@ -148,10 +145,10 @@ impl World {
                 self.leave_queue(number);
                 self.over(number, Fate::Failed, 0);
             }
-            RequestState::Placed(placed) => {
-                self.replicas[placed.replica].abort(number);
-                self.release(number, &placed, Fate::Failed, 0);
-                self.schedule(placed.replica);
+            RequestState::Assigned(assignment) => {
+                self.replicas[assignment.replica].abort(number);
+                self.release(number, &assignment, Fate::Failed, 0);
+                self.schedule(assignment.replica);
                 self.wake(node);
             }
         }
@@ -159,24 +156,30 @@ impl World {
 
     /// Notes that a request is no longer at its replica, and over; its client learns of it after so
     /// many microseconds.
-    pub(super) fn release(&mut self, number: usize, placed: &Placed, fate: Fate, way_us: u64) {
-        self.vacate(number, placed);
+    pub(super) fn release(
+        &mut self,
+        number: usize,
+        assignment: &Assignment,
+        fate: Fate,
+        way_us: u64,
+    ) {
+        self.vacate(number, assignment);
         // The end of a reply that began was reported before. Other ends are reported nowhere else.
         self.over(number, fate, way_us);
     }
 
     /// Notes that a request is no longer at its replica.
-    pub(super) fn vacate(&mut self, number: usize, placed: &Placed) {
+    pub(super) fn vacate(&mut self, number: usize, assignment: &Assignment) {
         let request = &self.requests[number];
         let node = &mut self.nodes[request.node];
-        let replica = placed.replica - self.groups[node.group].replicas.start;
+        let replica = assignment.replica - self.groups[node.group].replicas.start;
         // A reply that began took its prompt off the account already.
-        if placed.first_token.is_none() {
-            node.replicas[replica].pending_tokens -= placed.pending_tokens;
+        if assignment.first_token.is_none() {
+            node.replicas[replica].pending_tokens -= assignment.pending_tokens;
             node.limits[replica].settled();
-            node.replicas[replica].places.unbegun = node.limits[replica].unbegun();
+            node.replicas[replica].slots.unbegun = node.limits[replica].unbegun();
         }
-        let held_ms = self.now.ms_since(placed.sent);
+        let held_ms = self.now.ms_since(assignment.sent);
         node.end(replica, (queue_tokens(&request.inquiry), held_ms), request.prompt_tokens);
         if request.inquiry.hop > 0 {
             node.guests -= 1;

@@ -36,9 +36,6 @@ pub(super) struct Request {
     pub(super) cached_tokens: u32,
     /// Milliseconds from the arrival to the first token, at the client.
     pub(super) first_token_ms: Option<f64>,
-    /// Relative error of the predicted time, as a part of the seen time; `None` without a
-    /// prediction.
-    pub(super) prediction_error: Option<f64>,
     /// Milliseconds from the arrival to the last token, at the client.
     pub(super) ended_ms: Option<f64>,
     /// Replica that the request went to last.
@@ -68,22 +65,22 @@ pub(super) struct Request {
 /// Stations of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum RequestState {
-    // Moving => (Waiting | Placed | Over)
+    // Moving => (Waiting | Assigned | Over)
     /// In transit between nodes, being decided about, or rejected for some time.
     Moving,
     // Waiting => (Moving | Over)
     /// In the queue of its node.
     Waiting,
-    // Placed => (Moving | Over)
+    // Assigned => (Moving | Over)
     /// At a replica, or in transit to it.
-    Placed(Placed),
+    Assigned(Assignment),
     /// Answered, shed or given up.
     Over,
 }
 
 /// Replica that a request was sent to, and when.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Placed {
+pub(super) struct Assignment {
     /// Number of the replica in the world.
     pub(super) replica: usize,
     pub(super) sent: Time,
@@ -137,7 +134,6 @@ impl Request {
             pauses: 0,
             cached_tokens: 0,
             first_token_ms: None,
-            prediction_error: None,
             ended_ms: None,
             replica: None,
             forwarded_to: None,

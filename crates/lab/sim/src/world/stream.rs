@@ -29,7 +29,7 @@ pub(super) struct Stream {
     pub(super) continued: ContinuedStream,
     /// Part that serves the stream, or that served it last.
     pub(super) source: usize,
-    /// Part that is sent to another place; `None` if none is in transit.
+    /// Part that is sent to another target; `None` if none is in transit.
     pub(super) seeking: Option<usize>,
     /// Cause of the last search.
     pub(super) cause: BreakCause,
@@ -51,7 +51,7 @@ pub(super) struct Stream {
 pub(super) enum SourceEnd {
     /// The part generated all of its tokens.
     Whole,
-    /// The place failed.
+    /// The target failed.
     Broke,
 }
 
@@ -64,9 +64,9 @@ pub struct StreamRecord {
     pub is_exact: bool,
     /// Longest time without a token in milliseconds, after the first one.
     pub silence_ms: f64,
-    /// Continuations after a place failed.
+    /// Continuations after a target failed.
     pub continuations: u32,
-    /// Moves away from a place that was being drained.
+    /// Moves away from a target that was being drained.
     pub moves: u32,
     /// Retries that the continuations took from the budget.
     pub retries: u32,

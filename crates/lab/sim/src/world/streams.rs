@@ -10,13 +10,13 @@ use spillway_journey::{
 use spillway_types::ShedState;
 
 use super::record::Fate;
-use super::request::{Placed, RequestState};
+use super::request::{Assignment, RequestState};
 use super::stream::{SourceEnd, Stream};
 use super::{World, WorldEvent};
 use crate::Time;
 
 impl World {
-    /// Returns true if streams are continued when their place fails or is being drained.
+    /// Returns true if streams are continued when their target fails or is being drained.
     pub(super) fn continues_streams(&self) -> bool {
         self.config.operator.continues_streams
     }
@@ -91,8 +91,8 @@ impl World {
     }
 
     /// Takes a reply off its replica that the replica ended.
-    pub(super) fn part_ended(&mut self, part: usize, placed: &Placed) {
-        self.vacate(part, placed);
+    pub(super) fn part_ended(&mut self, part: usize, assignment: &Assignment) {
+        self.vacate(part, assignment);
         self.requests[part].state = RequestState::Moving;
         if self.requests[part].inquiry.hop > 0 {
             let at = self.home_at(part, self.now);
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// Reads on from a source that was not read while another place was sought.
+    /// Reads on from a source that was not read while another target was sought.
     pub(super) fn read_on(&mut self, of: usize) {
         let now = self.now;
         while self.streams.get_mut(&of).is_some_and(|stream| stream.take_held(now)) {
@@ -221,7 +221,7 @@ impl World {
         self.finish(of, Fate::Failed);
     }
 
-    /// Returns the state of the place that serves a stream, as far as its client's node knows.
+    /// Returns the state of the target that serves a stream, as far as its client's node knows.
     fn source_state(&self, of: usize) -> SourceState {
         let Some(stream) = self.streams.get(&of) else { return SourceState::Well };
         let request = &self.requests[stream.source];
@@ -248,14 +248,14 @@ impl World {
         view.is_some_and(|view| view.reach == Reach::Both)
     }
 
-    /// Returns true if a place that is not being drained has room for a stream of this node.
+    /// Returns true if a target that is not being drained has room for a stream of this node.
     fn has_room_elsewhere(&self, node: usize) -> bool {
         let home = self.region_of(node);
         let known = &self.nodes[node];
         let is_here = !self.is_region_drained(home)
             && known.replicas.iter().any(|replica| {
-                let places = replica.places.own_part.min(replica.places.in_flight_max);
-                !replica.is_away && replica.in_flight < places
+                let slots = replica.slots.own_part.min(replica.slots.in_flight_max);
+                !replica.is_away && replica.in_flight < slots
             });
         let has_room = |region: usize| {
             let load = known.gossip.regions[region].map(|known| known.load);

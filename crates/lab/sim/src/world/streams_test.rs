@@ -1,4 +1,4 @@
-//! Streams whose place fails or is being drained: none fails while there is room for it, and each
+//! Streams whose target fails or is being drained: none fails while there is room for it, and each
 //! client gets each token once.
 
 use std::collections::BTreeSet;
@@ -58,8 +58,10 @@ fn routing() -> RouterConfig {
 }
 
 fn run(world: &WorldConfig, router: RouterConfig, sessions: Vec<Session>) -> Figures {
-    World::new(world.clone(), sessions, &mut |place| Box::new(SpillwayRouter::new(router, place)))
-        .run()
+    World::new(world.clone(), sessions, &mut |position| {
+        Box::new(SpillwayRouter::new(router, position))
+    })
+    .run()
 }
 
 /// Router that sends what its clients ask to the second region and serves all guests, and is the
@@ -134,9 +136,9 @@ impl Router for Sender {
 
 /// Runs a world in which the second region serves all streams at first.
 fn run_away(world: &WorldConfig, sessions: Vec<Session>) -> Figures {
-    World::new(world.clone(), sessions, &mut |place| {
-        let router = SpillwayRouter::new(without_retries(), place);
-        Box::new(Sender { router, is_there: place.region == 1, sent: BTreeSet::new() })
+    World::new(world.clone(), sessions, &mut |position| {
+        let router = SpillwayRouter::new(without_retries(), position);
+        Box::new(Sender { router, is_there: position.region == 1, sent: BTreeSet::new() })
     })
     .run()
 }
@@ -262,7 +264,7 @@ fn streams_stay_where_a_place_drains_while_no_other_has_room() {
     let figures = run(&world(&[(1, 1)], 1, drained.clone()), without_retries(), sessions(20, &[0]));
     assert_eq!(moved(&whole(&figures, 20, 500.0)), 0);
     for seed in 0..5 {
-        // The two others have five places each.
+        // The two others have five slots each.
         let router = RouterConfig { connections_max: Some(15), ..without_retries() };
         let world = world(&[(1, 3)], seed, drained.clone());
         let figures = run(&world, router, sessions(30, &[0]));

@@ -8,8 +8,8 @@ use spillway_types::KvEvent;
 
 use super::{World, WorldConfig};
 use crate::router::{
-    Ask, CacheNews, CacheReport, Forwarded, OwnReplica, Place, RemoteRegion, Router, RouterVerdict,
-    Stage, WorldView, Written,
+    Ask, CacheNews, CacheReport, Forwarded, NodePosition, OwnReplica, RemoteRegion, Router,
+    RouterVerdict, Stage, WorldView, Written,
 };
 use crate::{Figures, Session};
 
@@ -52,7 +52,7 @@ pub(super) enum Seen {
 #[derive(Debug)]
 struct Listener {
     node: usize,
-    place: Place,
+    position: NodePosition,
     rule: Rule,
     notes: Rc<RefCell<Vec<Note>>>,
 }
@@ -72,7 +72,7 @@ impl Router for Listener {
     ) -> RouterVerdict {
         let (replicas, others) = (sight.replicas.to_vec(), sight.others.to_vec());
         self.note(sight.now_ms, Seen::WorldView { request: ask.number, replicas, others });
-        (self.rule)(ask.number, self.place.region, ask.inquiry.hop)
+        (self.rule)(ask.number, self.position.region, ask.inquiry.hop)
     }
 
     fn admits(&mut self, _ask: &Ask<'_>, _sight: &WorldView<'_>) -> Guest {
@@ -119,20 +119,20 @@ pub(super) fn serve(replica: usize) -> RouterVerdict {
     RouterVerdict::Serve { replica, prediction: None }
 }
 
-/// Runs a world whose nodes follow a rule; returns the figures, the places of the nodes, and their
+/// Runs a world whose nodes follow a rule; returns the figures, the positions of the nodes, and their
 /// notes.
 pub(super) fn listen(
     config: &WorldConfig,
     sessions: Vec<Session>,
     rule: Rule,
-) -> (Figures, Vec<Place>, Vec<Note>) {
+) -> (Figures, Vec<NodePosition>, Vec<Note>) {
     let notes = Rc::default();
-    let mut places = Vec::new();
-    let figures = World::new(config.clone(), sessions, &mut |place| {
-        let node = places.len();
-        places.push(place.clone());
-        Box::new(Listener { node, place: place.clone(), rule, notes: Rc::clone(&notes) })
+    let mut positions = Vec::new();
+    let figures = World::new(config.clone(), sessions, &mut |position| {
+        let node = positions.len();
+        positions.push(position.clone());
+        Box::new(Listener { node, position: position.clone(), rule, notes: Rc::clone(&notes) })
     })
     .run();
-    (figures, places, notes.take())
+    (figures, positions, notes.take())
 }

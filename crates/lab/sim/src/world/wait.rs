@@ -80,8 +80,8 @@ impl World {
         }
     }
 
-    /// Calls the first of the requests that wait in a node, since a place may have come free; and the
-    /// next ones, as long as they find places.
+    /// Calls the first of the requests that wait in a node, since a slot may have come free; and the
+    /// next ones, as long as they find slots.
     pub(super) fn wake(&mut self, node: usize) {
         let now = self.instant();
         self.expire(node);
@@ -93,8 +93,8 @@ impl World {
             let due = asked.turn_by.map_or(now, |turn_by: Instant| turn_by.min(now));
             self.tell(request, node, Outcome::Turn { due });
             self.drive(request);
-            // The first in the queue found no place, so the next ones would not either.
-            if !matches!(self.requests[request].state, RequestState::Placed(_)) {
+            // The first in the queue found no slot, so the next ones would not either.
+            if !matches!(self.requests[request].state, RequestState::Assigned(_)) {
                 return;
             }
         }

@@ -211,8 +211,10 @@ fn whoever_gets_no_answer_in_time_has_failed_and_leaves_no_trace() {
 
 pub(super) fn spillway(config: &WorldConfig, policy: Policy, sessions: Vec<Session>) -> Figures {
     let router: RouterConfig = Setup::policy(policy).router;
-    World::new(config.clone(), sessions, &mut |place| Box::new(SpillwayRouter::new(router, place)))
-        .run()
+    World::new(config.clone(), sessions, &mut |position| {
+        Box::new(SpillwayRouter::new(router, position))
+    })
+    .run()
 }
 
 fn many(count: u32) -> Vec<Session> {

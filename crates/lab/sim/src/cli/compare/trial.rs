@@ -15,14 +15,14 @@ pub(super) const TRIAL: &str = "trial";
 /// Seed of the trial. The report uses other seeds, so a lucky result here is no advantage there.
 pub(super) const SEED: u64 = 11;
 /// Baselines of each world that are finalists by goodput, and as many by the 95th percentile.
-const PLACES: usize = 3;
+const RANKS: usize = 3;
 
 /// Central baselines of each world that are tried in all regions by goodput, and as many by the 95th
 /// percentile.
 const MOVED: usize = 3;
 /// Most regions in which a central baseline is tried: all of the largest world with a trial.
 const REGIONS_MAX: usize = 6;
-/// End of the names of the baselines that route for all regions in one place.
+/// End of the names of the baselines that route for all regions in one of them.
 const CENTRAL: &str = "-central";
 
 /// Beginning of the names of SkyWalker's variants.
@@ -95,28 +95,28 @@ pub(super) fn finalists(standing: &Standing) -> BTreeSet<&str> {
     for rows in [by_goodput(standing), by_p95(standing)] {
         let is_skywalker = |row: &&&Row| row.contender.starts_with(SKYWALKER);
         let is_local = |row: &&&Row| row.contender.ends_with(LOCAL);
-        let all = rows.iter().take(PLACES);
+        let all = rows.iter().take(RANKS);
         let all = all.chain(rows.iter().find(is_skywalker)).chain(rows.iter().find(is_local));
         names.extend(all.map(|row| row.contender.as_str()));
     }
     names
 }
 
-/// Returns the rows of a standing, the highest goodput first: of each baseline that of the best place.
+/// Returns the rows of a standing, the highest goodput first: of each baseline that of the best region.
 pub(super) fn by_goodput(standing: &Standing) -> Vec<&Row> {
-    best_places(standing.rows.iter().collect())
+    best_regions(standing.rows.iter().collect())
 }
 
 /// Returns the rows of a standing, the lowest 95th percentile first; of equals that with the higher
-/// goodput. Of each baseline it has that of the best place.
+/// goodput. Of each baseline it has that of the best region.
 pub(super) fn by_p95(standing: &Standing) -> Vec<&Row> {
     let mut rows: Vec<&Row> = standing.rows.iter().collect();
     rows.sort_by(|a, b| a.mean.p95_ms.total_cmp(&b.mean.p95_ms));
-    best_places(rows)
+    best_regions(rows)
 }
 
 /// Returns the first row of each baseline, whichever region it runs in.
-fn best_places(mut rows: Vec<&Row>) -> Vec<&Row> {
+fn best_regions(mut rows: Vec<&Row>) -> Vec<&Row> {
     let mut seen = BTreeSet::new();
     rows.retain(|row| seen.insert(Contender::baseline_of(&row.contender).to_owned()));
     rows
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_baseline_is_a_finalist_once_for_each_figure_at_its_best_place() {
+    fn a_baseline_is_a_finalist_once_for_each_figure_in_its_best_region() {
         let entries = [
             entry("lmetric-central", 9.0, 400.0),
             entry("lmetric-central@1", 10.0, 300.0),

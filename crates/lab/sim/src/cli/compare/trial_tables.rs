@@ -72,7 +72,7 @@ struct Means {
 }
 
 impl Means {
-    /// Returns the means of a baseline, of each figure at the best place of each world.
+    /// Returns the means of a baseline, of each figure at the best region of each world.
     fn of<'a>(standings: impl Iterator<Item = &'a Standing> + Clone, name: &str) -> Self {
         let mean = |order: fn(&Standing) -> Vec<&Row>, figure: Figure| {
             let ratio = |standing: &Standing| {

@@ -11,8 +11,8 @@ use super::rule::{News, Rule};
 use super::view::{Choice, View};
 use crate::router::cache_index::CacheIndex;
 use crate::router::{
-    Ask, CacheReport, Ended, Forwarded, Place, Replied, Router, RouterVerdict, Sent, WorldView,
-    Written,
+    Ask, CacheReport, Ended, Forwarded, NodePosition, Replied, Router, RouterVerdict, Sent,
+    WorldView, Written,
 };
 
 /// Replicas that are asked after the first one had no room.
@@ -64,18 +64,18 @@ impl Driver {
     pub(super) fn new(
         rule: Box<dyn Rule>,
         knowledge: Knowledge,
-        place: &Place,
+        position: &NodePosition,
         kv_tokens: f32,
     ) -> Self {
         Self {
             rule,
             index: match knowledge {
-                Knowledge::Prompts => CacheIndex::of_replicas(place.replicas, kv_tokens),
-                Knowledge::Events => CacheIndex::following_events(place.replicas, kv_tokens),
+                Knowledge::Prompts => CacheIndex::of_replicas(position.replicas, kv_tokens),
+                Knowledge::Events => CacheIndex::following_events(position.replicas, kv_tokens),
             },
-            cached: vec![0; place.replicas],
+            cached: vec![0; position.replicas],
             // Nodes begin at different replicas.
-            turn: place.seed as usize % 1_024,
+            turn: position.seed as usize % 1_024,
             visits: BTreeMap::new(),
         }
     }

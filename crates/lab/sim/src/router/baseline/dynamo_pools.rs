@@ -7,7 +7,7 @@ use super::dynamo::Dynamo;
 use super::forwards::Forwards;
 use super::rule::{News, Rule};
 use super::view::{Choice, View};
-use crate::router::{Place, RemoteRegion};
+use crate::router::{NodePosition, RemoteRegion};
 use crate::text::BLOCK_TOKENS;
 
 /// Rule of the global router of Dynamo (ai-dynamo/dynamo, `lib/llm/src/global_view/
@@ -39,13 +39,13 @@ const BOOKED_MS: u64 = 10_000;
 
 impl DynamoPools {
     /// Returns the rule of a node whose replicas hold so many tokens each.
-    pub(super) fn new(place: &Place, kv_tokens: f32) -> Self {
+    pub(super) fn new(position: &NodePosition, kv_tokens: f32) -> Self {
         Self {
-            inner: Dynamo::new(place.replicas),
-            homes: Arc::clone(&place.homes),
-            is_central: place.is_central,
+            inner: Dynamo::new(position.replicas),
+            homes: Arc::clone(&position.homes),
+            is_central: position.is_central,
             kv_blocks: f64::from(kv_tokens) / f64::from(BLOCK_TOKENS),
-            forwards: Forwards::new(place.regions),
+            forwards: Forwards::new(position.regions),
             bookings: VecDeque::new(),
         }
     }

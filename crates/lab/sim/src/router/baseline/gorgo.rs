@@ -5,7 +5,7 @@ use super::ledger::Ledger;
 use super::rates::Rates;
 use super::rule::{News, Rule};
 use super::view::{Choice, View};
-use crate::router::{Place, RemoteRegion};
+use crate::router::{NodePosition, RemoteRegion};
 use crate::text::BLOCK_TOKENS;
 
 /// Requests at the own replica from which on other regions are considered, as in the code.
@@ -40,13 +40,13 @@ pub(super) struct Gorgo {
 }
 
 impl Gorgo {
-    pub(super) fn new(place: &Place) -> Self {
+    pub(super) fn new(position: &NodePosition) -> Self {
         Self {
-            is_central: place.is_central,
+            is_central: position.is_central,
             rates: Rates::default(),
             ledger: Ledger::default(),
-            tokens: vec![0; place.replicas],
-            forwards: Forwards::new(place.regions),
+            tokens: vec![0; position.replicas],
+            forwards: Forwards::new(position.regions),
         }
     }
 

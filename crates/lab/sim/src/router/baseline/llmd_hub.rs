@@ -7,7 +7,7 @@ use super::llmd::LlmD;
 use super::rule::{News, Rule};
 use super::seen_curve::SeenCurve;
 use super::view::{Choice, View};
-use crate::router::{Place, Stage};
+use crate::router::{NodePosition, Stage};
 
 /// Probability that a request probes a cluster of which too little was seen: `explorationRate`.
 const PROBES: f64 = 0.1;
@@ -40,11 +40,11 @@ struct Dispatched {
 }
 
 impl LlmDHub {
-    pub(super) fn new(place: &Place) -> Self {
+    pub(super) fn new(position: &NodePosition) -> Self {
         Self {
-            region: place.region,
-            curves: (0..place.regions).map(|_| SeenCurve::default()).collect(),
-            in_flight: vec![0; place.regions],
+            region: position.region,
+            curves: (0..position.regions).map(|_| SeenCurve::default()).collect(),
+            in_flight: vec![0; position.regions],
             requests: BTreeMap::new(),
         }
     }

@@ -4,7 +4,7 @@ use super::forwards::Forwards;
 use super::ring::Ring;
 use super::rule::{News, Rule};
 use super::view::{Choice, View, share};
-use crate::router::{Place, RemoteRegion};
+use crate::router::{NodePosition, RemoteRegion};
 
 /// Part of a prompt that has to match for the tree to decide: `cache_threshold` of the code.
 const MATCH_MIN: f64 = 0.5;
@@ -29,7 +29,7 @@ pub(super) struct SkyWalker {
     forwards: Forwards,
 }
 
-/// Ways of choosing among the available places.
+/// Ways of choosing among the available targets.
 #[derive(Debug)]
 enum Way {
     /// Prefix trees.
@@ -40,15 +40,15 @@ enum Way {
 
 impl SkyWalker {
     /// Returns the rule that follows matches.
-    pub(super) fn tree(place: &Place, waiting_max: u32) -> Self {
-        Self { way: Way::Tree, waiting_max, forwards: Forwards::new(place.regions) }
+    pub(super) fn tree(position: &NodePosition, waiting_max: u32) -> Self {
+        Self { way: Way::Tree, waiting_max, forwards: Forwards::new(position.regions) }
     }
 
     /// Returns the rule that follows sessions: SkyWalker-CH.
-    pub(super) fn hash(place: &Place, waiting_max: u32) -> Self {
-        let (replicas, regions) = (Ring::new(place.replicas), Ring::new(place.regions));
+    pub(super) fn hash(position: &NodePosition, waiting_max: u32) -> Self {
+        let (replicas, regions) = (Ring::new(position.replicas), Ring::new(position.regions));
         let way = Way::Hash { replicas, regions };
-        Self { way, waiting_max, forwards: Forwards::new(place.regions) }
+        Self { way, waiting_max, forwards: Forwards::new(position.regions) }
     }
 
     fn replica(&self, view: &View<'_>, available: &[usize]) -> Option<usize> {

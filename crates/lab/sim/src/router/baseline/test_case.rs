@@ -9,8 +9,8 @@ use spillway_types::{BlockHashes, Deadline, Inquiry, Reading, Residency, Signals
 
 use super::Baseline;
 use crate::router::{
-    Ask, Ended, Forwarded, OwnReplica, Place, Queue, RemoteRegion, Replied, Router, RouterVerdict,
-    Sent, Stage, Truth, WorldView, Written,
+    Ask, Ended, Forwarded, NodePosition, OwnReplica, Queue, RemoteRegion, Replied, Router,
+    RouterVerdict, Sent, Stage, Truth, WorldView, Written,
 };
 use crate::text::BLOCK_TOKENS;
 
@@ -73,7 +73,7 @@ impl Case {
     pub(super) fn of_regions(name: &str, homes: &[usize]) -> Self {
         let replicas = homes.len();
         let baseline = Baseline::named(name).unwrap();
-        let place = Place {
+        let position = NodePosition {
             region: 0,
             replicas,
             regions: 4,
@@ -94,12 +94,12 @@ impl Case {
             signals,
             rtt_ms: 0.0,
             is_away: false,
-            places: crate::router::Places::default(),
+            slots: crate::router::Slots::default(),
         };
         #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
         let start = Instant::now();
         Self {
-            router: baseline.make(&place, KV_TOKENS),
+            router: baseline.make(&position, KV_TOKENS),
             queue: Queue::new(WaitLimits::default()),
             replicas: vec![idle; replicas],
             others: Vec::new(),

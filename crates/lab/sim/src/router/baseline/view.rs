@@ -1,4 +1,4 @@
-//! View of a baseline on one request: the places that may be chosen, and what is known of them.
+//! View of a baseline on one request: the targets that may be chosen, and what is known of them.
 
 use crate::router::{Ask, RemoteRegion, WorldView};
 use crate::text::BLOCK_TOKENS;

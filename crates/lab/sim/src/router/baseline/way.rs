@@ -16,7 +16,7 @@ use super::rule::Rule;
 use super::sglang::SgLang;
 use super::skywalker::SkyWalker;
 use super::smetric::SMetric;
-use crate::router::Place;
+use crate::router::NodePosition;
 
 /// Requests that may wait in a region for SkyWalker-CH to send one there: of the values of the
 /// other SkyWalkers the one nearest to the code's 10.
@@ -25,7 +25,7 @@ const HASH_WAITING_MAX: u32 = 8;
 /// Published way to route.
 #[derive(Debug)]
 pub(super) struct Published {
-    /// Names of the routers in each region and in one place for all regions; empty if the way is none
+    /// Names of the routers in each region and in one region for all; empty if the way is none
     /// there.
     pub(super) names: (&'static str, &'static str),
     /// Rule in one sentence.
@@ -34,20 +34,20 @@ pub(super) struct Published {
     pub(super) source: &'static str,
     /// Blocks that the way knows of.
     pub(super) knowledge: Knowledge,
-    /// Makes the rule of a node at a place, whose replicas' caches hold so many tokens each.
-    pub(super) rule: fn(&Place, f32) -> Box<dyn Rule>,
+    /// Makes the rule of a node at a position, whose replicas' caches hold so many tokens each.
+    pub(super) rule: fn(&NodePosition, f32) -> Box<dyn Rule>,
 }
 
 macro_rules! ways {
     ($($names:tt $about:literal, $source:literal, $knowledge:ident,
-        |$place:pat_param, $kv_tokens:pat_param| $rule:expr;)*) => {
+        |$position:pat_param, $kv_tokens:pat_param| $rule:expr;)*) => {
         /// All ways, in the order of tables.
         pub(super) static WAYS: &[Published] = &[$(Published {
             names: $names,
             about: $about,
             source: $source,
             knowledge: Knowledge::$knowledge,
-            rule: |$place, $kv_tokens| Box::new($rule),
+            rule: |$position, $kv_tokens| Box::new($rule),
         }),*];
     };
 }
@@ -65,19 +65,19 @@ ways! {
         "classical", Prompts, |_, _| LeastLoad;
     ("session-hash-local", "session-hash-central")
         "consistent hash of the session",
-        "envoyproxy/envoy ring_hash", Prompts, |place, _| SessionHash::new(place.replicas);
+        "envoyproxy/envoy ring_hash", Prompts, |position, _| SessionHash::new(position.replicas);
     ("chwbl-local", "chwbl-central")
         "consistent hash of the session, loads up to 1.25 of the mean",
-        "arXiv 1608.01350", Prompts, |place, _| BoundedHash::new(place.replicas);
+        "arXiv 1608.01350", Prompts, |position, _| BoundedHash::new(position.replicas);
     ("prequal-local", "prequal-central")
         "lowest latency of the replicas with few requests in flight",
-        "arXiv 2312.10172", Prompts, |place, _| Prequal::new(place.replicas);
+        "arXiv 2312.10172", Prompts, |position, _| Prequal::new(position.replicas);
     ("sglang-local", "sglang-central")
         "longest match over 0.5, fewest requests if unbalanced by 32 and 1.0001",
-        "sgl-project/sglang sgl-router", Prompts, |place, _| SgLang::first(place.replicas);
+        "sgl-project/sglang sgl-router", Prompts, |position, _| SgLang::first(position.replicas);
     ("sglang-2-local", "sglang-2-central")
         "longest match over 0.3, fewest requests if unbalanced by 64 and 1.5",
-        "sgl-project/sglang sgl-router", Prompts, |place, _| SgLang::second(place.replicas);
+        "sgl-project/sglang sgl-router", Prompts, |position, _| SgLang::second(position.replicas);
     ("lmetric-local", "lmetric-central")
         "tokens to read times requests",
         "arXiv 2603.15202", Prompts, |_, _| LMetric;
@@ -86,13 +86,13 @@ ways! {
         "arXiv 2603.15202", Events, |_, _| LMetric;
     ("smetric-local", "smetric-central")
         "later turns where their conversation is if in time, else tokens to read times requests",
-        "arXiv 2607.08565, vllm-project/router", Prompts, |place, _| SMetric::new(place.replicas);
+        "arXiv 2607.08565, vllm-project/router", Prompts, |position, _| SMetric::new(position.replicas);
     ("dynamo-local", "dynamo-central")
         "blocks to read plus blocks in use; reads KV events",
-        "ai-dynamo/dynamo lib/kv-router", Events, |place, _| Dynamo::new(place.replicas);
+        "ai-dynamo/dynamo lib/kv-router", Events, |position, _| Dynamo::new(position.replicas);
     ("dynamo-pools", "dynamo-pools-central")
         "as dynamo for whole regions, then for replicas; reads KV events",
-        "ai-dynamo/dynamo lib/llm/src/global_view, unreleased", Events, |place, kv_tokens| DynamoPools::new(place, kv_tokens);
+        "ai-dynamo/dynamo lib/llm/src/global_view, unreleased", Events, |position, kv_tokens| DynamoPools::new(position, kv_tokens);
     ("llm-d-local", "llm-d-central")
         "2 x queue, 2 x free KV, 3 x matched part",
         "llm-d/llm-d-router", Prompts, |_, _| LlmD;
@@ -101,26 +101,26 @@ ways! {
         "llm-d/llm-d-router", Events, |_, _| LlmD;
     ("llm-d-hub", "")
         "region with the least first token by what was seen at its load, then as llm-d",
-        "llm-d/llm-d-router latency-observation-scorer-hub, alpha", Prompts, |place, _| LlmDHub::new(place);
+        "llm-d/llm-d-router latency-observation-scorer-hub, alpha", Prompts, |position, _| LlmDHub::new(position);
     ("preble-local", "preble-central")
         "longest match if over half, else least work of three minutes",
-        "arXiv 2407.00023, WukLab/preble", Prompts, |place, _| Preble::new(place.replicas);
+        "arXiv 2407.00023, WukLab/preble", Prompts, |position, _| Preble::new(position.replicas);
     ("gorgo", "gorgo-central")
         "network, reading and queue in milliseconds",
-        "arXiv 2602.11688, atoniolo76/GORGO", Prompts, |place, _| Gorgo::new(place);
+        "arXiv 2602.11688, atoniolo76/GORGO", Prompts, |position, _| Gorgo::new(position);
     ("gke", "")
         "own region up to a KV use of 60 %, then the nearest with room; in it as llm-d",
         "GKE multi-cluster Inference Gateway", Prompts, |_, _| Gke;
     ("skywalker-0", "")
         "longest match over 0.5 where nothing waits, at home first; others are kept",
-        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |place, _| SkyWalker::tree(place, 0);
+        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |position, _| SkyWalker::tree(position, 0);
     ("skywalker-2", "")
         "longest match over 0.5 where nothing waits, at home first; others are kept",
-        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |place, _| SkyWalker::tree(place, 2);
+        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |position, _| SkyWalker::tree(position, 2);
     ("skywalker-8", "")
         "longest match over 0.5 where nothing waits, at home first; others are kept",
-        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |place, _| SkyWalker::tree(place, 8);
+        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |position, _| SkyWalker::tree(position, 8);
     ("skywalker-ch", "")
         "hash of the session where nothing waits, at home first; others are kept",
-        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |place, _| SkyWalker::hash(place, HASH_WAITING_MAX);
+        "arXiv 2505.24095, skypilot-org/skypilot", Prompts, |position, _| SkyWalker::hash(position, HASH_WAITING_MAX);
 }

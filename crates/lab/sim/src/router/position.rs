@@ -1,10 +1,10 @@
-//! Place of a node in the world.
+//! Position of a node in the world.
 
 use std::sync::Arc;
 
-/// Place at which a router runs, and the replicas that it owns.
+/// Position at which a router runs, and the replicas that it owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NodePosition {
     /// Number of the region in which the node runs.
     pub region: usize,
     /// Number of the node's own replicas: those of its region, or of all regions if it is central.
