@@ -21,7 +21,7 @@ use spillway_types::{ModelName, Residency, RouteName, ShedState};
 use spillway_upstream::Traffic;
 use spillway_view::{Asking, Cached, GuestTerms, PendingGuest, Regions, Route, View, WaitKey};
 
-use crate::request::serve::Exchange;
+use crate::request::exchange::Exchange;
 use crate::worker::Worker;
 
 /// Name of the route for requests without one.
