@@ -2,6 +2,7 @@
 
 mod admission;
 mod asked;
+mod attempt;
 mod attempt_observer;
 mod cache_feedback;
 mod charge;
@@ -26,6 +27,7 @@ mod refusal;
 mod refused_usage;
 mod response_cookies;
 mod response_headers;
+mod sending;
 mod serve;
 mod sight;
 mod tenant;
