@@ -358,3 +358,7 @@ fn no_body(head: &Parts) -> GatewayError {
 fn bad_model_path() -> GatewayError {
     GatewayError::new(ErrorKind::BadRequest, "the model's name in the path is badly encoded")
 }
+
+#[cfg(test)]
+#[path = "prepare_test.rs"]
+mod tests;
