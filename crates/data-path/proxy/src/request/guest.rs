@@ -147,7 +147,7 @@ fn own_region(
         half_blocks: 0,
     };
     let loads = view.loads(Cached::NOTHING, room, Traffic::Http);
-    regions.own(model, (group, &loads), waiting)
+    regions.own(model, group, &loads, waiting)
 }
 
 /// Wrapper that counts a guest until its reply has ended.

@@ -304,7 +304,10 @@ fn of_several_proxies_all_addresses_count_and_the_last_word_on_the_rest() {
         values[0].to_str().expect("text").to_owned()
     };
     assert_eq!(only("x-forwarded-for"), "203.0.113.5, 198.51.100.1, 198.51.100.2, 192.0.2.9");
-    assert_eq!((only("x-forwarded-proto"), only("x-forwarded-host")), ("https".into(), "outer".into()));
+    assert_eq!(
+        (only("x-forwarded-proto"), only("x-forwarded-host")),
+        ("https".into(), "outer".into())
+    );
 }
 
 #[test]
@@ -336,11 +339,13 @@ fn a_reply_commands_no_proxy_and_says_nothing_in_the_gateway_s_name() {
         "transfer-encoding",
         "upgrade",
     ];
-    let kept = ["x-accel-buffering", "accept-ranges", "age", "content-type", "set-cookie", "x-mine"];
+    let kept =
+        ["x-accel-buffering", "accept-ranges", "age", "content-type", "set-cookie", "x-mine"];
     for is_replica in [true, false] {
         let all = orders.iter().chain(&kept).chain(&["x-spillway-replica"]);
-        let mut reply: HeaderMap =
-            all.map(|name| (HeaderName::from_static(name), HeaderValue::from_static("1"))).collect();
+        let mut reply: HeaderMap = all
+            .map(|name| (HeaderName::from_static(name), HeaderValue::from_static("1")))
+            .collect();
         clean_reply(&mut reply, is_replica);
         for name in orders {
             assert!(!reply.contains_key(name), "{name}");

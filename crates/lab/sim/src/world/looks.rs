@@ -163,7 +163,7 @@ impl World {
     fn sum_up(&mut self, node: usize) {
         let instant = self.instant();
         let names = &self.groups[self.nodes[node].group].names;
-        self.nodes[node].sum_up((self.now, instant), names);
+        self.nodes[node].sum_up(self.now, instant, names);
     }
 
     fn count_kv(&mut self, region: usize) {

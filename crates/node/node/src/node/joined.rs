@@ -75,7 +75,7 @@ impl Joined {
             answers.watch(agreed.watched());
             let state = recall(core, &member, &agreed, learning).await;
             if let Some(folder) = data {
-                joined.division = Some(divide(core, &member, &agreed, (folder, state)).await);
+                joined.division = Some(divide(core, &member, &agreed, folder, state).await);
             }
             joined.agreed = Some(agreed);
         }
@@ -112,7 +112,8 @@ async fn divide(
     core: &NodeCore,
     member: &ClusterMember,
     agreed: &Agreed,
-    (folder, state): (PathBuf, Arc<State>),
+    folder: PathBuf,
+    state: Arc<State>,
 ) -> Division {
     let gateway = &core.data_path.gateway;
     let parts = DivisionParts {
