@@ -71,7 +71,7 @@ pub(crate) async fn serve(
     if !cors.is_off() {
         cors.mark(origin.as_ref(), response.headers_mut());
     }
-    response_headers::tell_control_age(&gateway, response.headers_mut());
+    response_headers::tell_control_age(&gateway.clients, &gateway.switches, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID.clone(), identity.request_id);
     add_date(response.headers_mut(), SystemTime::now());
     Ok(response)

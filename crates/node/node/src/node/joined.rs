@@ -59,7 +59,8 @@ impl Joined {
             PeerService { worker: Arc::clone(worker), answers: Arc::clone(&answers) as _ };
         let cluster = Cluster::start(&member, &core.data_path, service, spill, dns);
         let cluster = cluster.map_err(no_cluster)?;
-        let agreeing = Agreed::start(&member, cluster.link(), &core.data_path.gateway);
+        let gateway = &core.data_path.gateway;
+        let agreeing = Agreed::start(&member, cluster.link(), &gateway.routing, &gateway.clients);
         let agreed = Box::pin(agreeing).await?;
         learning.connect(KnowledgeContext {
             me: (member.name.clone(), member.region.clone()),
