@@ -122,6 +122,33 @@ fn a_replica_has_one_admission_at_a_time() {
 }
 
 #[test]
+fn nothing_of_a_region_or_of_a_peer_is_left_after_it() {
+    let metrics = Metrics::new(Vec::new());
+    let before = Page::of(&metrics, &cluster(&["mars", "venus"], &["n2", "n3"]));
+    assert_eq!(before.names_with("mars"), before.names_with("venus"));
+    assert!(before.names_with("mars").len() >= 8, "{:?}", before.names_with("mars"));
+    assert!(before.names_with("n2").contains("spillway_link_dials_failed_total"));
+    let after = Page::of(&metrics, &cluster(&["venus"], &["n3"]));
+    for gone in ["mars", "n2"] {
+        assert!(after.names_with(gone).is_empty(), "{gone}: {:?}", after.names_with(gone));
+    }
+    assert_eq!(after.names_with("venus"), before.names_with("venus"));
+    assert_eq!(after.names_with("n3"), before.names_with("n3"));
+}
+
+#[test]
+fn a_peer_that_comes_back_counts_the_attempts_since_then() {
+    let metrics = Metrics::new(Vec::new());
+    Page::of(&metrics, &cluster(&[], &["n2"]));
+    Page::of(&metrics, &cluster(&[], &[]));
+    let mut live = cluster(&[], &["n2"]);
+    live.cluster.peers[0].connections[0].dials_failed = 1;
+    let page = Page::of(&metrics, &live);
+    let failed = page.value("spillway_link_dials_failed_total", &["n2", "us", "control"]);
+    assert_eq!(failed, 1.0, "and not the 4 of its first life");
+}
+
+#[test]
 fn requests_to_a_region_are_served_once_they_are_neither_under_way_nor_lost() {
     let metrics = Metrics::new(Vec::new());
     let shown = |in_flight, sent, refused, broken| {
