@@ -285,3 +285,25 @@ fn a_tenant_has_its_requests_by_result_and_its_cost() {
         assert_eq!(page.count("spillway_tenant_cost_total"), 1);
     }
 }
+
+#[test]
+fn a_tenant_keeps_its_series_whichever_tenants_come_later() {
+    let metrics = Metrics::new(Vec::new());
+    let record = |tenant: &str| metrics.record(&of_tenant(tenant, 200), Money::ZERO);
+    (0..256).for_each(|number| record(&format!("m{number:03}")));
+    let requests = || -> BTreeMap<String, f64> {
+        let samples = Page::of(&metrics, &Live::default()).samples.into_iter();
+        let of_tenants = samples.filter(|sample| sample.name == "spillway_tenant_requests_total");
+        of_tenants.map(|sample| (sample.labels[0].1.clone(), sample.value)).collect()
+    };
+    assert_eq!(requests().len(), 256);
+    // Tenants whose names come before and behind those that are known.
+    for tenant in ["a", "b", "z"] {
+        record(tenant);
+    }
+    record("m255");
+    let shown = requests();
+    assert_eq!(shown.get("m255"), Some(&2.0));
+    assert_eq!(shown.get("_other"), Some(&3.0));
+    assert_eq!(shown.values().sum::<f64>(), 260.0, "each request counts once");
+}
