@@ -69,7 +69,7 @@ pub(crate) fn run(root: &Path, suite: Suite, json: bool) -> Result<bool> {
             installing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let mut balanced = None;
         for (suite, packages) in suites.iter().zip(packages) {
-            let is_ready = python_tests(&mut report, root, (suite, deployed.as_deref()), packages);
+            let is_ready = python_tests(&mut report, root, suite, deployed.as_deref(), packages);
             if *suite == "clients" && is_ready {
                 // Beside the tests of deployment, which wait for most of their time.
                 balanced = Some(balanced_tests(root));
@@ -165,7 +165,8 @@ fn pack(root: &Path) -> Result<PathBuf> {
 fn python_tests(
     report: &mut Report,
     root: &Path,
-    (suite, deployed): (&str, Option<&Path>),
+    suite: &str,
+    deployed: Option<&Path>,
     packages: Result<CheckOutcome>,
 ) -> bool {
     let venv = Venv::new(root.join("tests").join(suite));

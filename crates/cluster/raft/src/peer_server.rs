@@ -219,8 +219,8 @@ impl<M: Machine> PeerServer<M> {
         let Some(member) = self.context.member(id) else {
             return Answer::Refused(CallError::NotNow);
         };
-        self.context.receive(&self.applied, (id, &member), report);
-        Answer::Compared(self.context.report(&self.applied, (id, member.disk)))
+        self.context.receive(&self.applied, id, &member, report);
+        Answer::Compared(self.context.report(&self.applied, id, member.disk))
     }
 
     /// Handles a transfer of leadership, which only the leader can request.

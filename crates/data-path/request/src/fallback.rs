@@ -205,3 +205,7 @@ fn route_for<'v>(view: &'v View, own: &'v Arc<Route>, model: &ModelName) -> Opti
     let route = view.route_of_model(Some(model))?;
     Some(if own.is_over_grpc() { route.over_grpc() } else { route })
 }
+
+#[cfg(test)]
+#[path = "fallback_test.rs"]
+mod tests;

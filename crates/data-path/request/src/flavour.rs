@@ -46,3 +46,32 @@ impl Flavour {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_path_tells_the_format_also_behind_a_prefix() {
+        for (path, expected) in [
+            ("/v1/chat/completions", Flavour::OpenAi),
+            ("/v1/completions/", Flavour::OpenAi),
+            ("/team/v1/completions", Flavour::OpenAi),
+            ("/invocations", Flavour::OpenAi),
+            ("/v1/responses", Flavour::Responses),
+            ("/team/responses/", Flavour::Responses),
+            ("/v1/messages", Flavour::Messages),
+            ("/v1/images/generations", Flavour::OpenAiNamed),
+            ("/v1/embeddings", Flavour::OpenAiNamed),
+            ("/v1/chat/completions/batch", Flavour::OpenAiNamed),
+            ("/v1/mycompletions", Flavour::OpenAiNamed),
+            ("/", Flavour::OpenAiNamed),
+        ] {
+            assert_eq!(Flavour::of_json(path), expected, "{path}");
+            assert!(Flavour::of_json(path).is_read());
+        }
+        for passed in [Flavour::KServeV2, Flavour::Grpc, Flavour::Raw] {
+            assert!(!passed.is_read(), "{passed:?}");
+        }
+    }
+}

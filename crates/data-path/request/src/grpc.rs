@@ -267,3 +267,7 @@ fn some(text: &str) -> Option<&str> {
 fn malformed(why: &str) -> GatewayError {
     GatewayError::new(ErrorKind::BadRequest, format!("the message can't be read: {why}"))
 }
+
+#[cfg(test)]
+#[path = "grpc_test.rs"]
+mod tests;

@@ -245,7 +245,12 @@ fn no_memory(no_room: NoRoom) -> GatewayError {
 
 #[cfg(test)]
 mod tests {
+    use spillway_prefix::{PrefixConfig, PrefixHasher};
+    use spillway_transport::Limits;
+    use spillway_types::Millis;
+
     use super::*;
+    use crate::test_around::{Pieces, run};
 
     fn gather(pieces: impl Iterator<Item = usize>, announced: usize) -> (usize, usize) {
         let mut gathered = Gathered::default();
@@ -279,5 +284,120 @@ mod tests {
     fn what_is_announced_and_not_sent_is_not_held() {
         let (held, _) = gather([10, 10].into_iter(), 32 << 20);
         assert_eq!(held, 160);
+    }
+
+    fn door(limits: Limits) -> Arc<FrontDoor> {
+        Arc::new(FrontDoor::new(limits))
+    }
+
+    fn zeros(bytes: usize) -> Bytes {
+        Bytes::from(vec![0; bytes])
+    }
+
+    fn read(door: &Arc<FrontDoor>, body: Pieces) -> Result<Buffered, ErrorKind> {
+        run(buffer(door, None, body.wire())).map_err(|error| error.kind)
+    }
+
+    #[test]
+    fn a_body_is_read_whole_however_it_is_cut() {
+        let whole: Vec<u8> = (0..10_000_u32).map(|number| number as u8).collect();
+        let whole = Bytes::from(whole);
+        for size in [1, 7, 1_024, 1_025, 9_999, 10_000] {
+            for announces in [true, false] {
+                let pieces = Pieces::of(whole.chunks(size).map(Bytes::copy_from_slice));
+                let pieces = if announces { pieces } else { pieces.unannounced() };
+                let door = door(Limits::default());
+                let found = read(&door, pieces).unwrap();
+                assert!(found.bytes == whole, "pieces of {size}");
+                assert!(door.body_bytes() >= 10_000, "what is held is counted");
+                drop(found);
+                assert_eq!(door.body_bytes(), 0, "and released");
+            }
+        }
+        let empty = read(&door(Limits::default()), Pieces::of([])).unwrap();
+        assert!(empty.bytes.is_empty());
+    }
+
+    #[test]
+    fn a_body_that_is_too_long_is_refused_at_the_byte_that_is_too_much() {
+        let limits = Limits { body_bytes_max: 100, ..Limits::default() };
+        for (pieces, is_read) in [
+            (Pieces::of([zeros(100)]), true),
+            (Pieces::of([zeros(99), zeros(1)]).unannounced(), true),
+            (Pieces::of([zeros(101)]), false),
+            (Pieces::of([zeros(100), zeros(1)]).unannounced(), false),
+        ] {
+            let door = door(limits.clone());
+            let found = read(&door, pieces).map(|_| ());
+            assert_eq!(found, if is_read { Ok(()) } else { Err(ErrorKind::BodyTooLarge) });
+            assert_eq!(door.body_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn an_announced_length_is_refused_before_the_body_is_read() {
+        let refuse = |announced, expects: bool| {
+            let mut headers = HeaderMap::new();
+            if expects {
+                headers.insert(header::EXPECT, header::HeaderValue::from_static("100-continue"));
+            }
+            let body = Pieces::of([zeros(10)]).announcing(announced).wire();
+            run(refuse_announced(body, &headers, 100)).map(drop).map_err(|error| error.kind)
+        };
+        for expects in [true, false] {
+            assert_eq!(refuse(100, expects), Ok(()));
+            assert_eq!(refuse(101, expects), Err(ErrorKind::BodyTooLarge));
+            assert_eq!(refuse(u64::MAX, expects), Err(ErrorKind::BodyTooLarge));
+        }
+    }
+
+    #[test]
+    fn a_body_that_pauses_for_longer_than_a_stall_is_given_up() {
+        let limits = Limits { stall_timeout_ms: Millis(10_000), ..Limits::default() };
+        let pieces = || Pieces::of([zeros(50_000), zeros(50_000)]).unannounced();
+        assert!(read(&door(limits.clone()), pieces().each_after_s(9)).is_ok());
+        let late = read(&door(limits), pieces().each_after_s(11)).map(|_| ());
+        assert_eq!(late, Err(ErrorKind::BodyTimeout));
+    }
+
+    #[test]
+    fn a_body_that_trickles_is_as_late_as_one_that_pauses() {
+        let limits = Limits { stall_timeout_ms: Millis(10_000), ..Limits::default() };
+        let trickle = Pieces::of((0..1_000).map(|_| zeros(10))).unannounced().each_after_s(1);
+        assert_eq!(read(&door(limits), trickle).map(|_| ()), Err(ErrorKind::BodyTimeout));
+    }
+
+    #[test]
+    fn bodies_beyond_the_memory_for_all_are_refused_until_others_end() {
+        let limits = Limits { body_bytes_total_max: 1 << 20, ..Limits::default() };
+        let door = door(limits);
+        let body = || Pieces::of([zeros(600 << 10)]);
+        let first = read(&door, body()).unwrap();
+        let refused = run(buffer(&door, None, body().wire())).unwrap_err();
+        assert_eq!((refused.kind, refused.shed), (ErrorKind::Overloaded, Some("memory")));
+        // A part of the memory is left for short bodies.
+        assert!(read(&door, Pieces::of([zeros(60 << 10)])).is_ok());
+        drop(first);
+        assert_eq!(door.body_bytes(), 0, "refused bodies hold nothing");
+        assert!(read(&door, body()).is_ok());
+    }
+
+    #[test]
+    fn one_client_fills_no_more_than_its_part_of_the_memory() {
+        let limits = Limits { body_bytes_total_max: 1 << 20, ..Limits::default() };
+        let door = door(limits);
+        let hasher = PrefixHasher::new([1; 4], PrefixConfig::default()).unwrap();
+        let holder = |last: u8| Some(door.body_holder([192, 0, 2, last].into(), &hasher));
+        let read = |last, bytes| {
+            run(buffer(&door, holder(last), Pieces::of([zeros(bytes)]).wire()))
+                .map_err(|error| (error.kind, error.shed))
+        };
+        // Its only body may be larger than the part.
+        let held = read(1, 300 << 10).unwrap();
+        let refused = read(1, 10 << 10).map(|_| ());
+        assert_eq!(refused, Err((ErrorKind::RateLimited, Some("memory"))));
+        assert!(read(2, 10 << 10).is_ok(), "another client has its own");
+        drop(held);
+        assert!(read(1, 10 << 10).is_ok());
     }
 }

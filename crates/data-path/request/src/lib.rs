@@ -30,5 +30,7 @@ pub mod steering_answer;
 pub mod stored;
 pub mod surroundings;
 pub mod target;
+#[cfg(test)]
+mod test_around;
 mod unknown_model;
 mod unnamed;

@@ -161,3 +161,7 @@ fn server_metadata() -> Bytes {
         r#"{{"name":"spillway","version":"{version}","extensions":["binary_tensor_data"]}}"#
     ))
 }
+
+#[cfg(test)]
+#[path = "local_test.rs"]
+mod tests;

@@ -139,3 +139,7 @@ fn generates(path: &str) -> bool {
     let action = path.trim_end_matches('/').rsplit('/').next();
     matches!(action, Some("generate" | "generate_stream"))
 }
+
+#[cfg(test)]
+#[path = "opaque_test.rs"]
+mod tests;

@@ -130,3 +130,7 @@ pub fn replica_path(
 fn encoded_segment(name: &str) -> String {
     utf8_percent_encode(name, RESERVED).to_string()
 }
+
+#[cfg(test)]
+#[path = "path_test.rs"]
+mod tests;

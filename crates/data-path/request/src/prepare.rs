@@ -127,7 +127,7 @@ impl Surroundings<'_> {
         let continuing = self.continuing(&route, &facts, &buffered.bytes).filter(|_| is_free);
         let is_followed = continuing.is_some_and(|continuing| continuing.fit.is_ok());
         facts.engine_fields.check(route.spec.engine_fields)?;
-        let usage = self.wanted_usage(&route, &facts, (flavour, is_followed));
+        let usage = self.wanted_usage(&route, &facts, flavour, is_followed);
         let changes = Changes { model: new_model, ..Changes::default() };
         let segments = change(&buffered.bytes, &facts, &changes);
         let (contents, end) = self.contents(&facts, &buffered.bytes, &model);
@@ -198,7 +198,8 @@ impl Surroundings<'_> {
         self,
         route: &Route,
         facts: &Facts<'_>,
-        (flavour, is_followed): (Flavour, bool),
+        flavour: Flavour,
+        is_followed: bool,
     ) -> Option<WantedUsage> {
         if flavour != Flavour::OpenAi || !facts.stream {
             return None;
@@ -305,7 +306,7 @@ impl Surroundings<'_> {
         self.gateway.counters.residency_refused.fetch_add(1, Ordering::Relaxed);
         let spec = &prepared.route.spec;
         let route = RouteRules { name: &spec.name, residency: &spec.residency };
-        Err(self.grant.refuse_region(route, asked, (own, regions.own_country)))
+        Err(self.grant.refuse_region(route, asked, own, regions.own_country))
     }
 }
 
@@ -358,3 +359,7 @@ fn no_body(head: &Parts) -> GatewayError {
 fn bad_model_path() -> GatewayError {
     GatewayError::new(ErrorKind::BadRequest, "the model's name in the path is badly encoded")
 }
+
+#[cfg(test)]
+#[path = "prepare_test.rs"]
+mod tests;

@@ -69,7 +69,7 @@ pub fn hash_prompt(
             // As text, a photo of a megabyte would count as 300,000 tokens and outweigh every queue.
             PromptPiece::Blob(blob) => {
                 let weight = (blob_tokens(blob) * TOKEN_BYTES) as usize;
-                hash_blob(hasher, &mut stream, (blob, weight));
+                hash_blob(hasher, &mut stream, blob, weight);
                 weight
             }
         };
@@ -93,7 +93,7 @@ pub fn engine_salt(
 }
 
 /// Hashes a blob's keyed digest in its place, repeated up to the blob's weight in bytes of text.
-fn hash_blob(hasher: &PrefixHasher, stream: &mut PrefixStream, (blob, weight): (&[u8], usize)) {
+fn hash_blob(hasher: &PrefixHasher, stream: &mut PrefixStream, blob: &[u8], weight: usize) {
     let digest = hasher.hash_request_key(blob).to_le_bytes();
     let mut run = [0; DIGEST_RUN_BYTES];
     run.chunks_exact_mut(digest.len()).for_each(|part| part.copy_from_slice(&digest));

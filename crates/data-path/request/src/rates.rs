@@ -66,6 +66,8 @@ fn duration(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use spillway_rate_limit::{LimitTerms, RequestWindow, Scope};
+
     use super::*;
 
     #[test]
@@ -73,5 +75,77 @@ mod tests {
         let written = |ms| duration(Duration::from_millis(ms));
         let texts = [0, 7, 999, 1_000, 1_001, 60_000, 360_000, 3_600_000].map(written);
         assert_eq!(texts, ["0s", "7ms", "999ms", "1s", "2s", "1m0s", "6m0s", "1h0m0s"]);
+    }
+
+    #[test]
+    fn the_longest_waits_and_the_shortest_are_written_in_whole_units() {
+        let written = |ns| duration(Duration::from_nanos(ns));
+        for (ns, expected) in [
+            (1, "1ms"),
+            (1_000_001, "2ms"),
+            // Rounded up to a second, which is no longer written in milliseconds.
+            (999_000_001, "1s"),
+            (59_000_000_001, "1m0s"),
+            (3_599_000_000_001, "1h0m0s"),
+            (u64::MAX, "5124095h34m34s"),
+        ] {
+            assert_eq!(written(ns), expected, "{ns} ns");
+        }
+    }
+
+    /// Returns the headers for a tenant with these own limits, after `charged` requests of it.
+    fn told(whole: [Option<u64>; 3], charged: usize, tenant: Option<&str>) -> HeaderMap {
+        let quotas = Quotas::new(coarse_clock::now());
+        let requests = RequestWindow::Minute;
+        quotas.set_own(&[LimitTerms { scope: Scope::Tenant("acme".into()), whole, requests }]);
+        let ask = || QuotaAsk {
+            key: None,
+            tenant,
+            model: None,
+            tokens: 100,
+            said: 100,
+            now: coarse_clock::now(),
+        };
+        for _ in 0..charged {
+            drop(quotas.admit(&ask()).unwrap());
+        }
+        let mut headers = HeaderMap::new();
+        if let Some(rates) = quotas.rates(&ask()) {
+            tell(&quotas, &rates, &mut headers);
+        }
+        headers
+    }
+
+    fn numbers(headers: &HeaderMap, unit: &str) -> Option<[u64; 2]> {
+        let number = |part: &str| {
+            let value = headers.get(format!("x-ratelimit-{part}-{unit}"))?;
+            value.to_str().unwrap().parse().ok()
+        };
+        Some([number("limit")?, number("remaining")?])
+    }
+
+    #[test]
+    fn each_rate_that_limits_a_client_has_its_headers_and_concurrency_has_none() {
+        let acme = Some("acme");
+        let headers = told([Some(10), Some(1_000), Some(5)], 3, acme);
+        assert_eq!(numbers(&headers, "requests"), Some([10, 7]));
+        assert_eq!(numbers(&headers, "tokens").map(|[limit, _]| limit), Some(1_000));
+        assert_eq!(headers.len(), 6);
+        assert!(headers.contains_key("x-ratelimit-reset-requests"));
+        assert_eq!(told([Some(10), None, None], 0, acme).len(), 3);
+        let fresh = told([Some(10), None, None], 0, acme);
+        assert_eq!(fresh["x-ratelimit-reset-requests"], "0s", "all of it is there");
+        assert_eq!(told([None, None, Some(5)], 0, acme).len(), 0);
+        for tenant in [None, Some("other")] {
+            assert_eq!(told([Some(10), Some(1_000), None], 0, tenant).len(), 0, "{tenant:?}");
+        }
+    }
+
+    #[test]
+    fn a_used_up_rate_leaves_nothing_and_says_when_it_is_back() {
+        let headers = told([Some(2), None, None], 2, Some("acme"));
+        assert_eq!(numbers(&headers, "requests"), Some([2, 0]));
+        let reset = headers["x-ratelimit-reset-requests"].to_str().unwrap();
+        assert!(reset == "1m0s" || reset.ends_with('s') && reset != "0s", "{reset}");
     }
 }

@@ -191,3 +191,7 @@ fn no_such_response(id: &str) -> GatewayError {
     let message = format!("no response with id {:?} is known here", Echo(id));
     GatewayError::new(ErrorKind::ResponseNotFound, message)
 }
+
+#[cfg(test)]
+#[path = "stored_test.rs"]
+mod tests;

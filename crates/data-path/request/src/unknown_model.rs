@@ -144,3 +144,148 @@ impl Surroundings<'_> {
         Ok(found)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use spillway_types::RouteName;
+    use spillway_view::{QueueSpec, RouteSpec};
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::test_around::{Around, Asked, Served, guest, model, route, run};
+
+    const CHAT: &str = "/v1/chat/completions";
+
+    fn asked() -> Asked {
+        Asked::post(CHAT, r#"{"model":"b","messages":[]}"#)
+    }
+
+    /// Returns a node whose replicas may load models at any time.
+    fn learning(models: &[&str]) -> Around {
+        let around = Around::new(Served::models(models));
+        around.gateway.routing.model_lookups.set_open(true);
+        around
+    }
+
+    /// Runs a request while the keeper has the replicas asked, which then serve `models`.
+    fn kind_after(around: &Around, models: &[&str]) -> Result<String, ErrorKind> {
+        let keeper = async {
+            let lookups = &around.gateway.routing.model_lookups;
+            let number = lookups.asked().await;
+            around.gateway.routing.replace_view(Served::models(models).view());
+            lookups.announce();
+            lookups.finish(number);
+            std::future::pending::<()>().await;
+        };
+        run(async {
+            tokio::select! {
+                prepared = around.prepare(asked()) => prepared
+                    .map(|prepared| model(&prepared).unwrap_or_default().to_owned())
+                    .map_err(|error| error.kind),
+                () = keeper => unreachable!(),
+            }
+        })
+    }
+
+    #[test]
+    fn an_unknown_model_is_served_once_a_replica_turns_out_to_have_it() {
+        assert_eq!(kind_after(&learning(&["a"]), &["a", "b"]), Ok("b".to_owned()));
+        let unknown = Err(ErrorKind::ModelNotFound);
+        assert_eq!(kind_after(&learning(&["a"]), &["a", "c"]), unknown);
+        // Lists of replicas do not count here.
+        let around = Around::new(Served::models(&["a"]));
+        assert_eq!(kind_after(&around, &["a", "b"]), unknown);
+    }
+
+    #[test]
+    fn replicas_are_asked_for_no_client_that_may_not_have_the_model() {
+        let unknown = Err(ErrorKind::ModelNotFound);
+        let around = learning(&["a"]).allow(&["a"]);
+        assert_eq!(kind_after(&around, &["a", "b"]), unknown);
+        let around = Around { guest: Some(guest(Some("b"))), ..learning(&["a"]) };
+        assert_eq!(kind_after(&around, &["a", "b"]), unknown, "its sender asks");
+    }
+
+    #[test]
+    fn a_lookup_that_no_replica_answers_ends() {
+        let found = run(async {
+            let around = learning(&["a"]);
+            timeout(2 * WAIT_MAX, around.prepare(asked())).await.map(|found| found.is_err())
+        });
+        assert_eq!(found.ok(), Some(true));
+    }
+
+    /// Returns a node with a replica that starts, and a route that waits for it.
+    fn starting(start_wait_ms: u64) -> Around {
+        let mut served = Served::models(&["a"]);
+        served.routes = vec![RouteSpec {
+            queue: QueueSpec { start_wait_ms, ..QueueSpec::default() },
+            ..route("all")
+        }];
+        served.unread.insert("replica-of-a".into());
+        Around::new(served)
+    }
+
+    #[test]
+    fn a_route_waits_for_a_replica_that_starts_as_long_as_it_says_and_the_client_does() {
+        let waited_s = |around: &Around, asked: Asked| {
+            run(async {
+                let begun = tokio::time::Instant::now();
+                let kind = around.prepare(asked).await.map(|_| ()).map_err(|error| error.kind);
+                assert_eq!(kind, Err(ErrorKind::NoReplica));
+                begun.elapsed().as_secs()
+            })
+        };
+        let limit = |ms: &str| asked().with("x-request-timeout-ms", ms);
+        assert_eq!(waited_s(&starting(0), asked()), 0);
+        assert!((29..=30).contains(&waited_s(&starting(30_000), asked())));
+        assert!((4..=5).contains(&waited_s(&starting(30_000), limit("5000"))));
+        assert!((29..=30).contains(&waited_s(&starting(30_000), limit("60000"))));
+        let around = Around { guest: Some(guest(None)), ..starting(30_000) };
+        assert_eq!(waited_s(&around, asked()), 0, "its sender waits");
+    }
+
+    #[test]
+    fn a_request_that_waits_for_a_start_ends_with_what_the_replica_reports() {
+        for (models, expected) in
+            [(&["a", "b"][..], Ok("b".to_owned())), (&["a"], Err(ErrorKind::ModelNotFound))]
+        {
+            let around = starting(30_000);
+            let found = run(async {
+                let news = async {
+                    // wait: paused time.
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    around.gateway.routing.replace_view(Served::models(models).view());
+                    around.gateway.routing.model_lookups.announce();
+                    std::future::pending::<()>().await;
+                };
+                tokio::select! {
+                    prepared = around.prepare(asked()) => prepared
+                        .map(|prepared| model(&prepared).unwrap_or_default().to_owned())
+                        .map_err(|error| error.kind),
+                    () = news => unreachable!(),
+                }
+            });
+            assert_eq!(found, expected, "{models:?}");
+        }
+    }
+
+    #[test]
+    fn a_route_that_a_newer_view_lacks_is_not_found() {
+        let around = learning(&["a"]);
+        let head = asked().head();
+        let newer = Arc::new(Served::models(&["b"]).view());
+        let mut other = Served::models(&["b"]);
+        other.routes = vec![route("other")];
+        let other = Arc::new(other.view());
+        let known = Arc::clone(around.gateway.routing.view().routes().next().expect("a route"));
+        assert_eq!(known.spec.name, RouteName::from("all"));
+        let wanted = Wanted::named(Some("b"), crate::target::NamePosition::Body);
+        for (view, expected) in [(newer, None), (other, Some(ErrorKind::RouteNotFound))] {
+            let found = around.surround(&head, |around| around.find_in(view, Some(&known), wanted));
+            assert_eq!(found.err().map(|error| error.kind), expected);
+        }
+    }
+}

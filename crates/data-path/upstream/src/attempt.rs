@@ -242,9 +242,10 @@ impl AttemptExchange<'_> {
     }
 
     async fn open(&self, turn: OpeningTurn<'_>) -> Result<OpenStream, AttemptError> {
-        let connected = connect(&self.line, self.bounds.connect()).await?;
+        let (stream, address) = connect(&self.line, self.bounds.connect()).await?;
         let count = self.replica.count_connection();
-        let connection = Http2Connection::new(connected, count, self.pools.background).await?;
+        let connection =
+            Http2Connection::new(stream, address, count, self.pools.background).await?;
         self.replica.note_streams_max(self.line.kind, connection.streams_max());
         // Taken first: the others may need all the rest.
         let stream = connection.first_stream();

@@ -366,9 +366,9 @@ async fn no_ping_leaves_while_a_call_is_silent_for_forty_minutes() {
     let asking = tokio::spawn(async move {
         // By the connection alone, since attempts look at a clock that is not paused.
         let line = replica.line(Traffic::Http);
-        let stream = connect(&line, Duration::from_secs(20)).await?;
+        let (stream, address) = connect(&line, Duration::from_secs(20)).await?;
         let count = replica.count_connection();
-        let connection = Http2Connection::new(stream, count, &TaskTracker::new()).await?;
+        let connection = Http2Connection::new(stream, address, count, &TaskTracker::new()).await?;
         let body = OutboundBody::of(&Segments::from(Bytes::from_static(b"abcd")));
         let request = Request::post("http://replica/").body(body).unwrap();
         connection.first_stream().exchange(request).await.map_err(|failed| failed.error)

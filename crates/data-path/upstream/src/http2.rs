@@ -101,7 +101,8 @@ impl Http2Connection {
     /// # Errors
     /// Returns an error if the HTTP/2 handshake fails.
     pub async fn new(
-        (stream, address): (Stream, ConnectionAddress),
+        stream: Stream,
+        address: ConnectionAddress,
         count: ConnectionCount,
         tracker: &TaskTracker,
     ) -> Result<Self, AttemptError> {

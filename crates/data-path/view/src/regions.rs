@@ -306,7 +306,8 @@ impl Regions {
     pub fn own(
         &self,
         model: &ModelName,
-        (group, loads): (Option<&RouteGroup>, &LiveLoads<'_>),
+        group: Option<&RouteGroup>,
+        loads: &LiveLoads<'_>,
         waiting: Waiting,
     ) -> OwnRegion {
         let known = self.own.get(model);

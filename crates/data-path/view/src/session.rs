@@ -149,7 +149,7 @@ impl Sessions {
         match self.homes.find(key, now).and_then(|home| home.target()) {
             // Another request of the session was faster.
             Some(_) => None,
-            None => self.homes.served(key, (None, Some(replica)), now),
+            None => self.homes.served(key, None, Some(replica), now),
         }
     }
 
@@ -174,11 +174,12 @@ impl Sessions {
                 Some(SessionChange::Cookie(NewCookie { name, value, max_age: *max_age }))
             }
             (SessionSpec::Header { .. }, Token::Header(Some(key))) => {
-                let target = match target {
+                let (region, replica) = match target {
                     SessionTarget::Replica(replica) => (None, Some(replica)),
                     SessionTarget::Region(region) => (Some(region), None),
                 };
-                self.homes.served(*key, target, now).map(|home| SessionChange::Home(*key, home))
+                let home = self.homes.served(*key, region, replica, now);
+                home.map(|home| SessionChange::Home(*key, home))
             }
             _ => None,
         }

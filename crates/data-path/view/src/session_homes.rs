@@ -94,7 +94,8 @@ impl SessionHomes {
     pub(crate) fn served(
         &self,
         key: SessionKey,
-        (region, replica): (Option<u64>, Option<u64>),
+        region: Option<u64>,
+        replica: Option<u64>,
         now: Instant,
     ) -> Option<SessionHome> {
         self.locked(|homes| {
@@ -200,21 +201,21 @@ mod tests {
     #[test]
     fn the_others_are_told_of_a_session_when_it_begins_moves_or_lasts() {
         let (homes, now) = (homes(), Instant::now());
-        assert_eq!(homes.served(of(1), (None, Some(7)), now), Some(home(None, 7, 1)));
-        assert_eq!(homes.served(of(1), (None, Some(7)), now), None, "they know");
+        assert_eq!(homes.served(of(1), None, Some(7), now), Some(home(None, 7, 1)));
+        assert_eq!(homes.served(of(1), None, Some(7), now), None, "they know");
         let later = now + IDLE / 3;
-        assert_eq!(homes.served(of(1), (None, Some(7)), later), Some(home(None, 7, 1)), "it lasts");
-        assert_eq!(homes.served(of(1), (None, Some(8)), later), Some(home(None, 8, 2)));
+        assert_eq!(homes.served(of(1), None, Some(7), later), Some(home(None, 7, 1)), "it lasts");
+        assert_eq!(homes.served(of(1), None, Some(8), later), Some(home(None, 8, 2)));
         // In another region, which itself sends the replica.
         let moved = SessionHome { region: EU, replica: None, version: 3 };
-        assert_eq!(homes.served(of(1), (EU, None), later), Some(moved));
+        assert_eq!(homes.served(of(1), EU, None, later), Some(moved));
         assert_eq!(homes.receive(of(1), home(EU, 9, 1), later), None, "from before it moved");
         assert_eq!(homes.find(of(1), now), Some(moved));
         assert_eq!(homes.receive(of(1), home(EU, 9, 3), later), None);
         assert_eq!(homes.find(of(1), now), Some(home(EU, 9, 3)));
-        assert_eq!(homes.served(of(1), (EU, None), later), None, "where it is known to be");
+        assert_eq!(homes.served(of(1), EU, None, later), None, "where it is known to be");
         assert_eq!(homes.find(of(1), now), Some(home(EU, 9, 3)));
-        assert_eq!(homes.served(of(2), (EU, None), later), None, "its region tells of it");
+        assert_eq!(homes.served(of(2), EU, None, later), None, "its region tells of it");
     }
 
     #[test]
@@ -238,8 +239,8 @@ mod tests {
         let mut wins = [0, 0];
         for key in 0..100 {
             let (one, other) = (homes(), homes());
-            let mine = one.served(of(key), (None, Some(7)), now).unwrap();
-            let theirs = other.served(of(key), (None, Some(8)), now).unwrap();
+            let mine = one.served(of(key), None, Some(7), now).unwrap();
+            let theirs = other.served(of(key), None, Some(8), now).unwrap();
             let lost = [one.receive(of(key), theirs, now), other.receive(of(key), mine, now)];
             assert_eq!(one.find(of(key), now), other.find(of(key), now), "{key}");
             assert_eq!(lost.iter().flatten().count(), 1, "{key}");
@@ -253,10 +254,10 @@ mod tests {
         let (homes, now) = (homes(), Instant::now());
         let mine = |session| SessionKey { session, tenant: 7 };
         for session in 0..10 {
-            homes.served(mine(session), (None, Some(1)), now);
+            homes.served(mine(session), None, Some(1), now);
         }
         for session in 100..1_000 {
-            homes.served(of(session), (None, Some(1)), now);
+            homes.served(of(session), None, Some(1), now);
         }
         assert_eq!(homes.len(), 100);
         assert!((0..10).all(|session| homes.find(mine(session), now).is_some()));
@@ -266,7 +267,7 @@ mod tests {
     #[test]
     fn a_session_stays_its_tenant_s_when_an_older_node_tells_of_it() {
         let (homes, now) = (homes(), Instant::now());
-        homes.served(of(1), (None, Some(7)), now);
+        homes.served(of(1), None, Some(7), now);
         homes.receive(SessionKey { session: 1, tenant: 0 }, home(None, 8, 2), now);
         assert_eq!(homes.some(9, now), [(of(1), home(None, 8, 2))]);
     }
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn an_idle_session_is_forgotten() {
         let (homes, now) = (homes(), Instant::now());
-        homes.served(of(1), (None, Some(7)), now);
+        homes.served(of(1), None, Some(7), now);
         assert!(homes.find(of(1), now + IDLE).is_some(), "which is a use");
         assert!(homes.find(of(1), now + 2 * IDLE).is_some());
         assert_eq!(homes.find(of(1), now + 3 * IDLE + USE_PERIOD_MAX), None);

@@ -227,7 +227,7 @@ impl WaitQueues {
         let (ticket, turn_by) = self.on(asking, |line| {
             let entered = line.enter(entry, now).map_err(|full| full.limit)?;
             for (_, victim) in entered.pushed_out {
-                send_away(line, victim, (ShedReason::PushedOut, now));
+                send_away(line, victim, ShedReason::PushedOut, now);
             }
             let turn_by = line.queue().get(entered.ticket).and_then(|entry| entry.turn_by);
             Ok((entered.ticket, turn_by))
@@ -347,12 +347,12 @@ impl WaitQueues {
 fn expire(line: &mut Line, now: Instant) {
     while let Some((_, entry)) = line.expire(now) {
         let reason = entry.lapse(now);
-        send_away(line, entry, (reason, now));
+        send_away(line, entry, reason, now);
     }
 }
 
 /// Ends the wait of a request and reports when the client may retry.
-fn send_away(line: &mut Line, entry: Waiter, (reason, now): (ShedReason, Instant)) {
+fn send_away(line: &mut Line, entry: Waiter, reason: ShedReason, now: Instant) {
     // The request has used up its promise.
     let asker = Asker { is_promised: false, ..entry.asker() };
     let mut dice = fastrand::Rng::with_seed(asker.fingerprint);

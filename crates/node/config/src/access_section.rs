@@ -210,7 +210,7 @@ fn lower_keys(
         let at = section.id.span();
         if let Some(earlier) = places.insert(section.id.get_ref().clone(), at.clone()) {
             let message = format!("a second key is called {:?}", section.id.get_ref());
-            errors.add(source.collision((at, earlier), message, "give each its own id"));
+            errors.add(source.collision(at, earlier, message, "give each its own id"));
         }
         keys.extend(errors.keep(section.lower(source)));
     }
@@ -229,7 +229,7 @@ fn lower_tenants(
         let at = section.name.span();
         if let Some(earlier) = places.insert(section.name.get_ref().clone(), at.clone()) {
             let message = format!("a second tenant is called {:?}", section.name.get_ref());
-            errors.add(source.collision((at, earlier), message, "give each its own name"));
+            errors.add(source.collision(at, earlier, message, "give each its own name"));
         }
         let regions: Vec<RegionName> =
             section.regions.into_iter().map(Spanned::into_inner).collect();

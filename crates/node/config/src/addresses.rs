@@ -31,7 +31,7 @@ pub(crate) fn check_addresses(source: &Source, file: &ConfigFile) -> Result<(), 
         if let Some(first) = all[..at].iter().find(overlaps) {
             let message = format!("{} is taken by another listener of this node", second.get_ref());
             let remedy = "give each listener, and [admin], an address of its own";
-            errors.add(source.collision((second.span(), first.span()), message, remedy));
+            errors.add(source.collision(second.span(), first.span(), message, remedy));
         }
     }
     errors.or(())

@@ -157,7 +157,9 @@ pub(crate) struct ClusterSections {
 
 impl ClusterSections {
     pub(crate) fn new(
-        (cluster, peers, regions): (Option<ClusterSection>, Vec<PeerSection>, Vec<RegionSection>),
+        cluster: Option<ClusterSection>,
+        peers: Vec<PeerSection>,
+        regions: Vec<RegionSection>,
         has_replicas: bool,
     ) -> Self {
         Self { cluster, peers, regions, has_replicas }
@@ -170,7 +172,8 @@ impl ClusterSections {
     pub(crate) fn lower(
         self,
         source: &Source,
-        (node, own_region): (&Spanned<String>, &Spanned<String>),
+        node: &Spanned<String>,
+        own_region: &Spanned<String>,
     ) -> Result<Option<ClusterConfig>, ConfigErrors> {
         let Some(cluster) = self.cluster else {
             let alone = "without [cluster] this node has no others";
@@ -315,7 +318,7 @@ fn lower_peers(
         if let Some(earlier) = places.insert(section.name.get_ref().clone(), at.clone()) {
             let message = format!("a second node is called {:?}", section.name.get_ref());
             let remedy = "give each its own name; this node itself is no peer";
-            errors.add(source.collision((at, earlier), message, remedy));
+            errors.add(source.collision(at, earlier, message, remedy));
         }
         peers.push(PeerConfig {
             name: NodeName::from(section.name.into_inner()),

@@ -191,7 +191,7 @@ pub(crate) fn lower_discoveries(
         let (name, at) = (section.name.get_ref().clone(), section.name.span());
         if let Some(earlier) = places.insert(name.clone(), at.clone()) {
             let message = format!("a second discovery is called {name:?}");
-            errors.add(source.collision((at, earlier), message, "give each its own name"));
+            errors.add(source.collision(at, earlier, message, "give each its own name"));
         }
         let empty_grace = EMPTY_GRACE;
         if let Some(found) = errors.keep(lower_source(source, section, defaults)) {

@@ -69,7 +69,7 @@ pub(crate) fn lower_limits(
         let (name, at) = (section.name.get_ref(), section.name.span());
         if let Some(earlier) = places.insert(terms.scope.clone(), at.clone()) {
             let message = format!("a second limit is called {name}");
-            errors.add(source.collision((at, earlier), message, "keep one of them"));
+            errors.add(source.collision(at, earlier, message, "keep one of them"));
         }
         limits.push(terms);
     }

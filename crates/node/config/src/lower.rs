@@ -69,18 +69,18 @@ pub(crate) fn lower(
     let fleet = errors.keep(lower_fleet(source, &mut file));
     let has_replicas =
         fleet.as_ref().is_none_or(|it| !it.replicas.is_empty() || !it.discoveries.is_empty());
-    let cluster = errors.keep(lower_cluster(source, &mut file, (has_replicas, lost)));
+    let cluster = errors.keep(lower_cluster(source, &mut file, has_replicas, lost));
     let has_tls =
         doors.as_ref().is_some_and(|it| it.listeners.iter().any(|it| it.spec.tls.is_some()));
     // Without the regions there is nothing to check it against.
     let dns = cluster.as_ref().and_then(|cluster| {
-        errors.keep(lower_dns(source, &mut file, (cluster.as_ref(), has_tls, lost)))
+        errors.keep(lower_dns(source, &mut file, cluster.as_ref(), has_tls, lost))
     });
     let told = errors.keep(lower_reporting(source, &mut file));
     let (geo, residency) = (take(&mut file.geo), take(&mut file.residency));
     let geo = errors.keep(lower_geo(source, geo, residency));
     let cluster_known = cluster.as_ref().and_then(Option::as_ref);
-    let world = errors.keep(lower_world(source, &mut file, (fleet, cluster_known, lost)));
+    let world = errors.keep(lower_world(source, &mut file, fleet, cluster_known, lost));
     let parts = (doors, cluster, dns, told, geo, world);
     let (Some(doors), Some(cluster), Some(dns), Some(reporting), Some(geo), Some(world)) = parts
     else {
@@ -224,14 +224,15 @@ fn lower_fleet(source: &Source, file: &mut ConfigFile) -> Result<Fleet, ConfigEr
 fn lower_cluster(
     source: &Source,
     file: &mut ConfigFile,
-    (has_replicas, lost): (bool, &LostParts),
+    has_replicas: bool,
+    lost: &LostParts,
 ) -> Result<Option<ClusterConfig>, ConfigErrors> {
     if file.cluster.is_none() && lost.is_in("cluster") {
         return Ok(None);
     }
-    let others = (file.cluster.take(), take(&mut file.peer), take(&mut file.region));
-    let sections = ClusterSections::new(others, has_replicas);
-    let cluster = sections.lower(source, (&file.node.name, &file.node.region))?;
+    let (peers, regions) = (take(&mut file.peer), take(&mut file.region));
+    let sections = ClusterSections::new(file.cluster.take(), peers, regions, has_replicas);
+    let cluster = sections.lower(source, &file.node.name, &file.node.region)?;
     check_country(source, &file.node, cluster.as_ref())?;
     Ok(cluster)
 }
@@ -239,7 +240,9 @@ fn lower_cluster(
 fn lower_dns(
     source: &Source,
     file: &mut ConfigFile,
-    (cluster, has_tls, lost): (Option<&ClusterConfig>, bool, &LostParts),
+    cluster: Option<&ClusterConfig>,
+    has_tls: bool,
+    lost: &LostParts,
 ) -> Result<Option<DnsConfig>, ConfigErrors> {
     if cluster.is_none() && lost.is_in("cluster") {
         return Ok(None);
@@ -252,7 +255,9 @@ fn lower_dns(
 fn lower_world(
     source: &Source,
     file: &mut ConfigFile,
-    (fleet, cluster, lost): (Option<Fleet>, Option<&ClusterConfig>, &LostParts),
+    fleet: Option<Fleet>,
+    cluster: Option<&ClusterConfig>,
+    lost: &LostParts,
 ) -> Result<WorldConfig, ConfigErrors> {
     let mut errors = ConfigErrors::default();
     let is_whole = fleet.is_some() && !lost.is_in("replica") && !lost.is_in("discovery");
@@ -468,7 +473,7 @@ fn check_routes(
         let at = route.name.span();
         if let Some(earlier) = places.insert(route.name.get_ref(), at.clone()) {
             let message = format!("a second route is called {:?}", route.name.get_ref());
-            errors.add(source.collision((at, earlier), message, "give each its own name"));
+            errors.add(source.collision(at, earlier, message, "give each its own name"));
         }
         errors.keep(check_route(source, route, known));
     }

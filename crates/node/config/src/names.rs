@@ -139,7 +139,7 @@ impl NameSections {
             if let Some(earlier) = places.insert(name, at.clone()) {
                 let message = format!("a second split is called {name:?}");
                 let remedy = "put its arms into the first one";
-                errors.add(source.collision((at.clone(), earlier), message, remedy));
+                errors.add(source.collision(at.clone(), earlier, message, remedy));
             }
             if self.aliases.contains_key(name) {
                 let message = format!("{name:?} is an alias too");
@@ -223,7 +223,7 @@ fn lower_fallbacks(
     others: OtherNames<'_>,
 ) -> Result<BTreeMap<ModelName, Vec<ModelName>>, ConfigErrors> {
     let lowered = all(sections.into_iter().map(|(model, list)| {
-        let list = lower_fallback(source, (&model, list), served, others)?;
+        let list = lower_fallback(source, &model, list, served, others)?;
         Ok::<_, ConfigErrors>((ModelName::from(model), list))
     }))?;
     Ok(lowered.into_iter().collect())
@@ -231,7 +231,8 @@ fn lower_fallbacks(
 
 fn lower_fallback(
     source: &Source,
-    (model, others): (&str, Spanned<Vec<Spanned<String>>>),
+    model: &str,
+    others: Spanned<Vec<Spanned<String>>>,
     served: &ServedNames<'_>,
     (aliases, splits): OtherNames<'_>,
 ) -> Result<Vec<ModelName>, ConfigErrors> {

@@ -118,7 +118,7 @@ pub(crate) fn lower_regions(
         }
         if let Some(earlier) = places.insert(name.clone(), at.clone()) {
             let message = format!("a second section is about the region {name:?}");
-            errors.add(source.collision((at, earlier), message, "put both together"));
+            errors.add(source.collision(at, earlier, message, "put both together"));
         }
         regions.extend(errors.keep(section.lower(source)));
     }

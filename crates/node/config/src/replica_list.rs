@@ -30,7 +30,7 @@ pub(crate) fn lower_replicas(
             && !name.is_empty()
         {
             let message = format!("a second replica is called {name:?}");
-            errors.add(source.collision((at, earlier), message, "give each its own name"));
+            errors.add(source.collision(at, earlier, message, "give each its own name"));
         }
         replicas.extend(errors.keep(lower_replica(source, section, defaults)));
     }

@@ -118,7 +118,8 @@ impl Source {
     /// Creates an error at a byte range of the text that collides with an earlier one.
     pub(crate) fn collision(
         &self,
-        (span, earlier): (Range<usize>, Range<usize>),
+        span: Range<usize>,
+        earlier: Range<usize>,
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) -> ConfigError {

@@ -107,7 +107,7 @@ impl SplitSection {
                 let message = format!("a second arm is called {:?}", arm.name.get_ref());
                 errors.add(source.fault(arm.name.span(), message, "give each its own name"));
             }
-            errors.keep(arm.check(source, served, (name.as_str(), splits)));
+            errors.keep(arm.check(source, served, name.as_str(), splits));
             let arm_name = ArmName::from(arm.name.into_inner());
             weights.push(ArmWeight { name: arm_name.clone(), weight });
             arms.push(ArmSpec {
@@ -172,7 +172,8 @@ impl ArmSection {
         &self,
         source: &Source,
         served: &ServedNames<'_>,
-        (own, splits): (&str, &BTreeSet<String>),
+        own: &str,
+        splits: &BTreeSet<String>,
     ) -> Result<(), ConfigError> {
         let name = self.name.get_ref();
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

@@ -126,7 +126,7 @@ fn twice(source: &Source, span: &Range<usize>) -> Option<ConfigError> {
         true => format!("merge the two, the first is at line {number}"),
         false => format!("remove one of the two, the first is at line {number}"),
     };
-    Some(source.collision((span.clone(), earlier), format!("{shown} is there twice"), remedy))
+    Some(source.collision(span.clone(), earlier, format!("{shown} is there twice"), remedy))
 }
 
 fn without_comment(line: &str) -> &str {

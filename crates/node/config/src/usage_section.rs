@@ -95,7 +95,7 @@ fn lower_prices(source: &Source, sections: &[PriceSection]) -> Result<PriceList,
             let whose =
                 model.map_or_else(|| "all other models".to_owned(), |model| format!("{model:?}"));
             let message = format!("a second price is that of {whose}");
-            errors.add(source.collision((section.at(), earlier), message, "keep one of them"));
+            errors.add(source.collision(section.at(), earlier, message, "keep one of them"));
         }
         let Some(price) = errors.keep(section.lower(source)) else { continue };
         match model {

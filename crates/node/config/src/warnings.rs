@@ -54,7 +54,7 @@ fn same_urls(source: &Source, file: &ConfigFile) -> Vec<ConfigError> {
         let earlier = places.insert((url, replica.pool.as_str()), at.clone())?;
         let message = format!("two replicas of the pool {:?} have the URL {url}", replica.pool);
         let remedy = "give each its own URL: the server is taken for two, and gets twice its share";
-        Some(source.collision((at, earlier), message, remedy))
+        Some(source.collision(at, earlier, message, remedy))
     });
     same.collect()
 }

@@ -37,7 +37,7 @@ pub(super) async fn serve(listener: TcpListener, served: &Arc<NameServerState>) 
                         let served = Arc::clone(served);
                         tasks.spawn(async move {
                             // The client learns of any end by the closed connection.
-                            drop(converse(stream, (peer, used), &served).await);
+                            drop(converse(stream, peer, used, &served).await);
                         })
                     };
                     match slots.add(network, open) {
@@ -64,7 +64,8 @@ pub(super) async fn serve(listener: TcpListener, served: &Arc<NameServerState>) 
 /// no query.
 async fn converse(
     mut stream: TcpStream,
-    (peer, used): (SocketAddr, LastUse),
+    peer: SocketAddr,
+    used: LastUse,
     served: &NameServerState,
 ) -> io::Result<()> {
     let mut query = Vec::new();

@@ -52,12 +52,7 @@ impl CacheEvents {
     }
 
     /// Notes a prompt that a node of this region sent to a replica.
-    pub(super) fn sent(
-        &mut self,
-        name: &ReplicaName,
-        chain: &[u64],
-        (sender, now_ms): (Sender, u64),
-    ) {
+    pub(super) fn sent(&mut self, name: &ReplicaName, chain: &[u64], sender: Sender, now_ms: u64) {
         if let Some(mirror) = self.mirrors.get_mut(name) {
             mirror.sent(&BlockHashes::new(chain.to_vec()), sender, now_ms);
         }
@@ -113,7 +108,7 @@ impl CacheEvents {
         match news {
             KvNews::Events(events) => {
                 self.figures.events += events.len() as u64;
-                events.iter().for_each(|event| mirror.note((index, holder), event, now_ms));
+                events.iter().for_each(|event| mirror.note(index, holder, event, now_ms));
                 if engine_blocks > ENGINE_BLOCKS_MAX {
                     self.figures.missed += 1;
                     mirror.miss();
@@ -142,7 +137,7 @@ impl CacheEvents {
         let mut stale = Vec::new();
         for (name, mirror) in &mut self.mirrors {
             let Some(holder) = book.of_name(name).and_then(|known| known.holder) else { continue };
-            if mirror.settle((index, holder), now_ms) {
+            if mirror.settle(index, holder, now_ms) {
                 tracing::warn!(
                     replica = %name,
                     "its KV events have no ids of requests: its cache is assumed as without them; \

@@ -103,7 +103,7 @@ impl Caches {
         if let Some(holder) = known.holder {
             self.index.insert(holder, chain);
         }
-        self.events.sent(&known.name, chain, (Sender::Own, now_ms));
+        self.events.sent(&known.name, chain, Sender::Own, now_ms);
         if let Some(heat) = &mut self.heat {
             heat.note(chain, now_ms);
         }
@@ -192,7 +192,7 @@ impl Caches {
                 SiblingNews::Sent(id, chain) => {
                     if let Some((known, holder)) = known(id) {
                         index.insert(holder, chain);
-                        events.sent(&known.name, chain, (Sender::Other, now_ms));
+                        events.sent(&known.name, chain, Sender::Other, now_ms);
                     }
                     if let Some(heat) = heat {
                         heat.note(chain, now_ms);

@@ -42,7 +42,8 @@ impl Locating {
     pub(crate) fn start(
         config: GeoConfig,
         locations: Locations,
-        (routing, metrics): (&Arc<RoutingState>, &Arc<Metrics>),
+        routing: &Arc<RoutingState>,
+        metrics: &Arc<Metrics>,
         tasks: &NodeTasks,
     ) -> Self {
         routing.replace_locations(locations);

@@ -78,8 +78,8 @@ impl Node {
         let mut sockets = Sockets::open(&mut config).await?;
         let (core, mut learning) = NodeCore::new(&config, sockets.admin_address())?;
         core.certificates.show(shown);
-        let read_by = (&core.data_path.gateway.routing, &core.outcomes.metrics);
-        let locating = Locating::start(config.geo, locations, read_by, &core.tasks);
+        let (routing, metrics) = (&core.data_path.gateway.routing, &core.outcomes.metrics);
+        let locating = Locating::start(config.geo, locations, routing, metrics, &core.tasks);
         let (world, resolver) = (config.world, core.resolver.clone());
         let keeper =
             Keeper::start(&core.data_path, &core.outcomes, world, resolver, &core.tasks).await?;
@@ -149,7 +149,8 @@ impl Node {
             &data_path.workers[..units],
             &data_path.gateway.door,
             &mut sockets.bound,
-            (&self.stop_workers, &tasks.watch),
+            &self.stop_workers,
+            &tasks.watch,
         )?;
         if let Some((server, served)) = sockets.name_server.take().zip(dns) {
             self.threads.push(server.start(served, tasks.stop.clone())?);

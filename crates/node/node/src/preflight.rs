@@ -34,8 +34,8 @@ pub fn preflight(config: &Config) -> ConfigErrors {
     }
     if let (Some(cluster), Some(places)) = (&config.cluster, &config.places.cluster) {
         found.extend(check_udp(cluster.address, &places.address));
-        let names = (config.gateway.region.as_str(), config.node.as_str());
-        found.extend(check_cluster(cluster, names, places));
+        let (region, node) = (config.gateway.region.as_str(), config.node.as_str());
+        found.extend(check_cluster(cluster, region, node, places));
     }
     if let (Some(folder), Some(named)) = (&config.usage.folder, &config.places.usage) {
         let remedy = "let the node's user write there; until then usage is kept in memory alone";
@@ -46,7 +46,8 @@ pub fn preflight(config: &Config) -> ConfigErrors {
 
 fn check_cluster(
     cluster: &ClusterConfig,
-    (region, node): (&str, &str),
+    region: &str,
+    node: &str,
     places: &ClusterPositions,
 ) -> Vec<ConfigError> {
     let mut found = Vec::new();
@@ -136,17 +137,18 @@ fn writable(folder: &Path) -> Result<(), FolderFault> {
 /// Checks a TCP port. A bound socket that does not listen takes no connection.
 fn check_tcp(address: SocketAddr, shares: bool, named: &SettingPosition) -> Option<ConfigError> {
     let bound = bound_socket(address, shares).map(drop);
-    taken(address, (PortTransport::Tcp, bound), named)
+    taken(address, PortTransport::Tcp, bound, named)
 }
 
 fn check_udp(address: SocketAddr, named: &SettingPosition) -> Option<ConfigError> {
     let bound = UdpSocket::bind(address).map(drop);
-    taken(address, (PortTransport::Udp, bound), named)
+    taken(address, PortTransport::Udp, bound, named)
 }
 
 fn taken(
     address: SocketAddr,
-    (transport, bound): (PortTransport, std::io::Result<()>),
+    transport: PortTransport,
+    bound: std::io::Result<()>,
     named: &SettingPosition,
 ) -> Option<ConfigError> {
     let error = bound.err()?;

@@ -124,7 +124,8 @@ pub(crate) fn start(
     workers: &[Arc<Worker>],
     door: &Arc<FrontDoor>,
     bound: &mut [Bound],
-    (stop, watch): (&CancellationToken, &TaskWatch),
+    stop: &CancellationToken,
+    watch: &TaskWatch,
 ) -> io::Result<Threads> {
     let mut sockets: Sockets = bound
         .iter_mut()

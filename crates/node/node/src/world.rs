@@ -20,7 +20,8 @@ use crate::fold::Folded;
 pub(crate) fn gather_replicas(
     configs: &[ReplicaConfig],
     known: &BTreeMap<ReplicaName, Arc<Replica>>,
-    (units, resolver): (usize, &Resolver),
+    units: usize,
+    resolver: &Resolver,
 ) -> Result<Vec<Arc<Replica>>, ReplicaTlsError> {
     let replica = |config: &ReplicaConfig| {
         let known = known.get(&config.spec.name);

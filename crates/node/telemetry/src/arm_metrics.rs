@@ -103,10 +103,11 @@ fn labels(arm: &SplitArm, label: &'static str, value: String) -> Labels {
 mod tests {
     use std::time::Duration;
 
-    use spillway_types::{End, ModelName, TokenCounts};
+    use spillway_types::{End, ModelName, Shed, TokenCounts};
     use spillway_usage::Money;
 
     use super::*;
+    use crate::test_page::Page;
     use crate::{Live, Metrics};
 
     fn outcome(is_stream: bool) -> Outcome {
@@ -154,6 +155,41 @@ mod tests {
                 "tokens_total{,kind=\"prompt\"} 14",
             ],
         );
+    }
+
+    #[test]
+    fn each_arm_has_its_own_counters_and_a_request_without_an_arm_none() {
+        let of_arm = |arm: &str| Outcome {
+            arm: Some(Arc::new(SplitArm { split: "chat".into(), arm: arm.into() })),
+            ..outcome(true)
+        };
+        let metrics = Metrics::new(Vec::new());
+        let none = Outcome { arm: None, ..outcome(true) };
+        for outcome in [of_arm("a"), of_arm("b"), of_arm("a"), none] {
+            metrics.record(&outcome, Money::ZERO);
+        }
+        let page = Page::of(&metrics, &Live::default());
+        let requests = |arm| page.value("spillway_split_requests_total", &["chat", arm, "2xx"]);
+        assert_eq!((requests("a"), requests("b")), (2.0, 1.0));
+        assert_eq!(page.count("spillway_split_requests_total"), 2);
+        // From the first request on, so that an alert sees the first error as an increase.
+        assert_eq!(page.count("spillway_split_errors_total"), 2 * ARM_ERRORS.len());
+        for reason in ARM_ERRORS {
+            assert_eq!(page.value("spillway_split_errors_total", &["chat", "a", reason]), 0.0);
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_an_error_of_the_arm_if_the_server_is_at_fault() {
+        for (status, refused) in [(503, 1.0), (500, 1.0), (429, 0.0), (400, 0.0)] {
+            let shed = Some(Shed { reason: "queue_full", priority: 0 });
+            let metrics = Metrics::new(Vec::new());
+            metrics.record(&Outcome { shed, status, ..outcome(false) }, Money::ZERO);
+            let page = Page::of(&metrics, &Live::default());
+            let errors =
+                |reason| page.value("spillway_split_errors_total", &["chat", "canary", reason]);
+            assert_eq!((errors("refused"), errors("status")), (refused, 0.0), "{status}");
+        }
     }
 
     #[test]

@@ -125,6 +125,36 @@ mod tests {
     }
 
     #[test]
+    fn no_panel_covers_another_or_leaves_the_grid() {
+        fn check(panels: &[Value]) {
+            let mut taken = BTreeSet::new();
+            for panel in panels {
+                let side = |name: &str| panel["gridPos"][name].as_u64().unwrap();
+                let (x, y, w, h) = (side("x"), side("y"), side("w"), side("h"));
+                assert!(x + w <= COLUMNS as u64, "{}", panel["title"]);
+                for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+                    assert!(taken.insert(cell), "{} covers another panel", panel["title"]);
+                }
+                check(panel["panels"].as_array().map_or(&[], Vec::as_slice));
+            }
+        }
+        check(dashboard()["panels"].as_array().unwrap());
+    }
+
+    #[test]
+    fn a_unit_is_that_of_the_name() {
+        for (name, expected) in [
+            ("spillway_a_seconds", "s"),
+            ("spillway_a_bytes", "bytes"),
+            ("spillway_a_ratio", "percentunit"),
+            ("spillway_a", "short"),
+            ("spillway_seconds_a", "short"),
+        ] {
+            assert_eq!(unit(name), expected, "{name}");
+        }
+    }
+
+    #[test]
     fn the_file_is_what_the_code_says() {
         let file =
             concat!(env!("CARGO_MANIFEST_DIR"), "/../../../deploy/observability/dashboard.json");

@@ -237,6 +237,70 @@ mod tests {
     }
 
     #[test]
+    fn what_no_scraper_should_send_gets_the_classic_format() {
+        for accept in [
+            "application/openmetrics-text;q=1.5",
+            "application/openmetrics-text;q=-1",
+            "application/openmetrics-text;q=nan",
+            "application/openmetrics-text;q=",
+            "application/openmetrics-text;q=inf",
+            "application/openmetrics-text;version=",
+            "application/openmetrics-text;version=2.0.0",
+            "openmetrics-text",
+            "/openmetrics-text",
+            "*/openmetrics-text",
+            "application/",
+            "application/openmetrics-text-next",
+            ",,,;;;===",
+            "application/openmetrics-text;q=0.0004",
+        ] {
+            assert_eq!(Exposition::of_accept([accept]), Exposition::Classic, "{accept}");
+        }
+        for accept in [
+            " application/openmetrics-text ; q = 0.5 ",
+            "application/openmetrics-text;q=\"1\"",
+            "application/openmetrics-text;odd",
+            ",application/openmetrics-text,",
+            "application/openmetrics-text;version=2.0.0, application/openmetrics-text;version=1.0.0",
+            // The least quality that the header can express.
+            "application/openmetrics-text;q=0.001",
+        ] {
+            assert_eq!(Exposition::of_accept([accept]), Exposition::OpenMetrics, "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_content_type_of_a_format_asks_for_the_same_format() {
+        for format in [Exposition::OpenMetrics, Exposition::Classic] {
+            assert_eq!(Exposition::of_accept([format.content_type()]), format);
+        }
+    }
+
+    #[test]
+    fn a_time_of_creation_is_left_out_and_a_metric_of_that_name_is_not() {
+        for (kind, line, stays) in [
+            ("counter", "a_created{x=\"y\"} 1", false),
+            ("counter", "a_created 1", false),
+            ("histogram", "a_created 1", false),
+            ("summary", "a_created 1", false),
+            ("gauge", "a_created 1", true),
+            ("counter", "a_created_total 1", true),
+            ("counter", "a_total{x=\"a_created \"} 1", true),
+        ] {
+            let page = format!("# TYPE a {kind}\n{line}\n# EOF\n");
+            let classic = Exposition::Classic.of_open_metrics(page);
+            assert_eq!(classic.contains(line), stays, "{kind}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_family_without_help_does_not_take_that_of_another() {
+        let page = "# HELP a About a.\n# TYPE a gauge\na 1\n# TYPE b gauge\nb 1\n# EOF\n";
+        let classic = Exposition::Classic.of_open_metrics(page.to_owned());
+        assert_eq!(classic, "# HELP a About a.\n# TYPE a gauge\na 1\n# TYPE b gauge\nb 1\n");
+    }
+
+    #[test]
     fn a_page_of_each_type_becomes_classic() {
         let page = "\
 # HELP build Facts \\\"here\\\".

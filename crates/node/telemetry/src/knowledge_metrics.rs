@@ -5,7 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::catalog::caches;
-use crate::register::{Labels, metric, raise, registered, signed};
+use crate::register::{Labels, metric, raise, raise_each, registered, signed};
 
 /// This node's knowledge of caches and speeds in its region, with counts of lookups and messages.
 #[derive(Clone, Debug, Default)]
@@ -135,16 +135,6 @@ impl HotMetrics {
         raise_each(&self.proposals, "result", &live.proposals);
         let same = live.decisions.saturating_sub(live.changed);
         raise_each(&self.decisions, "way", &[("changed", live.changed), ("same", same)]);
-    }
-}
-
-fn raise_each(
-    family: &Family<Labels, Counter>,
-    label: &'static str,
-    totals: &[(&'static str, u64)],
-) {
-    for (value, total) in totals {
-        raise(&family.get_or_create(&vec![(label, (*value).to_owned())]), *total);
     }
 }
 

@@ -8,6 +8,8 @@ mod catalog;
 mod certificate_metrics;
 mod choices;
 mod control_metrics;
+#[cfg(test)]
+mod counting_test;
 mod dashboard;
 mod discovery_metrics;
 mod dns_metrics;
@@ -20,6 +22,8 @@ mod log_pace;
 pub mod logs;
 mod metrics;
 mod overflow_metrics;
+#[cfg(test)]
+mod page_test;
 mod prediction_error;
 mod region_metrics;
 mod register;
@@ -27,7 +31,11 @@ mod replica_metrics;
 mod route_model_metrics;
 mod shed_metrics;
 mod stream_gaps;
+#[cfg(test)]
+mod test_page;
 mod usage;
+#[cfg(test)]
+mod vanishing_test;
 
 pub use catalog::{GROUPS, MetricGroup, MetricKind, MetricSpec, reference};
 pub use certificate_metrics::LiveCertificates;

@@ -66,6 +66,31 @@ mod tests {
     }
 
     #[test]
+    fn a_minute_begins_with_the_first_line_and_a_clock_that_goes_back_ends_none() {
+        let (pace, start) = (LogPace::default(), Instant::now() + Duration::from_secs(600));
+        let admitted = |s: i64| {
+            let by = Duration::from_secs(s.unsigned_abs());
+            pace.admits((None, None), if s < 0 { start - by } else { start + by })
+        };
+        let admits = |times: &[i64]| times.iter().filter(|s| admitted(**s)).count();
+        assert_eq!(admits(&[0, 1, 2, 3]), LINES_MAX as usize);
+        assert_eq!(admits(&[-100, -1, 0, 59]), 0);
+        // The next minute begins with its first line, however late that comes.
+        assert_eq!(admits(&[90, 91, 92, 93, 149]), LINES_MAX as usize);
+        assert_eq!(admits(&[150]), 1);
+    }
+
+    #[test]
+    fn lines_of_an_unknown_position_share_one_pace() {
+        let (pace, now) = (LogPace::default(), Instant::now());
+        let places = [(None, None), (Some("a.rs"), None), (None, Some(1)), (Some("b.rs"), Some(1))];
+        for place in places {
+            let admitted = (0..10).filter(|_| pace.admits(place, now)).count();
+            assert_eq!(admitted, LINES_MAX as usize, "{place:?}");
+        }
+    }
+
+    #[test]
     fn a_flood_of_the_consensus_library_is_a_few_lines() {
         let mut file = tempfile::tempfile().unwrap();
         let lines =

@@ -138,6 +138,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_filter_that_names_a_quiet_library_sets_its_level_and_a_bad_one_is_an_error() {
+        for (filter, quiet, loud) in [
+            ("info", "openraft=error", "openraft=debug"),
+            ("openraft=debug", "h2=error", "openraft=error"),
+            ("h2=trace,info", "hickory_proto=error", "h2=error"),
+        ] {
+            let levels = quieted(filter).unwrap().to_string();
+            let levels: Vec<&str> = levels.split(',').collect();
+            assert!(levels.contains(&quiet), "{filter}: {levels:?}");
+            assert!(!levels.contains(&loud), "{filter}: {levels:?}");
+        }
+        let error = quieted("spillway=loud").unwrap_err().to_string();
+        assert!(error.contains(r#""spillway=loud""#), "{error}");
+        assert!(!error.contains("openraft"), "{error} is about what the operator wrote");
+    }
+
+    #[test]
     fn clients_write_no_lines_through_the_http_library() {
         for (filter, expected) in [("info", 1), ("info,h2=warn", 2)] {
             let mut file = tempfile::tempfile().unwrap();

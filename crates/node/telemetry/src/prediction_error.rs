@@ -142,6 +142,55 @@ mod tests {
     }
 
     #[test]
+    fn an_error_has_no_sign_and_is_relative_to_what_was_seen() {
+        for (predicted, seen, absolute, relative) in [
+            (150.0, 100.0, 50.0, 0.5),
+            (50.0, 100.0, 50.0, 0.5),
+            (0.0, 100.0, 100.0, 1.0),
+            (-100.0, 100.0, 200.0, 2.0),
+            (1_100.0, 100.0, 1_000.0, 10.0),
+            // A reply within a millisecond counts as one of a millisecond.
+            (10.0, 0.0, 10.0, 10.0),
+            (10.5, 0.5, 10.0, 10.0),
+        ] {
+            let mut error = PredictionError::default();
+            error.note(predicted, seen);
+            let is_near = |found: Option<f32>, expected: f32| {
+                found.is_some_and(|found| (found / expected - 1.0).abs() < 0.13)
+            };
+            assert!(is_near(error.absolute_ms(0.5), absolute), "{predicted} for {seen}: {error:?}");
+            assert!(is_near(error.relative(0.5), relative), "{predicted} for {seen}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn any_share_has_a_quantile_and_larger_shares_no_smaller_ones() {
+        let mut error = PredictionError::default();
+        for share in [0.0, 0.5, 1.0] {
+            assert_eq!((error.absolute_ms(share), error.relative(share)), (None, None));
+        }
+        for off in [0.0, 3.0, 40.0, 500.0, 1e9, 1e20] {
+            error.note(1.0 + off, 1.0);
+        }
+        let shares = [f64::NEG_INFINITY, -1.0, 0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 2.0];
+        let found = shares.map(|share| error.absolute_ms(share).unwrap());
+        assert!(found.is_sorted(), "{found:?}");
+        assert_eq!(found[..4], [0.0; 4], "the least error");
+        assert_eq!(found[8], found[9], "a share above all is all");
+        assert!(found[9].is_finite() && found[9] > 1e8, "{found:?}");
+    }
+
+    #[test]
+    fn one_error_in_ten_moves_the_ninth_decile_and_not_the_median() {
+        let mut error = PredictionError::default();
+        (0..89).for_each(|_| error.note(100.0, 100.0));
+        (0..11).for_each(|_| error.note(10_100.0, 100.0));
+        assert_eq!(error.absolute_ms(0.5), Some(0.0));
+        assert_eq!(error.absolute_ms(0.89), Some(0.0));
+        assert!(error.absolute_ms(0.9).is_some_and(|ms| ms > 8_000.0));
+    }
+
+    #[test]
     fn what_is_halved_gives_way_to_what_comes_after() {
         let mut error = PredictionError::default();
         (0..100).for_each(|_| error.note(1_100.0, 1_000.0));

@@ -1,6 +1,8 @@
 //! Metrics of other regions and of connections to other nodes.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -119,7 +121,16 @@ registered! {
         expires: Family<Labels, Gauge> = metric(control::CERTIFICATE_EXPIRES),
         authorities: Family<Labels, Gauge> = metric(control::CERTIFICATE_AUTHORITIES),
         control: ControlMetrics = ControlMetrics::new(),
+        /// Counters of the last scrape, so that those of regions and nodes that left can be dropped.
+        counted: Mutex<Counted>,
     }
+}
+
+/// Labels of the counters that are about a region or a node.
+#[derive(Debug, Default)]
+struct Counted {
+    forwarded: BTreeSet<Labels>,
+    dials_failed: BTreeSet<Labels>,
 }
 
 impl RegionMetrics {
@@ -139,8 +150,10 @@ impl RegionMetrics {
         for gauge in [&self.rtt, &self.age, &self.ramp, &self.link_rtt] {
             gauge.clear();
         }
-        live.regions.iter().for_each(|region| self.show_region(region));
-        live.peers.iter().for_each(|peer| self.show_peer(peer));
+        let mut counted = Counted::default();
+        live.regions.iter().for_each(|region| self.show_region(region, &mut counted.forwarded));
+        live.peers.iter().for_each(|peer| self.show_peer(peer, &mut counted.dials_failed));
+        self.forget_others(counted);
         for (family, counts, label) in [
             (&self.refusals, &live.refusals, "reason"),
             (&self.datagrams, &live.datagrams, "result"),
@@ -158,7 +171,22 @@ impl RegionMetrics {
         self.control.show(live.control.as_ref());
     }
 
-    fn show_region(&self, region: &LiveRegion) {
+    /// Drops the counters that this scrape did not show: new nodes bring new names without end, and
+    /// a node that returns counts from 0.
+    fn forget_others(&self, counted: Counted) {
+        let mut known = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        for (family, before, now) in [
+            (&self.forwarded, &known.forwarded, &counted.forwarded),
+            (&self.dials_failed, &known.dials_failed, &counted.dials_failed),
+        ] {
+            for labels in before.difference(now) {
+                family.remove(labels);
+            }
+        }
+        *known = counted;
+    }
+
+    fn show_region(&self, region: &LiveRegion, counted: &mut BTreeSet<Labels>) {
         let labels = vec![("region", region.name.clone())];
         self.reachable.get_or_create(&labels).set(region.is_reachable.into());
         self.takes_clients.get_or_create(&labels).set(region.takes_clients.into());
@@ -179,12 +207,14 @@ impl RegionMetrics {
             for (result, total) in
                 [("served", served), ("refused", model.refused), ("broken", model.broken)]
             {
-                raise(&self.forwarded.get_or_create(&with(Some(result))), total);
+                let labels = with(Some(result));
+                raise(&self.forwarded.get_or_create(&labels), total);
+                counted.insert(labels);
             }
         }
     }
 
-    fn show_peer(&self, peer: &LivePeer) {
+    fn show_peer(&self, peer: &LivePeer, counted: &mut BTreeSet<Labels>) {
         for connection in &peer.connections {
             let labels = vec![
                 ("peer", peer.name.clone()),
@@ -197,6 +227,7 @@ impl RegionMetrics {
                 self.link_rtt.get_or_create(&labels).set(connection.rtt_s);
             }
             raise(&self.dials_failed.get_or_create(&labels), connection.dials_failed);
+            counted.insert(labels);
         }
     }
 }

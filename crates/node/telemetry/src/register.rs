@@ -86,3 +86,48 @@ pub(crate) fn raise_each<'a>(
 pub(crate) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(family: &Family<Labels, Counter>, label: &'static str, value: &str) -> u64 {
+        family.get_or_create(&vec![(label, value.to_owned())]).get()
+    }
+
+    #[test]
+    fn a_counter_follows_a_total_up_and_never_down() {
+        let counter = Counter::default();
+        for (total, expected) in
+            [(3, 3), (3, 3), (7, 7), (0, 7), (6, 7), (8, 8), (u64::MAX, u64::MAX)]
+        {
+            raise(&counter, total);
+            assert_eq!(counter.get(), expected, "after {total}");
+        }
+    }
+
+    #[test]
+    fn each_label_follows_its_own_total() {
+        let family = Family::default();
+        raise_each(&family, "reason", &[("a", 2), ("b", 5)]);
+        raise_each(&family, "reason", &[("b", 6), ("c", 1)]);
+        assert_eq!(["a", "b", "c"].map(|reason| value(&family, "reason", reason)), [2, 6, 1]);
+    }
+
+    #[test]
+    fn a_family_from_zero_keeps_what_it_has_counted() {
+        let family = from_zero(Family::default(), "result", ["applied", "refused"]);
+        family.get_or_create(&vec![("result", "applied".to_owned())]).inc();
+        let again = from_zero(family, "result", ["applied"]);
+        assert_eq!(["applied", "refused"].map(|result| value(&again, "result", result)), [1, 0]);
+    }
+
+    #[test]
+    fn the_largest_values_stay_positive_in_a_gauge() {
+        for (value, expected) in
+            [(0, 0), (5, 5), (i64::MAX as u64, i64::MAX), (1 << 63, i64::MAX), (u64::MAX, i64::MAX)]
+        {
+            assert_eq!(signed(value), expected);
+        }
+    }
+}

@@ -1,12 +1,13 @@
 //! Metrics of tenants.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use spillway_types::Outcome;
+use spillway_types::{Outcome, TenantName};
 use spillway_usage::{OTHER, UsageLines, Used};
 
 use crate::catalog::{limits, requests};
@@ -35,6 +36,9 @@ registered! {
         requests: Family<Labels, Counter<u64, AtomicU64>> = metric(requests::TENANT_REQUESTS),
         cost: Family<Labels, Counter<f64, AtomicU64>> = metric(requests::TENANT_COST),
         budgets: Family<Labels, Gauge<f64, AtomicU64>> = metric(limits::TENANT_BUDGET_USED),
+        /// Tenants that have a label of their own: the first [`TENANTS_MAX`] that came, for good. A
+        /// tenant that lost its label to another would count twice, as itself and as one of the rest.
+        named: Mutex<BTreeSet<TenantName>>,
     }
 }
 
@@ -59,7 +63,8 @@ impl UsageMetrics {
     }
 
     pub(crate) fn show(&self, usage: &UsageLines) {
-        for (tenant, sum) in by_tenant(usage) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        for (tenant, sum) in by_tenant(usage, &mut named) {
             let kinds = [
                 ("prompt", sum.prompt),
                 ("completion", sum.completion),
@@ -85,14 +90,19 @@ impl UsageMetrics {
     }
 }
 
-/// Returns sums by tenant. Requests without a tenant are left out.
-fn by_tenant(usage: &UsageLines) -> BTreeMap<&str, Used> {
+/// Returns sums by tenant, and names tenants while there is room. Requests without a tenant are left
+/// out.
+fn by_tenant<'u>(
+    usage: &'u UsageLines,
+    named: &mut BTreeSet<TenantName>,
+) -> BTreeMap<&'u str, Used> {
     let mut tenants: BTreeMap<&str, Used> = BTreeMap::new();
     for ((tenant, ..), used) in usage.iter() {
         let Some(tenant) = tenant else { continue };
-        // The first tenants by name keep a label of their own.
-        let is_beyond = tenants.len() >= TENANTS_MAX && !tenants.contains_key(tenant.as_str());
-        let name = if is_beyond { OTHER } else { tenant.as_str() };
+        if named.len() < TENANTS_MAX && !named.contains(tenant) {
+            named.insert(tenant.clone());
+        }
+        let name = if named.contains(tenant) { tenant.as_str() } else { OTHER };
         tenants.entry(name).or_default().add(used);
     }
     tenants

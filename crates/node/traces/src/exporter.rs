@@ -83,7 +83,8 @@ impl Exporter {
     /// Returns an error if certificates or address are unusable, or if no thread can be started.
     pub(crate) fn start(
         config: &TracesConfig,
-        (origin, resolver): (&Origin, &Resolver),
+        origin: &Origin,
+        resolver: &Resolver,
         counts: Arc<Counts>,
     ) -> Result<Self, ExportError> {
         let (spans, waiting) = channel(WAITING_MAX);

@@ -48,7 +48,7 @@ pub fn spans(outcome: &Outcome, origin: &Origin, now: (Instant, SystemTime)) -> 
         attributes: attributes(outcome, origin),
         events: failed_tries(outcome, times.start),
         status: status(outcome),
-        ..span(ids, own, (times.start, times.end))
+        ..span(ids, own, times.start, times.end)
     }];
     if let Some(asked) = asked {
         let verb = if outcome.region.is_some() { "forward" } else { "ask" };
@@ -59,7 +59,7 @@ pub fn spans(outcome: &Outcome, origin: &Origin, now: (Instant, SystemTime)) -> 
             attributes: attempt_attributes(outcome, origin, asked),
             events: first_byte_event(times.first_byte),
             status: attempt_status(outcome),
-            ..span(ids, ids.span, (times.asked, times.end))
+            ..span(ids, ids.span, times.asked, times.end)
         });
     }
     spans
@@ -72,7 +72,7 @@ fn id_of_request(attempt: u64) -> u64 {
     attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).max(1)
 }
 
-fn span(ids: TraceIds, id: u64, (start_time, end_time): (SystemTime, SystemTime)) -> SpanData {
+fn span(ids: TraceIds, id: u64, start_time: SystemTime, end_time: SystemTime) -> SpanData {
     let trace = TraceId::from(ids.trace);
     let state = TraceState::default();
     SpanData {

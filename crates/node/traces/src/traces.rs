@@ -45,8 +45,8 @@ impl Traces {
         }
         let started = config.map(|config| {
             let exporter = {
-                let parts = (&self.origin, &self.resolver);
-                Exporter::start(config, parts, Arc::clone(&self.counts))?
+                let counts = Arc::clone(&self.counts);
+                Exporter::start(config, &self.origin, &self.resolver, counts)?
             };
             let sampler = Sampler::new(config.slow, Instant::now());
             Ok(Sent { config: config.clone(), sampler, exporter })

@@ -112,7 +112,7 @@ impl Condition {
                 None
             }
             ConditionState::Down { until, cause } => {
-                self.leave_down(now, (until, cause), evidence.votes.active)
+                self.leave_down(now, until, cause, evidence.votes.active)
             }
             // The backoff of the ejection goes on: one failure must not count twice.
             ConditionState::Ejected { until, .. } if is_down => {
@@ -208,7 +208,8 @@ impl Condition {
     fn leave_down(
         &mut self,
         now: Instant,
-        (until, cause): (Instant, DownCause),
+        until: Instant,
+        cause: DownCause,
         active: Vote,
     ) -> Option<Shift> {
         match active {

@@ -338,7 +338,7 @@ impl Journey {
             ) => {
                 self.retry_on_new_connection = was_kept.then_some(attempt);
                 let safety = safety.with_key(sight.is_idempotent(), is_fault);
-                self.attempt_failed((safety.if_possible(can_repeat), is_death), sight, now);
+                self.attempt_failed(safety.if_possible(can_repeat), is_death, sight, now);
             }
             (state, Event::LacksModel { can_repeat }) if state.is_asking() => {
                 self.lacks_model(can_repeat);
@@ -373,7 +373,8 @@ impl Journey {
     /// died.
     fn attempt_failed<S: Sight>(
         &mut self,
-        (safety, is_death): (RetrySafety, bool),
+        safety: RetrySafety,
+        is_death: bool,
         sight: &S,
         now: Instant,
     ) {

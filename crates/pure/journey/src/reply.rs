@@ -115,7 +115,8 @@ impl Reply {
         rules: ReplyRules,
         source: ReplySource,
         is_continuable: bool,
-        (asked_at, now): (Instant, Instant),
+        asked_at: Instant,
+        now: Instant,
     ) -> Self {
         Self {
             rules,
@@ -205,7 +206,7 @@ impl Reply {
             (ReplyState::Over(_), _) => ReplyAction::Proceed,
             (_, ReplyEvent::ClientGone) => self.over(ReplyEnd::ClientGone, ReplyAction::Proceed),
             (ReplyState::Moving { progress, since }, event) => {
-                self.moving((progress, since), event, now)
+                self.moving(progress, since, event, now)
             }
             (ReplyState::Continuing(progress, fault), event) => {
                 self.continuing(progress, fault, event, now)
@@ -298,7 +299,8 @@ impl Reply {
     /// Takes an input while another target is sought for a stream whose source drains.
     fn moving(
         &mut self,
-        (progress, since): (Progress, Instant),
+        progress: Progress,
+        since: Instant,
         event: ReplyEvent,
         now: Instant,
     ) -> ReplyAction {
@@ -387,7 +389,7 @@ impl Reply {
                 self.fail(progress, ReplyFault::DeadlinePassed)
             }
             ReplyState::Serving(progress, waiting) => {
-                self.judge_silence((progress, waiting), sight, now)
+                self.judge_silence(progress, waiting, sight, now)
             }
             ReplyState::Ending if is_late || now >= self.heard_at + self.rules.idle => {
                 self.over(ReplyEnd::Whole, ReplyAction::Close)
@@ -401,7 +403,8 @@ impl Reply {
 
     fn judge_silence(
         &mut self,
-        (progress, waiting): (Progress, Waiting),
+        progress: Progress,
+        waiting: Waiting,
         sight: SourceSight,
         now: Instant,
     ) -> ReplyAction {

@@ -138,7 +138,7 @@ impl Holder {
         self.observe(now_ns, shares, agreed_limits);
         let turn = if self.is_waiting { StatementTurn::No } else { self.pace.turn(now_ns) };
         let is_renewal = self.is_renewal_due(now_ns, shares, agreed_limits.lease_ms);
-        let (mut lines, mut is_urgent) = self.visit_rows(now_ns, shares, (turn, is_renewal));
+        let (mut lines, mut is_urgent) = self.visit_rows(now_ns, shares, turn, is_renewal);
         if turn == StatementTurn::No {
             return None;
         }

@@ -93,7 +93,9 @@ impl Limiter {
     pub(crate) fn new(
         terms: &LimitTerms,
         before: Option<&Self>,
-        (open_until_ns, marks, reach_wait): (u64, &Arc<Marks>, &Arc<ReachWait>),
+        open_until_ns: u64,
+        marks: &Arc<Marks>,
+        reach_wait: &Arc<ReachWait>,
     ) -> Self {
         let meters = LimitKind::ALL.map(|kind| {
             terms.whole[kind as usize].map(|whole| {

@@ -202,12 +202,7 @@ impl Pool {
     }
 
     /// Returns the units that a process should have in the end if it needs so many.
-    pub(crate) fn target(
-        &self,
-        terms: &PoolTerms,
-        kind: LimitKind,
-        (run, need): (&Run, u64),
-    ) -> u64 {
+    pub(crate) fn target(&self, terms: &PoolTerms, kind: LimitKind, run: &Run, need: u64) -> u64 {
         let need_of = |other: &Run, lease: &PoolLease| {
             if other == run { need } else { lease.need[kind] }
         };
@@ -255,7 +250,7 @@ impl Pool {
         let idle = others().map(|(_, lease)| lease.held[kind].saturating_sub(lease.need[kind]));
         let free = terms.whole[kind as usize].unwrap_or(0).saturating_sub(self.taken()[kind]);
         let soon = idle.fold(own.held[kind].saturating_add(free), u64::saturating_add);
-        let fair = self.target(terms, kind, (run, u64::MAX));
+        let fair = self.target(terms, kind, run, u64::MAX);
         self.floor(&run.node)[kind].saturating_add(own.held[kind].max(soon.min(fair)))
     }
 

@@ -227,8 +227,8 @@ impl Quotas {
             // Charges don't carry over between a limit of the cluster and one of this node.
             let before = before.filter(|before| before.is_own == is_own);
             let marks = if is_own { &self.own_marks } else { &self.agreed_marks };
-            let shared = (open_until_ns, marks, &self.reach_wait);
-            let limiter = Limiter::new(&bounded(terms), before, shared);
+            let (terms, reach_wait) = (bounded(terms), &self.reach_wait);
+            let limiter = Limiter::new(&terms, before, open_until_ns, marks, reach_wait);
             table.put(Arc::new(if is_own { limiter.owned() } else { limiter }));
         }
         table.numbered()

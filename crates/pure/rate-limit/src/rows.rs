@@ -230,7 +230,7 @@ impl Rows {
     ) -> u64 {
         let scope = &self.rows[place].scope;
         let known = shares.pool(scope).zip(self.agreed.terms.get(scope));
-        known.map_or(u64::MAX, |(pool, terms)| pool.target(terms, kind, (run, need)))
+        known.map_or(u64::MAX, |(pool, terms)| pool.target(terms, kind, run, need))
     }
 
     /// Returns the limits that may have charges or debt, with their terms.

@@ -64,7 +64,7 @@ fn made(args: &RenewArgs, place: &NodeFiles, is_there: bool) -> Result<(String, 
         return Ok(authority.issue(&args.region, &args.node, validity)?);
     }
     let key = text(&place.key)?;
-    Ok(authority.issue_for_key((&args.region, &args.node), &key, validity)?)
+    Ok(authority.issue_for_key(&args.region, &args.node, &key, validity)?)
 }
 
 /// Reads a certificate and key that were requested and signed elsewhere.

@@ -23,7 +23,7 @@ pub(super) async fn moved(cluster: &Cluster<'_>, call: &AdminCall) -> Option<Mov
                 Some(all) => served(all, name).await,
                 None => None,
             };
-            of_region(&cluster.overview?.regions(), name, (state, served))
+            of_region(&cluster.overview?.regions(), name, state, served)
         }
         (Operation::SetReplicaState(ReplicaState::Draining), [region, name]) => {
             let fleet = cluster.all_nodes?.replicas().await.replicas;
@@ -60,7 +60,8 @@ async fn served(all: &dyn AllNodes, region: &str) -> Option<ServedPerS> {
 fn of_region(
     regions: &[RegionOverview],
     name: &str,
-    (state, served): (RegionState, Option<ServedPerS>),
+    state: RegionState,
+    served: Option<ServedPerS>,
 ) -> Option<MovedLoad> {
     let region = regions.iter().find(|it| it.region == name)?;
     let takes = |it: &&RegionOverview| {
@@ -153,8 +154,8 @@ mod tests {
 
     #[test]
     fn an_evacuated_region_is_served_by_the_nearest_others() {
-        let all = (RegionState::Evacuating, SERVED);
-        let moved = of_region(&world(), "us-east-1", all).unwrap();
+        let of = |region| of_region(&world(), region, RegionState::Evacuating, SERVED);
+        let moved = of("us-east-1").unwrap();
         assert_eq!((moved.requests_per_s, moved.in_flight), (Some(12.0), 6.0));
         assert_eq!(moved.without_slot, 2.0);
         let [first, second] = &*moved.to else { panic!("{moved:?}") };
@@ -163,16 +164,16 @@ mod tests {
             ("eu-central-1", 2.0, "ap-northeast-1")
         );
         // Tokyo is farther from Frankfurt than Virginia is, whichever node is asked.
-        let names = to(of_region(&world(), "eu-central-1", all)).into_iter().map(|it| it.0);
+        let names = to(of("eu-central-1")).into_iter().map(|it| it.0);
         assert_eq!(names.collect::<Vec<_>>(), ["us-east-1", "ap-northeast-1"]);
-        assert_eq!(of_region(&world(), "mars", all), None);
+        assert_eq!(of("mars"), None);
     }
 
     #[test]
     fn a_drained_region_keeps_its_own_clients() {
-        let moved = of_region(&world(), "us-east-1", (RegionState::Draining, SERVED)).unwrap();
+        let moved = of_region(&world(), "us-east-1", RegionState::Draining, SERVED).unwrap();
         assert_eq!((moved.requests_per_s, moved.in_flight), (Some(4.0), 2.0));
-        let moved = of_region(&world(), "us-east-1", (RegionState::Draining, None)).unwrap();
+        let moved = of_region(&world(), "us-east-1", RegionState::Draining, None).unwrap();
         assert_eq!((moved.requests_per_s, moved.in_flight), (None, 0.0));
     }
 
@@ -181,7 +182,7 @@ mod tests {
         let mut regions = world();
         regions[1].is_heard = false;
         regions[2].models = vec!["other".to_owned()];
-        let moved = of_region(&regions, "us-east-1", (RegionState::Evacuating, SERVED)).unwrap();
+        let moved = of_region(&regions, "us-east-1", RegionState::Evacuating, SERVED).unwrap();
         assert_eq!((moved.to.len(), moved.without_slot), (0, 6.0));
     }
 

@@ -71,7 +71,7 @@ async fn before(cluster: &Cluster<'_>, call: &AdminCall) -> Result<RecordBefore,
             let slip = slip.filter(|_| !call.query.creates)?;
             Some(ApiError::slip(slip.resource, &slip.name, Some(&slip.meant)))
         };
-        let slip = slip(state, resource, call, (key.as_ref(), &item)).or_else(within);
+        let slip = slip(state, resource, call, key.as_ref(), &item).or_else(within);
         (item, slip, state.applied())
     };
     let seen = match cluster.read(call, look).await {
@@ -105,7 +105,8 @@ fn slip(
     state: &State,
     resource: Resource,
     call: &AdminCall,
-    (key, item): (Option<&RecordKey>, &Value),
+    key: Option<&RecordKey>,
+    item: &Value,
 ) -> Option<ApiError> {
     let is_new = item.is_null() && key.is_some();
     if !is_new || call.query.creates || call.expect != Expect::Any {

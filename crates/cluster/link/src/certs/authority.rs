@@ -181,7 +181,8 @@ impl Authority {
     /// fails.
     pub fn issue_for_key(
         &self,
-        (region, node): (&str, &str),
+        region: &str,
+        node: &str,
         key_pem: &str,
         validity: Validity,
     ) -> Result<(String, String), CertsError> {

@@ -165,7 +165,7 @@ fn base64_pem(der: &[u8]) -> String {
 fn a_kept_key_gets_another_certificate() {
     let authority = authority();
     let (first, key) = authority.issue("eu", "a", days(3)).unwrap();
-    let (second, same) = authority.issue_for_key(("eu", "a"), &key, days(9)).unwrap();
+    let (second, same) = authority.issue_for_key("eu", "a", &key, days(9)).unwrap();
     assert_eq!(same, key);
     let serial = |pem: &str| serial_of_pem(pem.as_bytes()).unwrap();
     assert_ne!(serial(&first), serial(&second), "the one can be revoked without the other");

@@ -257,8 +257,8 @@ impl Material {
             WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
                 .build()
                 .map_err(|error| malformed(&files.authority, error.to_string()))?;
-        check_own((&files.certificate, now), &certified.cert, me, &*dialler_verifier)?;
-        check_answer((&files.certificate, now), &certified.cert, me, &answer_verifier)?;
+        check_own(&files.certificate, now, &certified.cert, me, &*dialler_verifier)?;
+        check_answer(&files.certificate, now, &certified.cert, me, &answer_verifier)?;
         // A wrong key would otherwise show only in handshakes with peers.
         certified.keys_match().map_err(|cause| unusable(&files.key, cause))?;
         let expires_at = expires_at(&certified.cert, &*dialler_verifier);
@@ -291,7 +291,8 @@ fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
 
 /// Verifies the own certificate as peers will do, so that a mistake shows at once.
 fn check_own(
-    (path, now): (&Path, UnixTime),
+    path: &Path,
+    now: UnixTime,
     chain: &[CertificateDer<'static>],
     me: &Identity,
     verifier: &dyn ClientCertVerifier,
@@ -317,7 +318,8 @@ fn check_own(
 /// Verifies the own certificate as nodes do that dial this one. A certificate for clients alone, or
 /// without the DNS name, would fail for connections in one direction only.
 fn check_answer(
-    (path, now): (&Path, UnixTime),
+    path: &Path,
+    now: UnixTime,
     chain: &[CertificateDer<'static>],
     me: &Identity,
     verifier: &WebPkiServerVerifier,

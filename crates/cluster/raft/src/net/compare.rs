@@ -36,7 +36,8 @@ impl Context {
     pub(crate) fn report<M: Machine>(
         &self,
         applied: &Applied<M>,
-        (id, disk): (NodeId, DiskId),
+        id: NodeId,
+        disk: DiskId,
     ) -> Report {
         let others = self.comparison.compared().digests.newest(id);
         let digests = applied.digests(|own| own.to_report(others));
@@ -54,7 +55,8 @@ impl Context {
     pub(crate) fn receive<M: Machine>(
         &self,
         applied: &Applied<M>,
-        (id, member): (NodeId, &Member),
+        id: NodeId,
+        member: &Member,
         report: &Report,
     ) {
         let now = self.now();
@@ -116,11 +118,11 @@ impl Context {
         id: NodeId,
         member: &Member,
     ) {
-        let call = Call::Compare(self.report(applied, (id, member.disk)));
+        let call = Call::Compare(self.report(applied, id, member.disk));
         let limit = 2 * self.timing().heartbeat;
         match self.call((id, member), &call, limit).await {
             Ok(Answer::Compared(report)) => {
-                self.receive(applied, (id, member), &report);
+                self.receive(applied, id, member, &report);
             }
             // It does not know this node as a member yet, and so nothing of its disk.
             Ok(Answer::Refused(CallError::NotNow)) => {

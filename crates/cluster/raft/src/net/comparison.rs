@@ -199,7 +199,8 @@ impl Comparison {
     pub(crate) fn is_held_back(
         &self,
         id: NodeId,
-        (previous, matched): (LogId, LogId),
+        previous: LogId,
+        matched: LogId,
         now: Duration,
     ) -> bool {
         if previous.index > matched.index {

@@ -251,7 +251,7 @@ where
         let Some(previous) = request.previous else { return false };
         let Some(matched) = self.context.matched(self.id) else { return false };
         let is_lost =
-            self.context.comparison.is_held_back(self.id, (previous, matched), self.context.now());
+            self.context.comparison.is_held_back(self.id, previous, matched, self.context.now());
         if is_lost {
             self.context.followers.send_modify(|all| all.lost(request.ballot, self.id));
         }

@@ -119,7 +119,8 @@ impl Grant {
         &self,
         route: RouteRules<'_>,
         asked: &Residency,
-        (own, country): (&str, Option<Country>),
+        own: &str,
+        country: Option<Country>,
     ) -> GatewayError {
         self.count(AccessResult::Region);
         tracing::debug!(

@@ -42,7 +42,8 @@ impl ClientStream {
         stream: Stream,
         version: ClientProtocol,
         read_ahead: Bytes,
-        (door, meter): (Arc<FrontDoor>, Arc<ConnectionMeter>),
+        door: Arc<FrontDoor>,
+        meter: Arc<ConnectionMeter>,
     ) -> Self {
         let frames = (version == ClientProtocol::Http2)
             .then(|| FrameBudget::new(FrameSender::Client, Instant::now()));

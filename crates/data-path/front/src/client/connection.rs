@@ -101,8 +101,8 @@ async fn drive<S: Serve>(
     let client = Arc::new(if greeted.is_unnamed { client.unnamed() } else { client });
     let (meter, unread) = (Arc::clone(&client.meter), client.unread.clone());
     let Greeted { stream, version, read_ahead, .. } = greeted;
-    let counted = (Arc::clone(door), Arc::clone(&meter));
-    let stream = ClientStream::new(stream, version, read_ahead, counted);
+    let (counted, metered) = (Arc::clone(door), Arc::clone(&meter));
+    let stream = ClientStream::new(stream, version, read_ahead, counted, metered);
     let service = &entrance.service;
     let serve = |pump, request| service.serve(Arc::clone(&client), pump, request);
     let watchdog = Watchdog::new(door.limits(), version, Instant::now());

@@ -51,9 +51,14 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (tcp, _) = listener.accept().await.unwrap();
-        let counted = (Arc::clone(&door), Arc::clone(&meter));
-        let stream =
-            ClientStream::new(Stream::Plain(tcp), ClientProtocol::Http1, Bytes::new(), counted);
+        let (counted, metered) = (Arc::clone(&door), Arc::clone(&meter));
+        let stream = ClientStream::new(
+            Stream::Plain(tcp),
+            ClientProtocol::Http1,
+            Bytes::new(),
+            counted,
+            metered,
+        );
         Self {
             door,
             meter,

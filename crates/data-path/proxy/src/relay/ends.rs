@@ -181,7 +181,7 @@ impl Relay {
             is_whole && record.is_none_or(|record| record.can_have_used(counts(*usage)))
         });
         if let Some(mut observer) = observer {
-            observer.end(end, (tokens, usage), written);
+            observer.end(end, tokens, usage, written);
         } else if let Some(mut reply) = forwarded {
             reply.written = written;
             reply.prompt_tokens = usage.map(|usage| usage.prompt_tokens);

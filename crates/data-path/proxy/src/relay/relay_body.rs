@@ -96,10 +96,10 @@ impl Relay {
             deadline: plan.deadline.at(),
             keep_alive: plan.keep_alive,
         };
-        let is_continuable = plan.resume.is_some();
-        let times = (plan.asked_at, coarse_clock::now());
+        let (asked_at, is_continuable) = (plan.asked_at, plan.resume.is_some());
+        let (source, now) = (upstream.target.source(), coarse_clock::now());
         let mut relay = Self {
-            reply: Reply::new(rules, upstream.target.source(), is_continuable, times),
+            reply: Reply::new(rules, source, is_continuable, asked_at, now),
             plan,
             upstream: Some(upstream),
             record: Some(record),

@@ -209,12 +209,13 @@ impl AttemptObserver {
     pub(crate) fn end(
         &mut self,
         end: End,
-        (tokens, usage): (TokenCounts, Option<Usage>),
+        tokens: TokenCounts,
+        usage: Option<Usage>,
         written: BlockHashes,
     ) {
         let now = coarse_clock::now();
         if let Some(feedback) = &mut self.feedback {
-            feedback.end(end, (tokens.completion, usage), written);
+            feedback.end(end, tokens.completion, usage, written);
         }
         match end {
             End::Complete => {
@@ -247,8 +248,7 @@ impl AttemptObserver {
     /// Notes that the request left the replica for its drain, before the reply's end.
     pub(crate) fn left(&mut self) {
         if let Some(feedback) = &mut self.feedback {
-            let nothing = (0, None);
-            feedback.end(End::CancelledInReply, nothing, BlockHashes::default());
+            feedback.end(End::CancelledInReply, 0, None, BlockHashes::default());
         }
     }
 

@@ -167,7 +167,8 @@ impl CacheFeedback {
     pub(crate) fn end(
         &mut self,
         end: End,
-        (output_tokens, usage): (u64, Option<Usage>),
+        output_tokens: u64,
+        usage: Option<Usage>,
         written: BlockHashes,
     ) {
         if let Some(replied) = &mut self.replied {

@@ -132,7 +132,7 @@ fn a_whole_reply_teaches_what_it_told() {
     feedback.head(StatusCode::OK, true);
     feedback.piece(Instant::now());
     let usage = Usage { prompt_tokens: 150, completion_tokens: 9, cached_tokens: Some(128) };
-    feedback.end(End::Complete, (9, Some(usage)), BlockHashes::new(vec![3]));
+    feedback.end(End::Complete, 9, Some(usage), BlockHashes::new(vec![3]));
     drop(feedback);
     let told = learnings(&worker);
     let identity = Candidate::identity_of(&"gpu-a".into());
@@ -174,7 +174,7 @@ fn the_first_token_of_a_stream_is_reported_when_it_comes() {
     assert!(begun.first_byte >= Duration::from_millis(40));
     feedback.piece(Instant::now());
     assert_eq!(learnings(&worker), [], "once");
-    feedback.end(End::Complete, (9, None), BlockHashes::default());
+    feedback.end(End::Complete, 9, None, BlockHashes::default());
     let told = learnings(&worker);
     assert_eq!(replied(&told[0]).begun.as_ref(), Some(begun));
     assert_eq!(replied(&told[0]).first_byte, Some(begun.first_byte));
@@ -237,7 +237,7 @@ fn what_was_not_read_is_told_as_such_and_what_was_not_sent_not_at_all() {
         let mut refused = sent(&worker, &replica, &request);
         refused.head(StatusCode::from_u16(status).expect("a status"), false);
         refused.piece(Instant::now());
-        refused.end(End::Complete, (0, None), BlockHashes::new(vec![3]));
+        refused.end(End::Complete, 0, None, BlockHashes::new(vec![3]));
         drop(refused);
         assert_eq!(learnings(&worker), expected, "{status}");
     }

@@ -9,11 +9,11 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use spillway_front::access::{AccessMode, AccessSwitch};
+use spillway_front::access::{AccessMode, AccessSwitch, Authenticator};
 use spillway_front::client::ConnectionFacts;
 use spillway_journey::Room;
 use spillway_protocol::{ErrorKind, TrustedProxies};
-use spillway_request::gateway::{Counters, Gateway, RoutingState};
+use spillway_request::gateway::{Counters, RoutingState};
 use spillway_request::headers::RequestIdentity;
 use spillway_route::{Asker, Guest, OwnRegion, admit_guest, shed_state};
 use spillway_transport::{BoxError, LinkBody, WireBody};
@@ -21,7 +21,7 @@ use spillway_types::{ModelName, Residency, RouteName, ShedState};
 use spillway_upstream::Traffic;
 use spillway_view::{Asking, Cached, GuestTerms, PendingGuest, Regions, Route, View, WaitKey};
 
-use crate::request::serve::Exchange;
+use crate::request::exchange::Exchange;
 use crate::worker::Worker;
 
 /// Name of the route for requests without one.
@@ -63,7 +63,8 @@ pub enum GuestAnswer {
 pub fn admits_guest(worker: &Worker, path: &str, terms: &GuestTerms) -> GuestAnswer {
     let gateway = &*worker.gateway;
     let regions = gateway.routing.regions();
-    if is_outside_residency(gateway, &regions, path, terms) {
+    let authenticator = &gateway.clients.authenticator;
+    if is_outside_residency(&gateway.routing, authenticator, &regions, path, terms) {
         gateway.counters.residency_received.fetch_add(1, Ordering::Relaxed);
         return GuestAnswer::OutsideResidency;
     }
@@ -94,20 +95,21 @@ fn route_of<'v>(view: &'v View, path: &str, model: &ModelName) -> Option<&'v Rou
 }
 
 fn is_outside_residency(
-    gateway: &Gateway,
+    routing: &RoutingState,
+    authenticator: &Authenticator,
     regions: &Regions,
     path: &str,
     terms: &GuestTerms,
 ) -> bool {
-    let view = gateway.routing.view();
+    let view = routing.view();
     let prefixed = view.prefixed_route(path);
     // Without a model the node answers itself, or rules are checked once the replica is known.
     let of_model = || terms.model.as_ref().and_then(|model| view.route_of_model(Some(model)));
     let route = prefixed.or_else(of_model);
     let (tenant, residency) = (terms.tenant.as_ref(), &terms.residency);
-    let grant = gateway.clients.authenticator.vouched_by(tenant, terms.priority, residency);
+    let grant = authenticator.vouched_by(tenant, terms.priority, residency);
     let allows = |residency: &Residency| {
-        residency.may_serve(gateway.routing.own_region.as_str(), regions.own_country)
+        residency.may_serve(routing.own_region.as_str(), regions.own_country)
     };
     !allows(&grant.residency) || !route.is_none_or(|route| allows(&route.spec.residency))
 }
@@ -147,7 +149,7 @@ fn own_region(
         half_blocks: 0,
     };
     let loads = view.loads(Cached::NOTHING, room, Traffic::Http);
-    regions.own(model, (group, &loads), waiting)
+    regions.own(model, group, &loads, waiting)
 }
 
 /// Wrapper that counts a guest until its reply has ended.

@@ -13,7 +13,8 @@ use spillway_request::path::Prefixes;
 use spillway_request::prepared::Prepared;
 use spillway_types::BasePath;
 
-use crate::request::dispatch::{Dispatched, path_at};
+use crate::request::dispatch::Dispatched;
+use crate::request::sending::path_at;
 
 static REFRESH: HeaderName = HeaderName::from_static("refresh");
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use spillway_protocol::CODE_HEADER;
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::{ClientState, Switches};
 use spillway_transport::coarse_clock;
 use spillway_view::{ControlState, HeldSlot};
 
@@ -26,8 +26,12 @@ const CONTROL_AGE_QUIET: Duration = Duration::from_secs(5);
 
 /// Adds the greatest possible age of the agreed cluster state at this node, which the client talks
 /// to.
-pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
-    let state = gateway.clients.control_age.at(coarse_clock::now());
+pub(super) fn tell_control_age(
+    clients: &ClientState,
+    switches: &Switches,
+    headers: &mut HeaderMap,
+) {
+    let state = clients.control_age.at(coarse_clock::now());
     let is_refusal = headers.contains_key(&CODE_HEADER);
     let (is_old, value) = match state {
         ControlState::Apart => return,
@@ -37,7 +41,7 @@ pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
             (age >= CONTROL_AGE_QUIET, HeaderValue::from(age_ms))
         }
     };
-    if gateway.switches.exposes_routing() || (is_refusal && is_old) {
+    if switches.exposes_routing() || (is_refusal && is_old) {
         headers.insert(CONTROL_AGE_MS.clone(), value);
     }
 }
@@ -82,7 +86,7 @@ mod tests {
     use std::time::Instant;
 
     use spillway_prefix::{PrefixConfig, PrefixHasher};
-    use spillway_request::gateway::GatewayConfig;
+    use spillway_request::gateway::{Gateway, GatewayConfig};
     use spillway_transport::Limits;
     use spillway_view::{Retry, View};
 
@@ -110,7 +114,7 @@ mod tests {
         if is_refusal {
             headers.insert(CODE_HEADER.clone(), HeaderValue::from_static("overloaded"));
         }
-        tell_control_age(&gateway, &mut headers);
+        tell_control_age(&gateway.clients, &gateway.switches, &mut headers);
         headers.get(&CONTROL_AGE_MS).map(|value| value.to_str().expect("text").to_owned())
     }
 

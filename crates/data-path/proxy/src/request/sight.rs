@@ -167,7 +167,7 @@ impl RegionSight for Dispatch<'_> {
         let pin = self.prepared.target.pin.as_ref();
         let group = self.prepared.route.group_for(Some(model), pin).ok().flatten();
         let loads = ReplicaSight::loads(self, room, false);
-        self.regions.own(model, (group, &loads), waiting)
+        self.regions.own(model, group, &loads, waiting)
     }
 
     fn others(

@@ -87,7 +87,7 @@ impl CacheIndex {
     pub(super) fn written(&mut self, written: &Written<'_>) {
         let Some(mirrors) = &mut self.mirrors else { return };
         let Some(holder) = self.holders[written.replica] else { return };
-        if !mirrors.written((&mut self.index, holder), written) {
+        if !mirrors.written(&mut self.index, holder, written) {
             self.insert(written.replica, written.chain);
         }
     }

@@ -153,7 +153,7 @@ impl Memory {
         let Some(holder) = self.holders[written.replica].filter(|_| self.learns_replies) else {
             return;
         };
-        let is_told = |mirrors: &mut Mirrors| mirrors.written((&mut self.index, holder), written);
+        let is_told = |mirrors: &mut Mirrors| mirrors.written(&mut self.index, holder, written);
         if !self.mirrors.as_mut().is_some_and(is_told) {
             self.index.extend(holder, written.chain, written.prompt_blocks);
         }

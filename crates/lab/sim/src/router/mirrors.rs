@@ -42,7 +42,8 @@ impl Mirrors {
     /// Notes the end of a reply. Returns true if the events report what the replica keeps of it.
     pub(super) fn written(
         &mut self,
-        (index, holder): (&mut FineIndex, Holder),
+        index: &mut FineIndex,
+        holder: Holder,
         written: &Written<'_>,
     ) -> bool {
         let (prompt, reply) = written.chain.split_at(written.prompt_blocks);
@@ -76,7 +77,7 @@ impl Mirrors {
         let was_live = mirror.is_live();
         match report.news {
             CacheNews::Events(events) => {
-                events.iter().for_each(|event| mirror.note((index, holder), event, report.now_ms));
+                events.iter().for_each(|event| mirror.note(index, holder, event, report.now_ms));
             }
             CacheNews::Missed => mirror.miss(),
         }
@@ -93,7 +94,7 @@ impl Mirrors {
         self.settled_ms = now_ms;
         for (mirror, holder) in self.mirrors.iter_mut().zip(holders) {
             let Some(holder) = *holder else { continue };
-            if mirror.settle((index, holder), now_ms) {
+            if mirror.settle(index, holder, now_ms) {
                 size(index, holder, self.cache_blocks, mirror);
             }
         }

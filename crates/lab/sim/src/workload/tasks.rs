@@ -163,7 +163,7 @@ fn conversation(turns: &mut Vec<Turn>, (libraries, _, rng): &mut Client<'_>) {
         let prompt = said.with(new_text(rng, QUESTION_TOKENS));
         let reply = new_text(rng, REPLY_TOKENS);
         said = prompt.with(reply);
-        push(turns, first, (prompt, reply), rng);
+        push(turns, first, prompt, reply, rng);
         if turns.len() - first >= TURNS_MAX || rng.f64() < 1.0 / TURNS {
             return;
         }
@@ -191,7 +191,7 @@ fn documents(turns: &mut Vec<Turn>, shared: f64, (libraries, region, rng): &mut 
     loop {
         let prompt = Text::new(vec![document, new_text(rng, DOCUMENT_QUESTION_TOKENS)]);
         let reply = new_text(rng, DOCUMENT_REPLY_TOKENS);
-        push(turns, first, (prompt, reply), rng);
+        push(turns, first, prompt, reply, rng);
         if turns.len() - first >= QUESTIONS_MAX || rng.f64() < 1.0 / QUESTIONS {
             return;
         }
@@ -199,12 +199,7 @@ fn documents(turns: &mut Vec<Turn>, shared: f64, (libraries, region, rng): &mut 
 }
 
 /// Adds a turn that follows the one before it, if that one belongs to the same task.
-fn push(
-    turns: &mut Vec<Turn>,
-    first: usize,
-    (prompt, reply): (Text, Piece),
-    rng: &mut fastrand::Rng,
-) {
+fn push(turns: &mut Vec<Turn>, first: usize, prompt: Text, reply: Piece, rng: &mut fastrand::Rng) {
     let after = turns.len().checked_sub(1).filter(|&before| before >= first);
     let think_us = if after.is_some() { think_us(rng) } else { 0 };
     turns.push(Turn { after, think_us, prompt, reply });

@@ -48,7 +48,7 @@ impl World {
                 let mut machine =
                     GossipMachine::new(me, 1, GossipConfig::default(), dice, config.origin);
                 machine.set_members(&members, config.origin);
-                let mut node = SimNode::new(number, made, (&position, machine), rng.u64(..));
+                let mut node = SimNode::new(number, made, &position, machine, rng.u64(..));
                 for (replica, &home) in node.replicas.iter_mut().zip(&*group.homes) {
                     replica.rtt_ms = believed_rtt_ms[region][home];
                 }

@@ -160,7 +160,7 @@ impl World {
     fn sum_up(&mut self, node: usize) {
         let instant = self.instant();
         let names = &self.groups[self.nodes[node].group].names;
-        self.nodes[node].sum_up((self.now, instant), names);
+        self.nodes[node].sum_up(self.now, instant, names);
     }
 
     /// Returns true if a node knows that a region can't be reached.

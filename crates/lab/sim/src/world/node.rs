@@ -89,7 +89,8 @@ impl SimNode {
     pub(super) fn new(
         group: usize,
         router: Box<dyn Router>,
-        (position, machine): (&NodePosition, GossipMachine),
+        position: &NodePosition,
+        machine: GossipMachine,
         seed: u64,
     ) -> Self {
         let in_flight_max = router.in_flight_max().unwrap_or(u32::MAX);
@@ -169,7 +170,7 @@ impl SimNode {
     }
 
     /// Sums up the region from this node's replicas and from the reports of its other nodes.
-    pub(super) fn sum_up(&mut self, (now, instant): (Time, Instant), names: &Names) {
+    pub(super) fn sum_up(&mut self, now: Time, instant: Instant, names: &Names) {
         let peers: Vec<PeerView> = self.gossip.machine.peers(instant);
         let live = || peers.iter().filter(|peer| peer.live);
         self.note_elsewhere(names);
@@ -294,12 +295,7 @@ impl SimNode {
 
     /// Counts a request of so many tokens that has left a replica, where it was for so many
     /// milliseconds.
-    pub(super) fn end(
-        &mut self,
-        replica: usize,
-        (tokens, held_ms): (u32, f64),
-        prompt_tokens: u32,
-    ) {
+    pub(super) fn end(&mut self, replica: usize, tokens: u32, held_ms: f64, prompt_tokens: u32) {
         let replica = &mut self.replicas[replica];
         replica.context_tokens -= prompt_tokens;
         replica.in_flight -= 1;

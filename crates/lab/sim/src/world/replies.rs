@@ -180,7 +180,7 @@ impl World {
             node.replicas[replica].slots.unbegun = node.limits[replica].unbegun();
         }
         let held_ms = self.now.ms_since(assignment.sent);
-        node.end(replica, (queue_tokens(&request.inquiry), held_ms), request.prompt_tokens);
+        node.end(replica, queue_tokens(&request.inquiry), held_ms, request.prompt_tokens);
         if request.inquiry.hop > 0 {
             node.guests -= 1;
         }

@@ -96,7 +96,7 @@ impl Stream {
             deaths: 0,
         });
         Self {
-            reply: Reply::new(rules, source, true, (instant, instant)),
+            reply: Reply::new(rules, source, true, instant, instant),
             continued,
             source: request,
             seeking: None,

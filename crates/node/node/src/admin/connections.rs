@@ -74,7 +74,7 @@ pub(crate) async fn serve_admin(
         let (admin, tls, stop) = (admin.clone(), listener.tls.clone(), stop.clone());
         tracker.spawn(async move {
             tokio::select! {
-                () = serve(tcp, tls, (admin, peer.ip()), &place) => {}
+                () = serve(tcp, tls, admin, peer.ip(), &place) => {}
                 () = place.over() => {}
                 () = stop.cancelled() => {}
             }
@@ -114,13 +114,14 @@ fn say_full(client: IpAddr) {
 async fn serve(
     tcp: TcpStream,
     tls: Option<Arc<ServerTls>>,
-    (admin, client): (Admin, IpAddr),
+    admin: Admin,
+    client: IpAddr,
     place: &Arc<ConnectionPermit>,
 ) {
     match tls {
-        None => serve_stream(tcp, (admin, client), place).await,
+        None => serve_stream(tcp, admin, client, place).await,
         Some(tls) => match tls.accept(tcp).await {
-            Ok(stream) => serve_stream(stream, (admin, client), place).await,
+            Ok(stream) => serve_stream(stream, admin, client, place).await,
             Err(error) => tracing::debug!(%error, "a TLS handshake of the admin listener failed"),
         },
     }
@@ -128,7 +129,8 @@ async fn serve(
 
 async fn serve_stream(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    (admin, client): (Admin, IpAddr),
+    admin: Admin,
+    client: IpAddr,
     place: &Arc<ConnectionPermit>,
 ) {
     let service = service_fn(move |request| {

@@ -26,7 +26,7 @@ use spillway_cluster_state::Fingerprint;
 use spillway_control_plane::{ControlPlane, ControlPlaneConfig};
 use spillway_link::Link;
 use spillway_raft::{RaftStartError, Seed};
-use spillway_request::gateway::Gateway;
+use spillway_request::gateway::{ClientState, RoutingState};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -50,18 +50,19 @@ impl Agreed {
     pub(crate) async fn start(
         member: &ClusterMember,
         link: &Arc<Link>,
-        gateway: &Gateway,
+        routing: &Arc<RoutingState>,
+        clients: &Arc<ClientState>,
     ) -> Result<Option<Self>, RaftStartError> {
         let Some(folder) = member.config.data.clone() else { return Ok(None) };
         let config = control_plane_config(member, link, folder);
         let control_plane = ControlPlane::start(config, Arc::clone(link)).await?;
-        let aging = age::keep(Arc::downgrade(&control_plane), Arc::clone(&gateway.clients));
+        let aging = age::keep(Arc::downgrade(&control_plane), Arc::clone(clients));
         let telling = leader_log::run(Arc::downgrade(&control_plane));
         let mut peers = peers::Peers::new(member, link, Arc::clone(&control_plane));
         peers.look(&control_plane.known());
-        let country = gateway.routing.own_country;
+        let country = routing.own_country;
         let follower = follow::Follower::new(member, link, country, Arc::clone(&control_plane));
-        let (routing, proposed_to) = (&gateway.routing, Arc::clone(&control_plane));
+        let proposed_to = Arc::clone(&control_plane);
         let speaker = speak::Speaker::new(member, link, routing, proposed_to);
         let tasks = MemberTasks::new(&member.tasks);
         tasks.spawn("age of the agreed state", aging);

@@ -88,7 +88,7 @@ impl Handler for Guests {
         }
         let residency = residency::take(&mut head.headers);
         let notes = GuestNotes::take(&mut head.headers);
-        let decision = self.decide(from, &head, (residency, notes));
+        let decision = self.decide(from, &head, residency, notes);
         let worker = Arc::clone(&self.service.worker);
         Box::pin(async move {
             let (terms, coming) = decision?;
@@ -120,7 +120,8 @@ impl Guests {
         &self,
         from: &Identity,
         head: &ForwardHead,
-        (residency, notes): (Residency, GuestNotes),
+        residency: Residency,
+        notes: GuestNotes,
     ) -> Result<Decided, Refused> {
         let refused = |reason| Err(Refused { reason, wait_ms: None });
         if head.hop > HOPS_MAX {

@@ -42,7 +42,7 @@ pub(super) fn fold(
         }
         let outcome = if configured.is_some() { Use::Hides } else { Use::Used };
         notes.add(Kind::Route, name.as_str(), outcome, String::new());
-        let base = base(name, route, (world, configured), notes);
+        let base = base(name, route, world, configured, notes);
         routes.push(lower(name, route, base, notes));
     }
     let taken: BTreeSet<RouteName> = routes.iter().map(|route| route.name.clone()).collect();
@@ -111,7 +111,8 @@ fn missing(
 fn base(
     name: &RouteName,
     route: &Route,
-    (world, configured): (&WorldConfig, Option<&RouteSpec>),
+    world: &WorldConfig,
+    configured: Option<&RouteSpec>,
     notes: &mut Notes,
 ) -> RouteSpec {
     let usual = (world.timeouts, world.queue);

@@ -48,7 +48,8 @@ impl Discovered {
     /// Starts all sources of a config. The seed spreads their look-ups.
     pub(super) fn start(
         configs: &[DiscoveryConfig],
-        (resolver, seed): (&Resolver, u64),
+        resolver: &Resolver,
+        seed: u64,
         tasks: &TaskTracker,
         stop: &CancellationToken,
     ) -> Self {

@@ -36,7 +36,7 @@ impl Kept {
         let defaults = CareDefaults::default();
         self.configs = read_replicas(&section, "test".as_ref(), &defaults).unwrap();
         let gathered =
-            crate::world::gather_replicas(&self.configs, &self.replicas, (1, &Resolver::default()))
+            crate::world::gather_replicas(&self.configs, &self.replicas, 1, &Resolver::default())
                 .unwrap();
         let named = gathered.into_iter().map(|replica| (replica.spec().name.clone(), replica));
         self.replicas = named.collect();

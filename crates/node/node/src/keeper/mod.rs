@@ -146,7 +146,7 @@ impl Keeper {
         let mut keeper = Self {
             fleet: Fleet::new(spillway_health::FleetConfig::default(), seed),
             published: 0,
-            discovered: Discovered::start(&world.discoveries, (&resolver, seed), &tasks, &stop),
+            discovered: Discovered::start(&world.discoveries, &resolver, seed, &tasks, &stop),
             agreed: Agreed::default(),
             is_starting: true,
             folded: Folded::default(),
@@ -360,8 +360,8 @@ impl Keeper {
         is_start: bool,
     ) -> Result<Folded, ReplicaTlsError> {
         // First, since an error must leave everything as it was.
-        let parts = (self.workers.len(), &self.resolver);
-        let replicas = gather_replicas(&folded.replicas, &self.replicas, parts)?;
+        let (units, known) = (self.workers.len(), &self.replicas);
+        let replicas = gather_replicas(&folded.replicas, known, units, &self.resolver)?;
         // Later nothing waits for names: a replica is used once its name has an address.
         if is_start {
             let names = futures_util::future::join_all(

@@ -59,7 +59,8 @@ impl Joined {
             PeerService { worker: Arc::clone(worker), answers: Arc::clone(&answers) as _ };
         let cluster = Cluster::start(&member, &core.data_path, service, spill, dns);
         let cluster = cluster.map_err(no_cluster)?;
-        let agreeing = Agreed::start(&member, cluster.link(), &core.data_path.gateway);
+        let gateway = &core.data_path.gateway;
+        let agreeing = Agreed::start(&member, cluster.link(), &gateway.routing, &gateway.clients);
         let agreed = Box::pin(agreeing).await?;
         learning.connect(KnowledgeContext {
             me: (member.name.clone(), member.region.clone()),
@@ -75,7 +76,7 @@ impl Joined {
             answers.watch(agreed.watched());
             let state = recall(core, &member, &agreed, learning).await;
             if let Some(folder) = data {
-                joined.division = Some(divide(core, &member, &agreed, (folder, state)).await);
+                joined.division = Some(divide(core, &member, &agreed, folder, state).await);
             }
             joined.agreed = Some(agreed);
         }
@@ -112,7 +113,8 @@ async fn divide(
     core: &NodeCore,
     member: &ClusterMember,
     agreed: &Agreed,
-    (folder, state): (PathBuf, Arc<State>),
+    folder: PathBuf,
+    state: Arc<State>,
 ) -> Division {
     let gateway = &core.data_path.gateway;
     let parts = DivisionParts {

@@ -155,3 +155,75 @@ impl MetricKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(kind: MetricKind, name: &'static str, labels: &'static [&'static str]) -> MetricSpec {
+        MetricSpec { name, kind, labels, meaning: " Requests.", values: None, query: None }
+    }
+
+    #[test]
+    fn a_query_fits_the_kind_of_the_metric_and_has_its_labels() {
+        use MetricKind::{Counter, Gauge, Histogram, Info};
+        for (kind, name, labels, expected) in [
+            (Counter, "a", &[][..], "sum (rate(a_total[5m]))"),
+            (Counter, "a", &["x", "y"], "sum by (x, y) (rate(a_total[5m]))"),
+            (Gauge, "a_count", &[], "sum (a_count)"),
+            (Gauge, "a_count", &["x"], "sum by (x) (a_count)"),
+            // A sum of shares, ages or terms over nodes would say nothing.
+            (Gauge, "a_ratio", &["x"], "max by (x) (a_ratio)"),
+            (Gauge, "a_seconds", &[], "max (a_seconds)"),
+            (Gauge, "a_term", &[], "max (a_term)"),
+            (
+                Histogram,
+                "a_seconds",
+                &[],
+                "histogram_quantile(0.95, sum by (le) (rate(a_seconds_bucket[5m])))",
+            ),
+            (
+                Histogram,
+                "a_seconds",
+                &["x"],
+                "histogram_quantile(0.95, sum by (le, x) (rate(a_seconds_bucket[5m])))",
+            ),
+            (Info, "a", &["x"], "a_info"),
+        ] {
+            assert_eq!(spec(kind, name, labels).query(), expected);
+        }
+        let own = MetricSpec { query: Some("a == 0"), ..spec(Gauge, "a", &["x"]) };
+        assert_eq!(own.query(), "a == 0");
+    }
+
+    #[test]
+    fn help_is_the_first_part_of_the_meaning_without_markdown() {
+        for (meaning, help) in [
+            (" Requests.", "Requests"),
+            (" Requests of `clients`. More about them.", "Requests of clients"),
+            (" Requests: `sent`, or `lost`.", "Requests"),
+            (" Requests; guests too.", "Requests"),
+            (" Requests ([more](page.md)).", "Requests"),
+            (" 1 if version 1.2 is used.", "1 if version 1.2 is used"),
+        ] {
+            let spec = MetricSpec { meaning, ..spec(MetricKind::Counter, "a", &[]) };
+            assert_eq!(spec.help(), help, "{meaning}");
+        }
+    }
+
+    #[test]
+    fn the_page_has_the_values_of_a_label_or_a_link_to_their_meanings() {
+        fn reasons() -> Vec<(&'static str, &'static str)> {
+            vec![("a", "The first"), ("b", "The second")]
+        }
+        for (section, expected) in [
+            (None, "Requests. `reason`: `a` (the first), `b` (the second)"),
+            (Some("x.md#y"), "Requests. `reason`: `a`, `b` ([meanings](x.md#y))"),
+        ] {
+            let values = Some(LabelValues { label: "reason", reasons, section });
+            let spec = MetricSpec { values, ..spec(MetricKind::Counter, "a", &["reason"]) };
+            assert_eq!(spec.described(), expected);
+        }
+        assert_eq!(spec(MetricKind::Counter, "a", &[]).described(), "Requests");
+    }
+}

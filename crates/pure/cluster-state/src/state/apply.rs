@@ -67,8 +67,8 @@ impl State {
             return Effect { outcome: Outcome::Refused(refusal), changes: Vec::new() };
         }
         let version = self.ledger.applied;
-        let beside = (&mut self.hot, &mut self.shares);
-        let mut turn = Turn::new(&mut self.records, &mut self.ledger, beside, entry);
+        let mut turn =
+            Turn::new(&mut self.records, &mut self.ledger, &mut self.hot, &mut self.shares, entry);
         let outcome = match rules::carry_out(&mut turn) {
             Ok(Done { skipped }) if turn.is_written => Outcome::Applied { version, skipped },
             Ok(Done { skipped: 0 }) => Outcome::Unchanged,

@@ -17,8 +17,8 @@ pub fn dry_run(state: &State, entry: &Entry) -> Result<Vec<ChangeDiff>, ApplyErr
     // A clone takes milliseconds; rules that only pretend to write would be a second set of rules.
     let mut next = state.clone();
     next.begin(state.ledger.applied + 1, entry);
-    let beside = (&mut next.hot, &mut next.shares);
-    let mut turn = Turn::new(&mut next.records, &mut next.ledger, beside, entry);
+    let mut turn =
+        Turn::new(&mut next.records, &mut next.ledger, &mut next.hot, &mut next.shares, entry);
     let Done { skipped } = rules::carry_out(&mut turn)?;
     if skipped > 0 && !turn.is_written {
         return Err(all_stale(skipped).into());

@@ -39,7 +39,8 @@ impl<'a> Turn<'a> {
     pub(crate) fn new(
         records: &'a mut Records,
         ledger: &'a mut Ledger,
-        (hot, shares): (&'a mut HotTrie, &'a mut Shares),
+        hot: &'a mut HotTrie,
+        shares: &'a mut Shares,
         entry: &'a Entry,
     ) -> Self {
         Self { records, ledger, hot, shares, entry, changes: Vec::new(), is_written: false }

@@ -150,7 +150,7 @@ impl Journey {
         add_rest(&mut scales, model, own_speed(model, planned, sight), sight);
         if !is_alike || scales.own.replicas == 0 {
             let speed = own_speed(model, planned, sight);
-            add_reading(&mut scales, (model, speed), conversation.as_ref(), sight);
+            add_reading(&mut scales, model, speed, conversation.as_ref(), sight);
         }
         scales
     }
@@ -372,7 +372,8 @@ fn add_homes<S: Sight>(scales: &mut Scales, conversation: Option<&Conversation>,
 /// the requests that run there. A region that does not report its speed counts as fast as this one.
 fn add_reading<S: Sight>(
     scales: &mut Scales,
-    (model, own_speed): (&ModelName, Speed),
+    model: &ModelName,
+    own_speed: Speed,
     conversation: Option<&Conversation>,
     sight: &S,
 ) {

@@ -53,7 +53,7 @@ impl World {
         Self {
             start,
             now: start,
-            reply: Reply::new(rules, source, is_continuable, (start, start)),
+            reply: Reply::new(rules, source, is_continuable, start, start),
             state: SourceState::Well,
             client_sent: None,
             actions: Vec::new(),

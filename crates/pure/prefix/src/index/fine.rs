@@ -256,7 +256,7 @@ impl FineIndex {
     /// the last record of the chain so far.
     fn advance(&mut self, holder: u16, together: Option<(u32, u32)>, newer: u32) -> u32 {
         let Some((first, last)) = together else { return newer };
-        self.pairs.advance(self.holders.holder_entry(holder), (first, last), newer);
+        self.pairs.advance(self.holders.holder_entry(holder), first, last, newer);
         last
     }
 

@@ -158,7 +158,8 @@ impl Pairs {
     pub(super) fn advance(
         &mut self,
         holder_entry: &mut HolderEntry,
-        (first, last): (u32, u32),
+        first: u32,
+        last: u32,
         newer: u32,
     ) {
         let before = self.at(first).newer;

@@ -139,17 +139,12 @@ impl KvMirror {
     }
 
     /// Handles an event.
-    pub fn note(
-        &mut self,
-        (index, holder): (&mut FineIndex, Holder),
-        event: &KvEvent,
-        now_ms: u64,
-    ) {
+    pub fn note(&mut self, index: &mut FineIndex, holder: Holder, event: &KvEvent, now_ms: u64) {
         match event {
             KvEvent::Stored(stored) => self.stored(stored, now_ms),
             KvEvent::Removed { hashes, group } if self.follows(*group) => {
                 let gone = hashes.iter().flat_map(|hash| self.engine.remove(*hash)).collect();
-                self.forget((index, holder), gone);
+                self.forget(index, holder, gone);
             }
             KvEvent::Removed { .. } => {}
             KvEvent::Cleared => {
@@ -172,7 +167,7 @@ impl KvMirror {
     /// Ties the prompts of which no more events are expected. Returns true if the events are found
     /// to report nothing of requests, for the first time.
     #[must_use]
-    pub fn settle(&mut self, (index, holder): (&mut FineIndex, Holder), now_ms: u64) -> bool {
+    pub fn settle(&mut self, index: &mut FineIndex, holder: Holder, now_ms: u64) -> bool {
         for prompt in self.prompts.paused(now_ms) {
             self.tie((index, holder), &prompt, None, Due::Some);
         }
@@ -195,7 +190,7 @@ impl KvMirror {
         let tail = stored.session.as_deref().and_then(chain_end_of);
         let known = tail.zip(stored.hashes.last());
         let is_known = known
-            .is_some_and(|(tail, leaf)| self.prompts.stored(tail, (stored.parent, *leaf), now_ms));
+            .is_some_and(|(tail, leaf)| self.prompts.stored(tail, stored.parent, *leaf, now_ms));
         // Blocks that the engine reports again because of other clients are no further copies.
         self.engine.store(stored, is_known);
         if is_known {
@@ -295,7 +290,7 @@ impl KvMirror {
     }
 
     /// Has the index forget blocks, and what prompts under way have put behind them.
-    fn forget(&self, (index, holder): (&mut FineIndex, Holder), gone: Vec<u64>) {
+    fn forget(&self, index: &mut FineIndex, holder: Holder, gone: Vec<u64>) {
         if self.state != KvState::Live || gone.is_empty() {
             return;
         }

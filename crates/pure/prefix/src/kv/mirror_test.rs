@@ -38,7 +38,7 @@ impl Scene {
     }
 
     fn note(&mut self, event: &KvEvent) {
-        self.mirror.note((&mut self.index, self.holder), event, self.now_ms);
+        self.mirror.note(&mut self.index, self.holder, event, self.now_ms);
     }
 
     /// Reports engine blocks that were stored for a prompt.
@@ -77,7 +77,7 @@ impl Scene {
 
     fn settle(&mut self) -> bool {
         self.now_ms += 1_000;
-        self.mirror.settle((&mut self.index, self.holder), self.now_ms)
+        self.mirror.settle(&mut self.index, self.holder, self.now_ms)
     }
 
     /// Returns the number of leading blocks that the replica is believed to hold.

@@ -159,7 +159,8 @@ impl Prompts {
     pub(super) fn stored(
         &mut self,
         tail: u64,
-        (parent, leaf): (Option<u64>, u64),
+        parent: Option<u64>,
+        leaf: u64,
         now_ms: u64,
     ) -> bool {
         let Some(prompt) = self.by_tail.get_mut(&tail) else { return false };

@@ -24,7 +24,8 @@ impl Holder {
         &mut self,
         now_ns: u64,
         shares: &Shares,
-        (turn, is_renewal): (StatementTurn, bool),
+        turn: StatementTurn,
+        is_renewal: bool,
     ) -> (Vec<ShareLine>, bool) {
         let visits = match turn {
             StatementTurn::No => Visits::Due,
@@ -39,7 +40,7 @@ impl Holder {
             let is_steady = self.feel(place, &known);
             let seen = self.bounded(place, &known.seen, shares);
             // Before the line is made: what a statement gives up must not be charged any more.
-            self.follow(place, (&seen, &known), now_ns);
+            self.follow(place, &seen, &known, now_ns);
             let mut judged = None;
             if visits != Visits::Due {
                 let in_use = known.in_use();
@@ -88,7 +89,7 @@ impl Holder {
     }
 
     /// Lets requests use what this process holds of a limit.
-    fn follow(&mut self, place: usize, (seen, known): (&LimitView, &Known), now_ns: u64) {
+    fn follow(&mut self, place: usize, seen: &LimitView, known: &Known, now_ns: u64) {
         let reach = self.reach(place, seen, now_ns);
         let Some(limiter) = &known.limiter else { return };
         let scope = &self.rows.row(place).scope;

@@ -210,15 +210,15 @@ pub(crate) async fn write(client: &AdminClient, records: &Records, dry_run: bool
         let count = waiting.len();
         let mut last = None;
         for ((kind, name), wanted) in std::mem::take(&mut waiting) {
-            match write_one(client, (*kind, name), wanted, dry_run).await? {
+            match write_one(client, *kind, name, wanted, dry_run).await? {
                 Ok((outcome, changes)) => {
-                    tell(client, (*kind, name), outcome, &changes)?;
+                    tell(client, *kind, name, outcome, &changes)?;
                     done.push((*kind, name.clone(), outcome));
                 }
                 // It is only refused because records before it are missing, which a dry run does
                 // not write.
                 Err(refusal) if dry_run && refusal.code == "unknown_reference" => {
-                    tell(client, (*kind, name), Outcome::Created, &preview(wanted))?;
+                    tell(client, *kind, name, Outcome::Created, &preview(wanted))?;
                     done.push((*kind, name.clone(), Outcome::Created));
                 }
                 Err(refusal) => {
@@ -242,7 +242,8 @@ pub(crate) async fn write(client: &AdminClient, records: &Records, dry_run: bool
 /// Writes one record, if the cluster has it otherwise. Returns the changes as a dry run shows them.
 async fn write_one(
     client: &AdminClient,
-    (kind, name): (Resource, &str),
+    kind: Resource,
+    name: &str,
     wanted: &Wanted,
     dry_run: bool,
 ) -> Result<std::result::Result<(Outcome, Value), Refusal>> {
@@ -289,7 +290,8 @@ fn preview(wanted: &Wanted) -> Value {
 
 fn tell(
     client: &AdminClient,
-    (kind, name): (Resource, &str),
+    kind: Resource,
+    name: &str,
     outcome: Outcome,
     changes: &Value,
 ) -> Result<()> {

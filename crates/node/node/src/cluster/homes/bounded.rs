@@ -87,7 +87,7 @@ impl BoundedHomes {
                 self.response(KnownResponse::of(id, response, side))
             }
             HomeNews::Session { route, key, home } => {
-                let known = KnownSession::of((route, *key), *home, side);
+                let known = KnownSession::of(route, *key, *home, side);
                 known.is_none_or(|known| self.session(known))
             }
             HomeNews::Conversation { block, region } => {

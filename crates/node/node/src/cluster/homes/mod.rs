@@ -135,7 +135,7 @@ impl KnownHomes {
             let some = sessions.some_homes(room);
             room -= some.len();
             for (key, home) in some {
-                if let Some(known) = KnownSession::of((route, key), home, side) {
+                if let Some(known) = KnownSession::of(route, key, home, side) {
                     homes.session(known);
                 }
             }

@@ -85,7 +85,8 @@ impl KnownResponse {
 impl KnownSession {
     /// Returns `None` for a session in a region that is gone.
     pub(super) fn of(
-        (route, key): (&RouteName, SessionKey),
+        route: &RouteName,
+        key: SessionKey,
         home: SessionHome,
         side: Side<'_>,
     ) -> Option<Self> {
@@ -118,7 +119,7 @@ pub(in crate::cluster) fn check_message(input: &[u8]) {
     let others = regions.map(|region| (region_identity(region), region.clone())).collect();
     let side = Side { node: &node, region: &region, others: &others };
     for known in &homes.sessions {
-        let again = KnownSession::of((&known.route, known.key()), known.at(&region), side);
+        let again = KnownSession::of(&known.route, known.key(), known.at(&region), side);
         assert_eq!(again.as_ref(), Some(known));
     }
     for known in homes.responses {
