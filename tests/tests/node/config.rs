@@ -166,6 +166,8 @@ fn faults_of_replicas_are_told_with_line_column_and_remedy() {
     let hosted = format!("{url}\nrole = \"overflow\"");
     check(&replica(&hosted), (2, 8), "has a price", "add price");
     let hosted = format!("{hosted}\n{price}");
+    let priced = hosted.replace("price = { ", "price = { model = \"tiny\", ");
+    check(&replica(&priced), (6, 19), "that of all its models", "remove model");
     let warmed = format!("{hosted}\nwarm_up = [\"x\"]");
     check(&replica(&warmed), (2, 8), "no client asked for", "remove deep and warm_up");
     let share = format!("{hosted}\noverflow = {{ share_percent_max = 0 }}");

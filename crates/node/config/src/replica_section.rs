@@ -20,9 +20,10 @@ use crate::error::{ConfigError, ConfigErrors, all};
 use crate::health_section::{BucketSection, DeepSection, MetricsSection, ReplicaHealthSection};
 use crate::kind_settings::Preset;
 use crate::models_section::{ModelsForm, ModelsSection};
-use crate::overflow_section::{OverflowSection, ReplicaPriceSection, RoleSection};
+use crate::overflow_section::{OverflowSection, RoleSection};
 use crate::replica::ReplicaConfig;
 use crate::source::Source;
+use crate::usage_section::PriceSection;
 use crate::versions::{VersionsSection, lower_versions};
 
 /// Default maximum of connections to a replica: more than any engine works on at once.
@@ -56,10 +57,11 @@ pub(crate) struct ReplicaSection {
     /// Role of the replica: `overflow` replicas get only requests that no other replica can serve.
     #[serde(default)]
     pub(crate) role: RoleSection,
-    /// Price that the operator pays for an overflow replica's tokens.
+    /// Price that the operator pays for an overflow replica's tokens: as in `[[price]]`, but without
+    /// `model`.
     #[serde(default)]
-    #[schemars(with = "Option<ReplicaPriceSection>")]
-    pub(crate) price: Option<Spanned<ReplicaPriceSection>>,
+    #[schemars(with = "Option<PriceSection>")]
+    pub(crate) price: Option<Spanned<PriceSection>>,
     /// Conditions and caps for the use of an overflow replica.
     #[serde(default, rename = "overflow")]
     #[schemars(with = "Option<OverflowSection>")]
