@@ -193,7 +193,7 @@ async fn a_reload_with_more_weight_moves_users_to_that_arm_only() {
 async fn a_drawn_arm_is_kept_by_a_cookie_until_it_gets_no_more_traffic() {
     let emulator = serving(&["old", "new"]).await;
     let setup = |weights| {
-        let lines = "by = \"random\"\nsticky_cookie = \"spillway-arm\"\nsticky_max_age_s = 60";
+        let lines = "by = \"random\"\nsticky_cookie = \"spillway-arm\"";
         over(&emulator, "[\"old\", \"new\"]").table(split(lines, weights))
     };
     let file = File::new(&setup((50, 50)));
@@ -203,7 +203,7 @@ async fn a_drawn_arm_is_kept_by_a_cookie_until_it_gets_no_more_traffic() {
     for _ in 0..24 {
         let first = client.fetch(ask()).await;
         let arm = arm_of(&first);
-        let attributes = "Path=/; Max-Age=60; HttpOnly; SameSite=Lax";
+        let attributes = "Path=/; Max-Age=2592000; HttpOnly; SameSite=Lax";
         assert_eq!(cookies(&first), [format!("spillway-arm={arm}; {attributes}")]);
         arms.push(arm);
     }

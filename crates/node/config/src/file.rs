@@ -26,7 +26,6 @@ use crate::route_section::RouteSection;
 use crate::section::{AdminSection, CorsSection, ListenerSection, NodeSection, TimeoutsSection};
 use crate::spill_section::SpillSection;
 use crate::split_section::SplitSection;
-use crate::steering_section::SteeringSection;
 use crate::traces_section::TracesSection;
 use crate::usage_section::{PriceSection, UsageSection};
 
@@ -157,10 +156,6 @@ pub(crate) struct ConfigFile {
     #[serde(default)]
     #[schemars(extend("x-restart" = true))]
     pub(crate) spill: SpillSection,
-    /// Conditions for directing new clients to other regions.
-    #[serde(default)]
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) steering: SteeringSection,
     /// Rules for serving sets of requests.
     #[serde(default)]
     #[schemars(transform = Required(&["name"]))]

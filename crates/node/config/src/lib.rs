@@ -51,7 +51,6 @@ mod source;
 mod spill_section;
 mod split_section;
 mod start_positions;
-mod steering_section;
 mod suggestion;
 mod syntax;
 mod traces_section;

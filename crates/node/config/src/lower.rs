@@ -10,6 +10,7 @@ use std::sync::Arc;
 use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_front::client::{Listener, ListenerSpec, ServerTls, TlsIdentity};
 use spillway_geo::dns::DnsConfig;
+use spillway_health::SteeringConfig;
 use spillway_protocol::TrustedProxies;
 use spillway_rate_limit::LimitTerms;
 use spillway_request::cors::Cors;
@@ -96,7 +97,7 @@ pub(crate) fn lower(
         cluster,
         dns,
         spill: file.spill.config(),
-        steering: file.steering.config(),
+        steering: SteeringConfig::default(),
         knowledge: file.prefix.config(),
         access_log: reporting.access_log,
         traces: reporting.traces,
