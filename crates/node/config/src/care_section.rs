@@ -14,16 +14,17 @@ use crate::error::{ConfigError, ConfigErrors};
 use crate::health_section::{DeepSection, HealthSection, StandbySection};
 use crate::kind_settings::{DeepSettings, HealthSettings, KindSettings, MetricsSettings, Preset};
 use crate::replica::{Care, Concurrency};
-use crate::replica_section::{ConcurrencySection, ReplicaSection, check_host};
+use crate::replica_section::{ConcurrencySection, ReplicaSection};
+use crate::replica_url::check_host;
 use crate::source::Source;
 
 /// Least pause between two checks of an overflow replica that sets none itself: its server is another company's.
 const OVERFLOW_CHECK: Duration = Duration::from_secs(10);
-/// Time between two deep checks of a replica that sets none.
 /// Longest ejection, as a multiple of the first one: a minute with the default. Much longer, a
 /// replica that works again would stay out; much shorter, one that flaps would fail a request every
 /// few seconds.
 const EJECT_MAX_TIMES: u64 = 12;
+/// Time between two deep checks of a replica that sets none.
 const DEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// Time limit of one deep check.
 const DEEP_TIMEOUT: Duration = Duration::from_secs(10);

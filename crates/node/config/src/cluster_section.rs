@@ -14,7 +14,7 @@ use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors, all};
 use crate::region_section::{RegionConfig, RegionSection, lower_regions};
-use crate::replica_section::check_host;
+use crate::replica_url::check_host;
 use crate::source::Source;
 
 /// Maximum number of peers of one node. With more, gossip between all pairs would be too much.

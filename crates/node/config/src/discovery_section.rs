@@ -20,7 +20,8 @@ use crate::error::{ConfigError, ConfigErrors};
 use crate::recovery::{Document, Recovered, read};
 use crate::replica::ReplicaConfig;
 use crate::replica_list::lower_replicas;
-use crate::replica_section::{ReplicaSection, check_host};
+use crate::replica_section::ReplicaSection;
+use crate::replica_url::check_host;
 use crate::source::Source;
 
 /// A source of replicas. Exactly one of `dns`, `srv` and `file` must be given.

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schemars::transform::Transform;
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_replicas::Mapping;
 use spillway_transport::Limits;
@@ -23,6 +22,7 @@ use crate::prefix_section::PrefixSection;
 use crate::region_section::RegionSection;
 use crate::replica_section::ReplicaSection;
 use crate::route_section::RouteSection;
+use crate::schema_transforms::{Required, Values, Weights};
 use crate::section::{AdminSection, CorsSection, ListenerSection, NodeSection, TimeoutsSection};
 use crate::spill_section::SpillSection;
 use crate::split_section::SplitSection;
@@ -160,39 +160,4 @@ pub(crate) struct ConfigFile {
     #[serde(default)]
     #[schemars(transform = Required(&["name"]))]
     pub(crate) route: Vec<RouteSection>,
-}
-
-/// Description of the values of a map by names.
-struct Values(&'static str);
-
-/// Bounds of the weights of a map by names.
-struct Weights;
-
-impl Transform for Weights {
-    fn transform(&mut self, schema: &mut Schema) {
-        if let Some(values) = schema.get_mut("additionalProperties") {
-            values["minimum"] = 1.into();
-            values["maximum"] = 1_000.into();
-        }
-    }
-}
-
-impl Transform for Values {
-    fn transform(&mut self, schema: &mut Schema) {
-        if let Some(values) = schema.get_mut("additionalProperties") {
-            values["description"] = self.0.into();
-        }
-    }
-}
-
-/// Keys that each table of a list must have, though the type of the table allows to leave them out:
-/// the template of a discovery has neither name nor address.
-struct Required(&'static [&'static str]);
-
-impl Transform for Required {
-    fn transform(&mut self, schema: &mut Schema) {
-        if let Some(items) = schema.get_mut("items") {
-            items["required"] = self.0.into();
-        }
-    }
 }
