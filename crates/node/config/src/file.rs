@@ -114,7 +114,7 @@ pub(crate) struct ConfigFile {
     pub(crate) fallback: FallbackSection,
     /// Model servers.
     #[serde(default)]
-    #[schemars(transform = Required(&["name", "url"]))]
+    #[schemars(transform = Required(ReplicaSection::REQUIRED))]
     pub(crate) replica: Vec<ReplicaSection>,
     /// Sources of replicas that change at run time.
     #[serde(default)]

@@ -161,6 +161,9 @@ pub(crate) enum ConcurrencySection {
 }
 
 impl ReplicaSection {
+    /// Keys that each replica of a list must have. The template of a discovery has neither.
+    pub(crate) const REQUIRED: &[&str] = &["name", "url"];
+
     /// Checks the section.
     ///
     /// # Errors
@@ -243,10 +246,10 @@ impl ReplicaSection {
     /// Returns all faults, with their lines.
     fn lower_spec(self, source: &Source) -> Result<ReplicaSpec, ConfigErrors> {
         let mut errors = ConfigErrors::default();
-        errors.keep(self.check_name(source));
+        errors.keep(check_name(source, &self.name, "replica"));
         errors.keep(self.check_models(source));
         errors.keep(self.check_kv_events(source));
-        let target = errors.keep(self.target(source));
+        let target = errors.keep(lower_target(&self.url, source));
         let grpc = self.grpc_url.as_ref().map(|url| lower_grpc_target(url, source)).transpose();
         let grpc = errors.keep(grpc).flatten();
         let scheme_is_tls = target.as_ref().is_some_and(|target| target.is_tls);
@@ -306,15 +309,6 @@ impl ReplicaSection {
         Err(source.fault(kind.span(), message, remedy))
     }
 
-    fn check_name(&self, source: &Source) -> Result<(), ConfigError> {
-        let name = self.name.get_ref();
-        if name.is_empty() && self.name.span() == (0..0) {
-            let remedy = "add name = \"...\": letters, digits and hyphens";
-            return Err(source.fault(self.url.span(), "the replica has no name", remedy));
-        }
-        check_name(source, &self.name, "replica")
-    }
-
     fn check_models(&self, source: &Source) -> Result<(), ConfigErrors> {
         let Some(models) = &self.models else { return Ok(()) };
         if models.get_ref().is_empty() {
@@ -332,14 +326,6 @@ impl ReplicaSection {
         .map(drop)
     }
 
-    fn target(&self, source: &Source) -> Result<Target, ConfigError> {
-        if self.url.get_ref().is_empty() && self.url.span() == (0..0) {
-            let remedy = "add url = \"http://host:port\"";
-            return Err(source.fault(self.name.span(), "the replica has no url", remedy));
-        }
-        lower_target(&self.url, source)
-    }
-
     /// Returns the replica's own weight, else its class's, else 1.
     fn weight(&self, defaults: &CareDefaults, source: &Source) -> Result<u32, ConfigError> {
         let by_class = match &self.class {
@@ -353,7 +339,7 @@ impl ReplicaSection {
     }
 }
 
-/// Returns a missing text; the code that needs it reports it.
+/// Returns the name or URL of a discovery's template. Where it is required, the schema says so.
 fn no_text() -> Spanned<String> {
     Spanned::new(0..0, String::new())
 }
