@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::{HeaderValue, Method, Request};
+use serde_json::json;
 use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, ClientBody, OK, Page, Reply, Scripted, Setup, both, chat, eventually, full, get,
-    message, post,
+    Client, ClientBody, OK, Page, Reply, Scripted, Setup, both, chat, check_record, eventually,
+    full, get, message, newest_record, post,
 };
 
 use crate::reload::{File, reloads};
@@ -187,6 +188,24 @@ async fn a_reload_with_more_weight_moves_users_to_that_arm_only() {
     assert!(moved.iter().all(|user| after[*user] == "canary"), "{moved:?}");
     // About 12 of 120, and by an unkeyed hash the same ones in every run.
     assert!((4..=22).contains(&moved.len()), "{moved:?}");
+}
+
+#[tokio::test]
+async fn a_record_has_the_reason_for_the_arm() {
+    let emulator = serving(&["old", "new"]).await;
+    let table = split("by = \"header:x-user\"\nsticky_cookie = \"spillway-arm\"", (50, 50));
+    let node = over(&emulator, "[\"old\", \"new\"]").table(table).start().await;
+    for (header, value, reason) in [
+        ("x-user", "canary", "named"),
+        ("x-user", "ann", "hashed"),
+        ("cookie", "spillway-arm=stable", "remembered"),
+        ("x-other", "ann", "drawn"),
+    ] {
+        let request = with_header(with_header(ask(), header, value), "x-request-id", reason);
+        let arm = arm_of(&Client::once(node.addresses()[0], request).await);
+        let record = newest_record(&node, &format!("id={reason}")).await;
+        check_record(&record, &json!({ "arm": format!("chat/{arm}"), "arm_reason": reason }));
+    }
 }
 
 #[tokio::test]
