@@ -48,7 +48,6 @@ data = "{name}.data"
 
 [health]
 eject_ms = 10000                  # long enough to be seen on a busy machine
-eject_max_ms = 10000
 slow_start_ms = 5000
 """
 

@@ -66,7 +66,7 @@ class Life:
         }
         (self.example / "terraform.tfvars.json").write_text(json.dumps(values))
         self.terraform.init(EXAMPLE)
-        own = "[node]\\nexpose_routing = true\\n[steering]\\nshed_ms = 4000"
+        own = "[node]\\nexpose_routing = true\\n[retry]\\nattempts_max = 2"
         self.extend(EXTENDED, f'monitoring_cidrs = ["10.1.7.0/24"], config = "{own}"')
         without = self.add_a_region()
         self.plan("first", expect=2)

@@ -200,8 +200,6 @@ protocol kernel {{ ipv4 {{ import none; export where source = RTS_BGP; }}; }}
         config = f"""
 spill.enabled = false
 spill.queue_max = 1
-steering.shed_ms = 1000
-steering.return_ms = 2000
 aliases.here-{site} = "tiny"
 [node]
 name = "n-{site}"

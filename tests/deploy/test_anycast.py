@@ -108,7 +108,7 @@ def test_a_region_that_sheds_is_left_and_taken_back_later(world, clients):
     world.kill("load")
     since = time.monotonic()
     comes_back(world, clients, "no longer overloaded", since)
-    assert time.monotonic() - since > 2.0, "it has to be well for longer"
+    assert time.monotonic() - since > 10.0, "it has to be well for longer"
 
 
 def test_a_machine_that_hangs_as_a_whole_is_left_when_its_hold_time_is_over(world, clients):

@@ -33,6 +33,8 @@ pub struct Cluster {
     /// So many nodes, the last ones, join by token: they know the first one alone, and no other
     /// config knows them.
     joiners: usize,
+    /// Time in which a region that comes back gets its full share.
+    ramp: Duration,
     authority: Authority,
 }
 
@@ -58,6 +60,7 @@ impl Cluster {
             lines: String::new(),
             is_agreeing: false,
             joiners: 0,
+            ramp: Duration::ZERO,
             authority,
         };
         for index in 0..cluster.regions.len() {
@@ -74,6 +77,12 @@ impl Cluster {
         self.lines.push_str(line);
         self.lines.push('\n');
         self
+    }
+
+    /// Regions that come back get their full share in this time, instead of at once.
+    #[must_use]
+    pub fn ramping(self, ramp: Duration) -> Self {
+        Self { ramp, ..self }
     }
 
     /// Nodes keep their agreed state, each in a folder of its own.
@@ -202,6 +211,7 @@ impl Cluster {
         setup.apply(&mut config);
         if let Some(cluster) = &mut config.cluster {
             cluster.paths = Some(Arc::clone(&self.paths[index]));
+            cluster.ramp = self.ramp;
         }
         Node::start(config).await
     }
@@ -283,9 +293,6 @@ impl Cluster {
         if !self.lines.contains("cluster.silence_ms") {
             // A machine that is busy for a second is no reason to call another node silent.
             setup = setup.set(format!("cluster.silence_ms = {SILENCE_MS}"));
-        }
-        if !self.lines.contains("cluster.ramp_ms") {
-            setup = setup.set("cluster.ramp_ms = 0");
         }
         if self.is_agreeing {
             setup = setup.set(format!("cluster.data = {:?}", self.data(index)));

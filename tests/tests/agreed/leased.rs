@@ -123,8 +123,7 @@ async fn a_leased_replica_serves_while_its_lease_is_renewed_and_finishes_what_it
 async fn one_that_is_registered_anew_is_another() {
     let other = Scripted::start().await.serve(OK);
     let cluster = Cluster::new(&["one", "one", "two"]).agreeing();
-    let lines =
-        ["health.eject_ms = 600000", "health.eject_max_ms = 600000", "retry.attempts_max = 1"];
+    let lines = ["health.eject_ms = 600000", "retry.attempts_max = 1"];
     let nodes = started(&cluster, other.address, &lines).await;
     let socket = Scripted::refusing();
     // A second of the same model, since the last one is never left out.

@@ -26,7 +26,7 @@ impl Split {
     async fn started() -> Self {
         let cluster = Cluster::new(&REGIONS)
             .agreeing()
-            .set("cluster.ramp_ms = 4000")
+            .ramping(Duration::from_secs(4))
             .set("spill.reserve_percent = 0")
             .set("spill.queue_ms = 300");
         let (mut nodes, mut replicas) = (Vec::new(), Vec::new());

@@ -79,7 +79,7 @@ async fn what_a_small_engine_has_no_slot_for_waits_in_the_node_and_it_is_no_less
     let url = format!("http://{}", emulator.addresses()[0]);
     let queue = "[[route]]\nname = \"llm\"\npolicy = \"least_loaded\"\n";
     let setup = |more: &str| {
-        let lines = format!("kind = \"vllm\"\nmetrics.period_ms = 100\n{more}");
+        let lines = format!("kind = \"vllm\"\n{more}");
         Setup::new().replica_with("r0", &url, &lines).table(queue)
     };
     let file = File::new(&setup(""));

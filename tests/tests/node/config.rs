@@ -166,6 +166,8 @@ fn faults_of_replicas_are_told_with_line_column_and_remedy() {
     let hosted = format!("{url}\nrole = \"overflow\"");
     check(&replica(&hosted), (2, 8), "has a price", "add price");
     let hosted = format!("{hosted}\n{price}");
+    let priced = hosted.replace("price = { ", "price = { model = \"tiny\", ");
+    check(&replica(&priced), (6, 19), "that of all its models", "remove model");
     let warmed = format!("{hosted}\nwarm_up = [\"x\"]");
     check(&replica(&warmed), (2, 8), "no client asked for", "remove deep and warm_up");
     let share = format!("{hosted}\noverflow = {{ share_percent_max = 0 }}");
@@ -397,7 +399,6 @@ body_bytes_max = 1
 body_bytes_total_max = 1
 idle_timeout_ms = 1
 stall_timeout_ms = 1
-read_ahead_bytes_max = 1
 [timeouts]
 connect_ms = 1
 first_byte_ms = 1
@@ -431,7 +432,6 @@ timeout_ms = 1
 fall = 1
 eject_after = 1
 eject_ms = 1
-eject_max_ms = 1
 slow_ratio = 1.0
 stall_ms = 1
 slow_start_ms = 1
@@ -457,7 +457,6 @@ big = ["tiny"]
 model = "chat"
 by = "random"
 sticky_cookie = "arm"
-sticky_max_age_s = 1
 [[split.arms]]
 name = "a"
 model = "tiny"
@@ -475,7 +474,6 @@ data = "d"
 join_token_file = "t"
 revoked = "r"
 silence_ms = 1
-ramp_ms = 1
 [[peer]]
 name = "p"
 region = "elsewhere"
@@ -506,11 +504,7 @@ enabled = true
 reserve_percent = 1
 queue_max = 1
 queue_ms = 1
-degraded_below_percent = 1
 tenant_room_percent = 1
-[steering]
-shed_ms = 1
-return_ms = 1
 [[listener]]
 address = "127.0.0.1:0"
 auth = "none"
@@ -568,7 +562,7 @@ warm_up = ["hello"]
 standby = true
 health = { check = "http", path = "/h", port = 1, service = "s" }
 deep = { path = "/d", body = "1", expect = { contains = "x" }, gpu_memory_max = 0.9, interval_ms = 1 }
-metrics = { scrape = true, path = "/m", port = 1, mapping = "mine", period_ms = 1, dcgm_port = 1 }
+metrics = { scrape = true, path = "/m", port = 1, mapping = "mine", dcgm_port = 1 }
 bucket = { rate_per_s = 1.0, burst = 1.0 }
 tls = { ca = "ca.pem", server_name = "s", certificate = "certificate.pem", key = "key.pem" }
 credential = { header = "h", prefix = "p", value = "v" }

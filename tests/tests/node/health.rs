@@ -14,12 +14,11 @@ use crate::retries::TURNS;
 use crate::starts::is_at_last;
 
 /// Checks ten times a second, so that tests need not wait for seconds.
-pub(crate) const QUICK: [&str; 6] = [
+pub(crate) const QUICK: [&str; 5] = [
     "health.check = \"by_kind\"",
     "health.interval_ms = 100",
     "health.timeout_ms = 200",
     "health.eject_ms = 300",
-    "health.eject_max_ms = 300",
     "timeouts.first_byte_ms = 1000",
 ];
 

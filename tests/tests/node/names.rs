@@ -81,8 +81,8 @@ fn cookies_have_names_of_their_own() {
     check(&two, (7, 17), "the split chat remembers", "its own cookie");
     let route = "[[route]]\nname = \"r\"\nsession = { cookie = \"arm\" }\n";
     check(&format!("{}{route}", sticky("arm")), (7, 22), "the split chat", "different names");
-    let age = split("sticky_cookie = \"arm\"\nsticky_max_age_s = 0", ARM);
-    check(&age, (4, 20), "can't be 0", "from 1 on, in s");
+    let age = "[[route]]\nname = \"r\"\nsession = { cookie = \"arm\", idle_s = 0 }\n";
+    check(age, (3, 38), "can't be 0", "from 1 on, in s");
 }
 
 #[test]

@@ -87,7 +87,8 @@ async fn a_reply_that_nobody_reads_frees_its_place_and_is_whole_when_it_is_read(
         [(streaming(&stream).into_bytes(), Bytes::from(stream)), (whole(&piece), piece)]
     {
         let replica = Scripted::start().await.serve(reply);
-        let setup = Setup::new().set(format!("limits.read_ahead_bytes_max = {}", 2 * LONG));
+        let setup =
+            Setup::new().with(|config| config.gateway.limits.read_ahead_bytes_max = 2 * LONG);
         let node = setup.replica("a", replica.address).start().await;
         for client in &mut both(&node).await {
             let response = held(client).await;
@@ -114,7 +115,7 @@ async fn a_reply_that_nobody_reads_frees_its_place_and_is_whole_when_it_is_read(
 async fn where_nothing_is_read_ahead_the_replica_waits_for_the_client() {
     let body = noise(LONG);
     let replica = Scripted::start().await;
-    let setup = Setup::new().set("limits.read_ahead_bytes_max = 0");
+    let setup = Setup::new().with(|config| config.gateway.limits.read_ahead_bytes_max = 0);
     let node = setup.replica("a", replica.address).start().await;
     for client in &mut both(&node).await {
         let (response, mut wire) = tokio::join!(held(client), async {
@@ -239,7 +240,7 @@ async fn a_stream_that_is_not_taken_is_cut_off_while_others_of_its_connection_go
     let replica = Scripted::start().await;
     let setup = Setup::new()
         .set("limits.stall_timeout_ms = 300")
-        .set("limits.read_ahead_bytes_max = 65536")
+        .with(|config| config.gateway.limits.read_ahead_bytes_max = 64 << 10)
         .replica("a", replica.address);
     let node = setup.start().await;
     let mut client = Client::http2_with_window(node.addresses()[0], WINDOW).await;
@@ -289,7 +290,8 @@ async fn a_stream_that_is_not_taken_is_cut_off_while_others_of_its_connection_go
 async fn a_client_that_leaves_takes_what_was_read_ahead_along() {
     for room in [64 << 10, 2 * LONG] {
         let replica = Scripted::start().await;
-        let setup = Setup::new().set(format!("limits.read_ahead_bytes_max = {room}"));
+        let setup =
+            Setup::new().with(move |config| config.gateway.limits.read_ahead_bytes_max = room);
         let node = setup.replica("a", replica.address).start().await;
         for client in &mut both(&node).await {
             let cancels =
@@ -337,7 +339,7 @@ async fn a_reply_that_ended_but_was_not_taken_counts_as_left() {
 async fn a_deadline_frees_the_place_of_a_reply_that_nobody_reads() {
     let text = events(LONG);
     let replica = Scripted::start().await.serve(streaming(&text));
-    let setup = Setup::new().set("limits.read_ahead_bytes_max = 65536");
+    let setup = Setup::new().with(|config| config.gateway.limits.read_ahead_bytes_max = 64 << 10);
     let node = setup.replica("a", replica.address).start().await;
     for client in &mut both(&node).await {
         let mut request = chat("tiny", ",\"stream\":true");
@@ -359,7 +361,7 @@ async fn a_deadline_frees_the_place_of_a_reply_that_nobody_reads() {
 #[tokio::test]
 async fn a_replica_that_breaks_off_while_it_is_read_ahead_is_told_behind_what_it_said() {
     let replica = Scripted::start().await;
-    let setup = Setup::new().set(format!("limits.read_ahead_bytes_max = {}", 2 * LONG));
+    let setup = Setup::new().with(|config| config.gateway.limits.read_ahead_bytes_max = 2 * LONG);
     let node = setup.replica("a", replica.address).start().await;
     let text = events(LONG);
     let text = text.strip_suffix("data: [DONE]\n\n").expect("an end");
@@ -396,7 +398,7 @@ async fn a_replica_that_breaks_off_while_it_is_read_ahead_is_told_behind_what_it
 #[tokio::test]
 async fn trailers_come_behind_what_was_read_ahead() {
     let mut server = CallServer::start().await;
-    let setup = Setup::new().set(format!("limits.read_ahead_bytes_max = {}", 2 * LONG));
+    let setup = Setup::new().with(|config| config.gateway.limits.read_ahead_bytes_max = 2 * LONG);
     let node = scripted(setup, "a", &server).start().await;
     let mut client = connect(&node).await;
     let message = noise(LONG);
@@ -448,7 +450,7 @@ async fn a_replica_that_had_to_wait_is_not_blamed_for_its_silence_meanwhile() {
     let replica = Scripted::start().await;
     let setup = Setup::new()
         .set("timeouts.idle_ms = 400")
-        .set("limits.read_ahead_bytes_max = 65536")
+        .with(|config| config.gateway.limits.read_ahead_bytes_max = 64 << 10)
         .replica("a", replica.address);
     let node = setup.start().await;
     let mut client = Client::http2_with_window(node.addresses()[0], WINDOW).await;
@@ -492,9 +494,10 @@ async fn both_pause(seed: u64) {
     let room = [0, 5_000, 20_000, 200_000][dice.usize(0..4)];
     let shared = [10_000, 1 << 20][dice.usize(0..2)];
     let replica = Scripted::start().await;
-    let setup = Setup::new()
-        .set(format!("limits.read_ahead_bytes_max = {room}"))
-        .with(move |config| config.gateway.limits.read_ahead_bytes_total_max = shared);
+    let setup = Setup::new().with(move |config| {
+        config.gateway.limits.read_ahead_bytes_max = room;
+        config.gateway.limits.read_ahead_bytes_total_max = shared;
+    });
     let node = setup.replica("a", replica.address).start().await;
     let text = events(600_000);
     let reply = streaming(&text);

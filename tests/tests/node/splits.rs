@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use http::{HeaderValue, Method, Request};
+use serde_json::json;
 use spillway_emulator::{Emulator, EmulatorConfig};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, ClientBody, OK, Page, Reply, Scripted, Setup, both, chat, eventually, full, get,
-    message, post,
+    Client, ClientBody, OK, Page, Reply, Scripted, Setup, both, chat, check_record, eventually,
+    full, get, message, newest_record, post,
 };
 
 use crate::reload::{File, reloads};
@@ -190,10 +191,28 @@ async fn a_reload_with_more_weight_moves_users_to_that_arm_only() {
 }
 
 #[tokio::test]
+async fn a_record_has_the_reason_for_the_arm() {
+    let emulator = serving(&["old", "new"]).await;
+    let table = split("by = \"header:x-user\"\nsticky_cookie = \"spillway-arm\"", (50, 50));
+    let node = over(&emulator, "[\"old\", \"new\"]").table(table).start().await;
+    for (header, value, reason) in [
+        ("x-user", "canary", "named"),
+        ("x-user", "ann", "hashed"),
+        ("cookie", "spillway-arm=stable", "remembered"),
+        ("x-other", "ann", "drawn"),
+    ] {
+        let request = with_header(with_header(ask(), header, value), "x-request-id", reason);
+        let arm = arm_of(&Client::once(node.addresses()[0], request).await);
+        let record = newest_record(&node, &format!("id={reason}")).await;
+        check_record(&record, &json!({ "arm": format!("chat/{arm}"), "arm_reason": reason }));
+    }
+}
+
+#[tokio::test]
 async fn a_drawn_arm_is_kept_by_a_cookie_until_it_gets_no_more_traffic() {
     let emulator = serving(&["old", "new"]).await;
     let setup = |weights| {
-        let lines = "by = \"random\"\nsticky_cookie = \"spillway-arm\"\nsticky_max_age_s = 60";
+        let lines = "by = \"random\"\nsticky_cookie = \"spillway-arm\"";
         over(&emulator, "[\"old\", \"new\"]").table(split(lines, weights))
     };
     let file = File::new(&setup((50, 50)));
@@ -203,7 +222,7 @@ async fn a_drawn_arm_is_kept_by_a_cookie_until_it_gets_no_more_traffic() {
     for _ in 0..24 {
         let first = client.fetch(ask()).await;
         let arm = arm_of(&first);
-        let attributes = "Path=/; Max-Age=60; HttpOnly; SameSite=Lax";
+        let attributes = "Path=/; Max-Age=2592000; HttpOnly; SameSite=Lax";
         assert_eq!(cookies(&first), [format!("spillway-arm={arm}; {attributes}")]);
         arms.push(arm);
     }

@@ -1,6 +1,8 @@
 //! A region that reports but does not serve is taken out, found to serve again, and given its share
 //! step by step.
 
+use std::time::Duration;
+
 use spillway_node::Node;
 use spillway_tests::{Client, Cluster, OK, Reply, Scripted, Setup, chat, eventually, knows};
 
@@ -15,7 +17,7 @@ fn is_let_through(node: &Node) -> bool {
 #[tokio::test]
 async fn a_region_that_never_begins_to_reply_is_left_out_until_it_does() {
     let replica = Scripted::start().await;
-    let cluster = Cluster::new(&["edge", "core"]).set("cluster.ramp_ms = 3000");
+    let cluster = Cluster::new(&["edge", "core"]).ramping(Duration::from_secs(3));
     let edge = Setup::new().table("[[route]]\nname = \"all\"\ntimeouts.first_byte_ms = 600");
     let edge = cluster.start(0, edge).await;
     let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;

@@ -148,7 +148,7 @@ async fn a_node_that_comes_later_asks_for_what_it_lacks() {
 #[tokio::test]
 async fn a_replica_that_restarts_is_taken_to_have_nothing() {
     let emulator = emulator(1).await;
-    let lines = "kind = \"vllm\"\nmetrics = { period_ms = 20 }";
+    let lines = "kind = \"vllm\"";
     let url = format!("http://{}", emulator.addresses()[0]);
     let node =
         Setup::new().set("node.expose_routing = true").replica_with("a", &url, lines).start().await;

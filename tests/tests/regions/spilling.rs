@@ -98,8 +98,13 @@ async fn a_limit_that_is_a_guess_sends_nobody_away() {
         let engine = Emulator::start(EmulatorConfig::default()).await.expect("an emulator");
         let url = format!("http://{}", engine.addresses()[0]);
         // One report, of a calm engine.
-        let lines = "kind = \"vllm\"\nmetrics.period_ms = 60000";
+        let lines = "kind = \"vllm\"";
         let setup = Setup::new().table(BY_REQUESTS).replica_with(&format!("r{index}"), &url, lines);
+        let setup = setup.with(|config| {
+            let replicas = config.world.replicas.iter_mut();
+            let scrapes = replicas.flat_map(|replica| &mut replica.care.scrapes);
+            scrapes.for_each(|scrape| scrape.period = Some(Duration::from_secs(60)));
+        });
         nodes.push(cluster.start(index, setup).await);
         engines.push(engine);
     }

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use http::Method;
 use spillway_emulator::Emulator;
@@ -172,7 +173,7 @@ impl Flood {
                         let request = chat("tiny", ",\"max_tokens\":20,\"ignore_eos\":true");
                         replies.push(Client::once(address, request).await);
                         // wait: the pace of the load
-                        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                        tokio::time::sleep(Duration::from_millis(20)).await;
                     }
                     replies
                 });
@@ -190,14 +191,15 @@ impl Flood {
 
 /// Two regions with one place each that do not spill, so that they reject the excess.
 async fn two_regions() -> (Vec<Node>, Vec<Emulator>) {
-    let cluster = Cluster::new(&["one", "two"])
-        .set("spill.enabled = false\nspill.queue_max = 1")
-        .set("steering.shed_ms = 500\nsteering.return_ms = 1000");
+    let cluster = Cluster::new(&["one", "two"]).set("spill.enabled = false\nspill.queue_max = 1");
     let (mut nodes, mut replicas) = (Vec::new(), Vec::new());
     for index in 0..2 {
         let emulator = slow_emulator(1, 0.3).await;
         let url = format!("http://{}", emulator.addresses()[0]);
-        let setup = Setup::new().replica_with("a", &url, "connections_max = 1");
+        let setup = Setup::new().replica_with("a", &url, "connections_max = 1").with(|config| {
+            config.steering.shed_for = Duration::from_millis(500);
+            config.steering.well_for = Duration::from_millis(1_000);
+        });
         nodes.push(cluster.start(index, setup).await);
         replicas.push(emulator);
     }
@@ -226,7 +228,7 @@ async fn a_region_that_turns_many_away_is_left_out_and_comes_back_and_the_last_o
     eventually("it turns some away, too", is_shedding).await;
     for _ in 0..20 {
         // wait: twenty times for longer, together, than it takes to be sent away
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(asked(&nodes[1]).await, takes());
     }
     for flood in [flood, second] {
@@ -244,7 +246,7 @@ async fn a_region_that_turns_many_away_is_left_out_and_comes_back_and_the_last_o
 async fn what_a_client_may_not_have_or_asks_wrong_is_no_lack_of_room() {
     let replica = Scripted::start().await.serve(OK);
     let limit = "[[limit]]\nname = \"global\"\nrequests_per_min = 1";
-    let setup = Setup::new().set("steering.shed_ms = 0").table(limit);
+    let setup = Setup::new().with(|config| config.steering.shed_for = Duration::ZERO).table(limit);
     let node = setup.replica("a", replica.address).start().await;
     says(&node, takes()).await;
     let mut client = Client::http1(node.addresses()[0]).await;

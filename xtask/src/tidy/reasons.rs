@@ -3,8 +3,9 @@
 use super::finding::Finding;
 use super::tree::{TextFile, Tree};
 
-/// Enums whose variants are found by their name, in what clients and operators write.
-const FOUND_BY_NAME: [&str; 2] = ["FilterField", "ReasonKind"];
+/// Enums whose variants are found by their name, in what clients and operators write, or come from
+/// nodes of earlier releases.
+const READ_ONLY: [&str; 3] = ["FilterField", "ReasonKind", "RefusedReason"];
 
 /// An enum that `reasons!` declares.
 struct Declared<'t> {
@@ -30,7 +31,7 @@ fn declared(file: &TextFile) -> Vec<Declared<'_>> {
     let declared = blocks.filter_map(|block| {
         let text = block.split("\n}\n").next()?;
         let name = text.split_once(" enum ")?.1.split(' ').next()?;
-        (!FOUND_BY_NAME.contains(&name)).then_some(Declared { file, text, name })
+        (!READ_ONLY.contains(&name)).then_some(Declared { file, text, name })
     });
     declared.collect()
 }

@@ -31,7 +31,7 @@ export function told(it, page) {
     ["Ended", `${time(it.ended_ms)}, on node ${it.node}`],
     ["First token", it.first_token_ms === null ? null : ms(it.first_token_ms)], ["Total", ms(it.duration_ms)], ["Gateway's own time", ms(it.overhead_ms)],
     ["Prompt tokens", known(it, it.prompt_tokens)], ["Of them cached", count(it.cached_tokens)], ["Generated tokens", known(it, it.completion_tokens)],
-    ["Tenant", filter("tenant", it.tenant)], ["Key", filter("key", it.key)], ["Model", filter("model", it.model)], ["Stood in for", it.fallback_for], ["Split", it.arm],
+    ["Tenant", filter("tenant", it.tenant)], ["Key", filter("key", it.key)], ["Model", filter("model", it.model)], ["Stood in for", it.fallback_for], ["Split", it.arm_reason ? `${it.arm}: ${worded(it.arm_reason, "arm")}` : it.arm],
     ["Route", it.route], ["Region", filter("region", it.region)], ["Replica", filter("replica", it.replica)], ["May be served", it.residency ?? null],
     ["Id", h("code", {}, it.id ?? "–")], ["Trace", it.trace_id ? h("code", {}, it.trace_id) : null],
   ]);

@@ -6,7 +6,7 @@ use serde::Serialize;
 use spillway_health::ChangeReason;
 use spillway_protocol::{ErrorKind, code_meaning, codes};
 use spillway_route::{
-    Cost, Objection, Obstacle, OverflowReason, PlanError, Reason, ShedReason, SpillCost,
+    ArmReason, Cost, Objection, Obstacle, OverflowReason, PlanError, Reason, ShedReason, SpillCost,
     SpillReason,
 };
 use spillway_types::{AwayReason, End, EstimateReason, Hedge, LeftOutReason, reasons};
@@ -45,6 +45,8 @@ reasons! {
         Overflow = "overflow";
         /// Reasons for changes of a replica's state.
         ReplicaChange = "replica_change";
+        /// Reasons for the choice of an arm of a split.
+        Arm = "arm";
         /// Codes of failures.
         Code = "code";
     }
@@ -132,6 +134,7 @@ impl ReasonKind {
             Self::Away => all!(AwayReason),
             Self::Overflow => all!(OverflowReason),
             Self::ReplicaChange => all!(ChangeReason),
+            Self::Arm => all!(ArmReason),
             Self::Code => codes().map(ReasonText::of_code).collect(),
         }
     }

@@ -59,8 +59,10 @@ settings! {
         #[schemars(range(min = 1))]
         stall_timeout_ms: Millis = Millis(60_000),
         /// Maximum size of reply data buffered for one slow client, in bytes, so that the replica's
-        /// slot becomes free; with 0 the replica waits for the client.
-        // About 4,000 tokens of a chat: each is an event of about 200 bytes.
+        /// slot becomes free; with 0 the replica waits for the client. The default is about 5,000
+        /// tokens of a chat, since each is an event of about 200 bytes; clients that lag behind by more
+        /// are rare, and the limit of all of them counts first.
+        #[serde(skip)]
         read_ahead_bytes_max: usize = 1 << 20,
         /// Maximum total size of reply data buffered for slow clients, in bytes; an eighth of the
         /// memory is a further limit.

@@ -10,7 +10,9 @@ use http::{Request, Response};
 use spillway_journey::RetrySafety;
 use spillway_protocol::{ErrorKind, GatewayError, RETRY_DELAY};
 use spillway_transport::{BoxError, LinkBody};
-use spillway_types::{ModelName, ModelVersion, NodeName, RegionName, Residency, TenantName};
+use spillway_types::{
+    ModelName, ModelVersion, NodeName, RegionName, Residency, TenantName, continued,
+};
 
 use crate::stored_responses::StoredResponse;
 use crate::usage_reports::WantedUsage;
@@ -107,8 +109,10 @@ pub enum RemoteError {
     #[error("no connection to the region")]
     NotConnected,
     /// The region refused the request.
-    #[error("the region does not take it")]
+    #[error("the region refused the request: {}", continued(text))]
     Refused {
+        /// Reason in the words of the node that was asked, for operators.
+        text: &'static str,
         /// Time after which the region may have room; `None` if it did not say.
         wait: Option<Duration>,
         /// Reason of the refusal.

@@ -107,12 +107,13 @@ mod tests {
     #[test]
     fn a_busy_region_answers_and_one_that_can_t_serve_does_not() {
         let breaker = SharedRegionCircuitBreaker::default();
+        let refused = |why| RemoteError::Refused { text: "", wait: None, why };
         for (failure, expected) in [
-            (RemoteError::Refused { wait: None, why: RefusedFor::Load }, (1, 0)),
-            (RemoteError::Refused { wait: None, why: RefusedFor::Residency }, (2, 0)),
+            (refused(RefusedFor::Load), (1, 0)),
+            (refused(RefusedFor::Residency), (2, 0)),
             (RemoteError::Leaving, (2, 0)),
             (RemoteError::DeadlinePassed, (2, 0)),
-            (RemoteError::Refused { wait: None, why: RefusedFor::Other }, (2, 1)),
+            (refused(RefusedFor::Other), (2, 1)),
             (RemoteError::NotConnected, (2, 1)),
             (RemoteError::Unsent("gone".into()), (2, 2)),
             (RemoteError::Broken("gone".into()), (2, 3)),

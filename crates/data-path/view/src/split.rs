@@ -62,6 +62,8 @@ pub struct ArmSources<'r> {
 pub struct ChosenArm {
     /// Arm of the split.
     pub arm: Arc<SplitArm>,
+    /// Reason for its choice.
+    pub reason: ArmReason,
     /// Cookie to set so that the client keeps the arm; `None` if there is nothing to keep.
     pub remember: Option<Arc<StickyCookie>>,
 }
@@ -77,7 +79,7 @@ impl SplitSpec {
         let remembered = sticky.and_then(|sticky| cookie(sources.headers, &sticky.name));
         let ArmChoice { index, reason } =
             self.split.choose(arm_key(&self.by, sources), remembered, dice);
-        let mut spec = &self.arms[index];
+        let (mut spec, mut why) = (&self.arms[index], reason);
         let is_there = |arm: &&ArmSpec| {
             sources.stored_at.is_none_or(|replica| replica.models.contains(&arm.model))
         };
@@ -85,10 +87,10 @@ impl SplitSpec {
         if !is_there(&spec)
             && let Some(there) = self.arms.iter().find(is_there)
         {
-            spec = there;
+            (spec, why) = (there, ArmReason::Stored);
         }
         let remember = sticky.filter(|_| reason == ArmReason::Drawn).cloned();
-        (spec, ChosenArm { arm: Arc::clone(&spec.arm), remember })
+        (spec, ChosenArm { arm: Arc::clone(&spec.arm), reason: why, remember })
     }
 }
 

@@ -14,11 +14,16 @@ use crate::error::{ConfigError, ConfigErrors};
 use crate::health_section::{DeepSection, HealthSection, StandbySection};
 use crate::kind_settings::{DeepSettings, HealthSettings, KindSettings, MetricsSettings, Preset};
 use crate::replica::{Care, Concurrency};
-use crate::replica_section::{ConcurrencySection, ReplicaSection, check_host};
+use crate::replica_section::{ConcurrencySection, ReplicaSection};
+use crate::replica_url::check_host;
 use crate::source::Source;
 
 /// Least pause between two checks of an overflow replica that sets none itself: its server is another company's.
 const OVERFLOW_CHECK: Duration = Duration::from_secs(10);
+/// Longest ejection, as a multiple of the first one: a minute with the default. Much longer, a
+/// replica that works again would stay out; much shorter, one that flaps would fail a request every
+/// few seconds.
+const EJECT_MAX_TIMES: u64 = 12;
 /// Time between two deep checks of a replica that sets none.
 const DEEP_INTERVAL: Duration = Duration::from_secs(30);
 /// Time limit of one deep check.
@@ -48,8 +53,7 @@ impl CareDefaults {
 
     fn health(&self, deep: Option<&DeepSection>) -> HealthConfig {
         let health = &self.health;
-        // A maximum below the first ejection would shorten that.
-        let eject_max_ms = health.eject_max_ms.max(health.eject_ms);
+        let eject_max_ms = health.eject_ms.saturating_mul(EJECT_MAX_TIMES);
         HealthConfig {
             fall: health.fall,
             eject_after: health.eject_after,
@@ -59,7 +63,7 @@ impl CareDefaults {
             eject_max_ms,
             // Longer than any ejection: otherwise a flapping replica would never be ejected for
             // longer.
-            eject_forget_ms: 2 * eject_max_ms,
+            eject_forget_ms: eject_max_ms.saturating_mul(2),
             slow_ratio: health.slow_ratio,
             stall_ms: health.stall_ms,
             gpu_memory_use_max: deep.and_then(|deep| deep.gpu_memory_max),
@@ -245,7 +249,6 @@ impl ReplicaSection {
             path: metrics.path.clone(),
             port: metrics.port,
             mapping,
-            period: metrics.period_ms.map(Millis::duration),
             dcgm_port: metrics.dcgm_port,
         })
     }

@@ -14,13 +14,16 @@ use toml::Spanned;
 
 use crate::error::{ConfigError, ConfigErrors, all};
 use crate::region_section::{RegionConfig, RegionSection, lower_regions};
-use crate::replica_section::check_host;
+use crate::replica_url::check_host;
 use crate::source::Source;
 
 /// Maximum number of peers of one node. With more, gossip between all pairs would be too much.
 const PEERS_MAX: usize = 512;
 /// Maximum length of a node's or region's name: both are used in certificates, headers and metrics.
 const NAME_MAX: usize = 63;
+/// Time in which a region that comes back ramps up to its full share of requests: its nodes fill
+/// their caches meanwhile, and a region that fails again soon had few requests.
+const RAMP: Duration = Duration::from_secs(10);
 
 /// `[cluster]`: this node as a member of a cluster.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -69,9 +72,6 @@ pub(crate) struct ClusterSection {
     /// long, or received none from this node.
     #[serde(default = "default_silence_ms")]
     pub(crate) silence_ms: u32,
-    /// Time in ms in which a recovered region ramps up to its full share of requests.
-    #[serde(default = "default_ramp_ms")]
-    pub(crate) ramp_ms: u32,
 }
 
 /// `[[peer]]`: another node.
@@ -139,10 +139,6 @@ pub struct PeerConfig {
 
 fn default_silence_ms() -> u32 {
     900
-}
-
-fn default_ramp_ms() -> u32 {
-    10_000
 }
 
 /// The sections of a config about other nodes.
@@ -218,7 +214,7 @@ impl ClusterSections {
             id: cluster.id.into_inner(),
             address: cluster.address.into_inner(),
             silence: Duration::from_millis(cluster.silence_ms.into()),
-            ramp: Duration::from_millis(cluster.ramp_ms.into()),
+            ramp: RAMP,
             peers,
             regions,
             paths: None,

@@ -63,7 +63,8 @@ pub struct Config {
     pub dns: Option<DnsConfig>,
     /// Conditions for sending requests to other regions.
     pub spill: SpillConfig,
-    /// Conditions for directing new clients to other regions.
+    /// Conditions for directing new clients to other regions; no settings, but a test may have
+    /// others.
     pub steering: spillway_health::SteeringConfig,
     /// Settings of the prefix index and of the knowledge about replicas.
     pub knowledge: KnowledgeConfig,

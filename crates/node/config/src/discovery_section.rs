@@ -20,7 +20,9 @@ use crate::error::{ConfigError, ConfigErrors};
 use crate::recovery::{Document, Recovered, read};
 use crate::replica::ReplicaConfig;
 use crate::replica_list::lower_replicas;
-use crate::replica_section::{ReplicaSection, check_host};
+use crate::replica_section::ReplicaSection;
+use crate::replica_url::check_host;
+use crate::schema_transforms::Required;
 use crate::source::Source;
 
 /// A source of replicas. Exactly one of `dns`, `srv` and `file` must be given.
@@ -93,6 +95,7 @@ pub enum DiscoveryOrigin {
 #[serde(deny_unknown_fields)]
 struct ReplicaFile {
     #[serde(default)]
+    #[schemars(transform = Required(ReplicaSection::REQUIRED))]
     replica: Vec<ReplicaSection>,
 }
 
@@ -283,6 +286,23 @@ pub fn read_replicas(
             more.retain(|error| !lost.explains(error));
             errors.add(more);
             Err(errors)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_replicas_requires_what_a_config_does() {
+        for (lines, key) in [("url = \"http://h:1\"", "name"), ("name = \"a\"", "url")] {
+            let text = format!("[[replica]]\n{lines}\n");
+            let errors = read_replicas(&text, Path::new("r.toml"), &CareDefaults::default());
+            let told = errors.expect_err(key).to_string();
+            let message = format!("[[replica]] has no `{key}`");
+            assert!(told.contains("r.toml:1:1") && told.contains(&message), "{told}");
+            assert!(told.contains(&format!("add {key} = ")), "{told}");
         }
     }
 }

@@ -4,7 +4,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::error::ConfigError;
 use crate::numbers::{plain_number, unit_of};
-use crate::replica_section::bracketed;
+use crate::replica_url::bracketed;
 use crate::schema_node::Node;
 use crate::source::Source;
 use crate::suggestion::{listed, nearest};

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use schemars::transform::Transform;
-use schemars::{JsonSchema, Schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_replicas::Mapping;
 use spillway_transport::Limits;
@@ -23,10 +22,10 @@ use crate::prefix_section::PrefixSection;
 use crate::region_section::RegionSection;
 use crate::replica_section::ReplicaSection;
 use crate::route_section::RouteSection;
+use crate::schema_transforms::{Required, Values, Weights};
 use crate::section::{AdminSection, CorsSection, ListenerSection, NodeSection, TimeoutsSection};
 use crate::spill_section::SpillSection;
 use crate::split_section::SplitSection;
-use crate::steering_section::SteeringSection;
 use crate::traces_section::TracesSection;
 use crate::usage_section::{PriceSection, UsageSection};
 
@@ -115,7 +114,7 @@ pub(crate) struct ConfigFile {
     pub(crate) fallback: FallbackSection,
     /// Model servers.
     #[serde(default)]
-    #[schemars(transform = Required(&["name", "url"]))]
+    #[schemars(transform = Required(ReplicaSection::REQUIRED))]
     pub(crate) replica: Vec<ReplicaSection>,
     /// Sources of replicas that change at run time.
     #[serde(default)]
@@ -157,47 +156,8 @@ pub(crate) struct ConfigFile {
     #[serde(default)]
     #[schemars(extend("x-restart" = true))]
     pub(crate) spill: SpillSection,
-    /// Conditions for directing new clients to other regions.
-    #[serde(default)]
-    #[schemars(extend("x-restart" = true))]
-    pub(crate) steering: SteeringSection,
     /// Rules for serving sets of requests.
     #[serde(default)]
     #[schemars(transform = Required(&["name"]))]
     pub(crate) route: Vec<RouteSection>,
-}
-
-/// Description of the values of a map by names.
-struct Values(&'static str);
-
-/// Bounds of the weights of a map by names.
-struct Weights;
-
-impl Transform for Weights {
-    fn transform(&mut self, schema: &mut Schema) {
-        if let Some(values) = schema.get_mut("additionalProperties") {
-            values["minimum"] = 1.into();
-            values["maximum"] = 1_000.into();
-        }
-    }
-}
-
-impl Transform for Values {
-    fn transform(&mut self, schema: &mut Schema) {
-        if let Some(values) = schema.get_mut("additionalProperties") {
-            values["description"] = self.0.into();
-        }
-    }
-}
-
-/// Keys that each table of a list must have, though the type of the table allows to leave them out:
-/// the template of a discovery has neither name nor address.
-struct Required(&'static [&'static str]);
-
-impl Transform for Required {
-    fn transform(&mut self, schema: &mut Schema) {
-        if let Some(items) = schema.get_mut("items") {
-            items["required"] = self.0.into();
-        }
-    }
 }

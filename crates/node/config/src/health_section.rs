@@ -26,12 +26,10 @@ settings! {
         /// Consecutive failed requests after which a replica is ejected temporarily.
         #[schemars(range(min = 1))]
         eject_after: u32 = HealthConfig::default().eject_after,
-        /// Time for which a replica is ejected the first time, doubled each time it fails again.
+        /// Time for which a replica is ejected the first time, doubled each time it fails again, up to
+        /// twelve times as long.
         #[schemars(range(min = 1))]
         eject_ms: u64 = HealthConfig::default().eject_ms,
-        /// Longest time for which a replica is ejected.
-        #[schemars(range(min = 1))]
-        eject_max_ms: u64 = HealthConfig::default().eject_max_ms,
         /// Ratio of a replica's response time to the typical one of its pool at which the replica is
         /// ejected as if it had failed; compared for one model, in proportion to weight, in pools of
         /// three or more. 0 turns this off. If hardware differs, set weights or turn it off.
@@ -107,7 +105,8 @@ pub(crate) struct DeepSection {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct MetricsSection {
-    /// True to read the load; by default true if the `kind` has metrics.
+    /// True to read the load; by default true if the `kind` has metrics. The time between two
+    /// readings is 20 times the duration of a reading, from 100 ms to 1 s.
     pub(crate) scrape: Option<bool>,
     /// Path of the metrics page, instead of the kind's.
     pub(crate) path: Option<String>,
@@ -116,10 +115,6 @@ pub(crate) struct MetricsSection {
     /// Name of a `[mapping]`, instead of the kind's own.
     #[schemars(with = "Option<String>")]
     pub(crate) mapping: Option<Spanned<String>>,
-    /// Time between two readings. By default 20 times the duration of a reading, from 100 ms to 1
-    /// s.
-    #[schemars(range(min = 1))]
-    pub(crate) period_ms: Option<Millis>,
     /// Port of NVIDIA's DCGM exporter on the same host, for GPU use and memory.
     pub(crate) dcgm_port: Option<u16>,
 }

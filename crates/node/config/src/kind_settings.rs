@@ -46,7 +46,6 @@ pub(crate) struct MetricsSettings {
     pub(crate) path: Option<String>,
     pub(crate) port: Option<u16>,
     pub(crate) mapping: Option<Mapping>,
-    pub(crate) period: Option<Duration>,
     pub(crate) dcgm_port: Option<u16>,
 }
 
@@ -156,7 +155,7 @@ impl MetricsSettings {
             tls: None,
             path: path.unwrap_or("/metrics").to_owned(),
             mapping,
-            period: self.period,
+            period: None,
             timeout: SCRAPE_TIMEOUT,
         };
         // A page whose place is configured was not looked for elsewhere.
@@ -245,7 +244,6 @@ mod tests {
                 path: None,
                 port: None,
                 mapping: None,
-                period: None,
                 dcgm_port: None,
             },
             deep: None,

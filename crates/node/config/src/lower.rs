@@ -10,6 +10,7 @@ use std::sync::Arc;
 use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_front::client::{Listener, ListenerSpec, ServerTls, TlsIdentity};
 use spillway_geo::dns::DnsConfig;
+use spillway_health::SteeringConfig;
 use spillway_protocol::TrustedProxies;
 use spillway_rate_limit::LimitTerms;
 use spillway_request::cors::Cors;
@@ -39,12 +40,11 @@ use crate::no_effect;
 use crate::recovery::LostParts;
 use crate::replica::ReplicaConfig;
 use crate::replica_list::lower_replicas;
-use crate::replica_section::read_file;
 use crate::route_record::RoutesSaid;
 use crate::route_section::RouteSection;
 use crate::section::{AdminSection, ListenerSection, NodeSection, ProxyProtocol, TlsSection};
 use crate::session_section::check_session_cookie;
-use crate::source::Source;
+use crate::source::{Source, read_file};
 use crate::start_positions::StartPositions;
 use crate::suggestion::nearest;
 use crate::traces_section::lower_traces;
@@ -96,7 +96,7 @@ pub(crate) fn lower(
         cluster,
         dns,
         spill: file.spill.config(),
-        steering: file.steering.config(),
+        steering: SteeringConfig::default(),
         knowledge: file.prefix.config(),
         access_log: reporting.access_log,
         traces: reporting.traces,

@@ -30,7 +30,6 @@ enum Needs {
 const RULES: &[Rule] = &[
     rule("route", &["replace_prefix", "protocol", "model"], Needs::Key("path_prefix")),
     rule("route", &["inject_usage", "continue_streams"], Needs::Bodies),
-    rule("split", &["sticky_max_age_s"], Needs::Key("sticky_cookie")),
     rule("replica", &["class"], Needs::Without("weight")),
     rule("discovery.replica", &["class"], Needs::Without("weight")),
     rule("access_log", &["share_percent"], Needs::Value("requests", "all")),
@@ -188,13 +187,6 @@ mod tests {
                     .to_owned(),
                 "class does nothing beside weight",
                 "remove weight",
-            ),
-            (
-                "[[split]]\nmodel = \"s\"\nsticky_max_age_s = 5\n\
-                 arms = [{ name = \"a\", model = \"tiny\", weight = 1 }]\n"
-                    .to_owned(),
-                "sticky_max_age_s",
-                "add sticky_cookie",
             ),
             (
                 "[access_log]\nrequests = \"errors\"\nshare_percent = 5\n".to_owned(),

@@ -26,23 +26,6 @@ pub(crate) enum RoleSection {
     Overflow,
 }
 
-/// Price of a replica's tokens, for a million of them, in the currency of `[[price]]`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ReplicaPriceSection {
-    /// Price of a million prompt tokens, with at most six decimal places.
-    #[schemars(with = "f64", range(min = 0))]
-    prompt_per_million: Spanned<f64>,
-    /// Price of a million prompt tokens that the API had in its cache; by default the price of
-    /// prompt tokens.
-    #[serde(default)]
-    #[schemars(with = "Option<f64>", range(min = 0))]
-    cached_per_million: Option<Spanned<f64>>,
-    /// Price of a million generated tokens.
-    #[schemars(with = "f64", range(min = 0))]
-    completion_per_million: Spanned<f64>,
-}
-
 /// Terms on which an overflow replica is used. When a cap is reached, requests are handled as if
 /// the replica did not exist.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -159,11 +142,12 @@ impl ReplicaSection {
         let Some(section) = self.price.as_ref().map(Spanned::get_ref) else {
             return Ok(Price::default());
         };
-        let amount = |price: &Spanned<f64>| millionths(source, price, "price");
-        let prompt = amount(&section.prompt_per_million)?;
-        let cached = section.cached_per_million.as_ref().map(amount).transpose()?;
-        let completion = amount(&section.completion_per_million)?;
-        Ok(Price { prompt, cached: cached.unwrap_or(prompt), completion })
+        if let Some(model) = &section.model {
+            let message = "the price of a replica is that of all its models";
+            let remedy = "remove model; an API with several prices is a [[replica]] for each";
+            return Err(source.fault(model.span(), message, remedy));
+        }
+        section.lower(source)
     }
 
     fn budget(&self, source: &Source) -> Result<Budget, ConfigError> {

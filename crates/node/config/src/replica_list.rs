@@ -25,7 +25,7 @@ pub(crate) fn lower_replicas(
     let mut replicas = Vec::new();
     for section in sections {
         let (name, at) = (section.name.get_ref().clone(), section.name.span());
-        // A missing name is reported by the section itself.
+        // An empty name is reported by the section itself.
         if let Some(earlier) = places.insert(name.clone(), at.clone())
             && !name.is_empty()
         {

@@ -1,28 +1,29 @@
 //! `[[replica]]`: one model server.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_protocol::is_confined;
 use spillway_replicas::ServerKind;
-use spillway_types::{BasePath, ModelName, ReplicaName};
-use spillway_upstream::{ClientIdentity, GrpcTarget, ReplicaProtocol, ReplicaTlsError, TlsSpec};
+use spillway_types::{ModelName, ReplicaName};
+use spillway_upstream::{GrpcTarget, ReplicaProtocol};
 use spillway_view::{ReplicaSpec, UsageReports};
 use toml::Spanned;
 
 use crate::access_section::check_name;
 use crate::care_section::CareDefaults;
+use crate::credential_section::{CredentialSection, lower_credential};
 use crate::error::{ConfigError, ConfigErrors, all};
 use crate::health_section::{BucketSection, DeepSection, MetricsSection, ReplicaHealthSection};
 use crate::kind_settings::Preset;
 use crate::models_section::{ModelsForm, ModelsSection};
-use crate::overflow_section::{OverflowSection, ReplicaPriceSection, RoleSection};
+use crate::overflow_section::{OverflowSection, RoleSection};
 use crate::replica::ReplicaConfig;
+use crate::replica_tls::{ReplicaTlsSection, lower_tls};
+use crate::replica_url::{Target, lower_grpc_target, lower_target};
 use crate::source::Source;
+use crate::usage_section::PriceSection;
 use crate::versions::{VersionsSection, lower_versions};
 
 /// Default maximum of connections to a replica: more than any engine works on at once.
@@ -56,10 +57,11 @@ pub(crate) struct ReplicaSection {
     /// Role of the replica: `overflow` replicas get only requests that no other replica can serve.
     #[serde(default)]
     pub(crate) role: RoleSection,
-    /// Price that the operator pays for an overflow replica's tokens.
+    /// Price that the operator pays for an overflow replica's tokens: as in `[[price]]`, but without
+    /// `model`.
     #[serde(default)]
-    #[schemars(with = "Option<ReplicaPriceSection>")]
-    pub(crate) price: Option<Spanned<ReplicaPriceSection>>,
+    #[schemars(with = "Option<PriceSection>")]
+    pub(crate) price: Option<Spanned<PriceSection>>,
     /// Conditions and caps for the use of an overflow replica.
     #[serde(default, rename = "overflow")]
     #[schemars(with = "Option<OverflowSection>")]
@@ -158,51 +160,10 @@ pub(crate) enum ConcurrencySection {
     Unlimited,
 }
 
-/// TLS towards a replica.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ReplicaTlsSection {
-    /// PEM file with the CA certificates to trust instead of the system's.
-    #[serde(default)]
-    #[schemars(with = "Option<String>")]
-    pub(crate) ca: Option<Spanned<String>>,
-    /// Server name for SNI and verification, if it is not the host of the URL.
-    #[serde(default)]
-    pub(crate) server_name: Option<String>,
-    /// PEM file with the client certificate for the replica, and its intermediates. Needs `key`.
-    #[serde(default)]
-    #[schemars(with = "Option<String>")]
-    pub(crate) certificate: Option<Spanned<String>>,
-    /// PEM file with the private key of `certificate`.
-    #[serde(default)]
-    #[schemars(with = "Option<String>")]
-    pub(crate) key: Option<Spanned<String>>,
-}
-
-/// A header added to each request to a replica. Exactly one of `value`, `value_env` and
-/// `value_file` must be given.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CredentialSection {
-    /// Name of the header.
-    #[serde(default = "default_credential_header")]
-    pub(crate) header: String,
-    /// Text in front of the value, e.g. `"Bearer "`.
-    #[serde(default)]
-    pub(crate) prefix: String,
-    /// Value; better keep secrets out of this file.
-    #[serde(default)]
-    pub(crate) value: Option<String>,
-    /// Environment variable that holds the value.
-    #[serde(default)]
-    pub(crate) value_env: Option<String>,
-    /// File that holds the value; surrounding white space is removed. The file is read again when
-    /// it changes.
-    #[serde(default)]
-    pub(crate) value_file: Option<String>,
-}
-
 impl ReplicaSection {
+    /// Keys that each replica of a list must have. The template of a discovery has neither.
+    pub(crate) const REQUIRED: &[&str] = &["name", "url"];
+
     /// Checks the section.
     ///
     /// # Errors
@@ -285,10 +246,10 @@ impl ReplicaSection {
     /// Returns all faults, with their lines.
     fn lower_spec(self, source: &Source) -> Result<ReplicaSpec, ConfigErrors> {
         let mut errors = ConfigErrors::default();
-        errors.keep(self.check_name(source));
+        errors.keep(check_name(source, &self.name, "replica"));
         errors.keep(self.check_models(source));
         errors.keep(self.check_kv_events(source));
-        let target = errors.keep(self.target(source));
+        let target = errors.keep(lower_target(&self.url, source));
         let grpc = self.grpc_url.as_ref().map(|url| lower_grpc_target(url, source)).transpose();
         let grpc = errors.keep(grpc).flatten();
         let scheme_is_tls = target.as_ref().is_some_and(|target| target.is_tls);
@@ -348,15 +309,6 @@ impl ReplicaSection {
         Err(source.fault(kind.span(), message, remedy))
     }
 
-    fn check_name(&self, source: &Source) -> Result<(), ConfigError> {
-        let name = self.name.get_ref();
-        if name.is_empty() && self.name.span() == (0..0) {
-            let remedy = "add name = \"...\": letters, digits and hyphens";
-            return Err(source.fault(self.url.span(), "the replica has no name", remedy));
-        }
-        check_name(source, &self.name, "replica")
-    }
-
     fn check_models(&self, source: &Source) -> Result<(), ConfigErrors> {
         let Some(models) = &self.models else { return Ok(()) };
         if models.get_ref().is_empty() {
@@ -374,14 +326,6 @@ impl ReplicaSection {
         .map(drop)
     }
 
-    fn target(&self, source: &Source) -> Result<Target, ConfigError> {
-        if self.url.get_ref().is_empty() && self.url.span() == (0..0) {
-            let remedy = "add url = \"http://host:port\"";
-            return Err(source.fault(self.name.span(), "the replica has no url", remedy));
-        }
-        lower_target(&self.url, source)
-    }
-
     /// Returns the replica's own weight, else its class's, else 1.
     fn weight(&self, defaults: &CareDefaults, source: &Source) -> Result<u32, ConfigError> {
         let by_class = match &self.class {
@@ -395,225 +339,7 @@ impl ReplicaSection {
     }
 }
 
-/// Parts of a replica's URL.
-#[derive(Debug, Default)]
-struct Target {
-    is_tls: bool,
-    host: String,
-    port: u16,
-    base: Option<BasePath>,
-}
-
-/// Reads the address for gRPC, whose paths name services.
-///
-/// # Errors
-/// Returns an error if it is not scheme, host and port alone.
-fn lower_grpc_target(url: &Spanned<String>, source: &Source) -> Result<Target, ConfigError> {
-    let target = lower_target(url, source)?;
-    let Some(base) = &target.base else { return Ok(target) };
-    let remedy = format!("leave out {}: http://host:port is enough", base.as_str());
-    let message = "the URL has a path; gRPC calls keep their own";
-    Err(source.fault(url.span(), message, remedy))
-}
-
-/// Returns a URL or address whose IPv6 address lacks its brackets with them; None for others.
-pub(crate) fn bracketed(given: &str) -> Option<String> {
-    let (scheme, rest) = match given.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), given),
-    };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let (host, port) = authority.rsplit_once(':')?;
-    let is_bare = port.parse::<u16>().is_ok() && host.parse::<std::net::Ipv6Addr>().is_ok();
-    is_bare.then(|| format!("{scheme}[{host}]:{port}{path}"))
-}
-
-/// Reads a base URL.
-///
-/// # Errors
-/// Returns an error if it has other parts than scheme, host, port and path.
-fn lower_target(url: &Spanned<String>, source: &Source) -> Result<Target, ConfigError> {
-    let given = url.get_ref();
-    let fault = |message: String| {
-        let remedy = "write it as http://host:port or https://host:port/base/path";
-        source.fault(url.span(), message, remedy)
-    };
-    let has_scheme = given.contains("://");
-    let uri: Uri = match given.parse() {
-        Ok(uri) if has_scheme => uri,
-        Err(error) if has_scheme => {
-            let message = format!("not a URL: {error}");
-            return Err(match bracketed(given) {
-                Some(meant) => source.fault(
-                    url.span(),
-                    message,
-                    format!(
-                        "write {meant:?}: an IPv6 address \
-                        stands in brackets"
-                    ),
-                ),
-                None => fault(message),
-            });
-        }
-        _ => {
-            let remedy = format!("write \"http://{given}\", or https:// if the server has TLS");
-            return Err(source.fault(url.span(), "the URL has no scheme", remedy));
-        }
-    };
-    let is_tls = match uri.scheme_str() {
-        Some("http") => false,
-        Some("https") => true,
-        other => {
-            return Err(fault(format!("the scheme {:?} is unknown", other.unwrap_or_default())));
-        }
-    };
-    if let Some(query) = uri.query() {
-        let remedy = format!("leave out ?{query}: each request has its own");
-        return Err(source.fault(url.span(), "the URL has a query", remedy));
-    }
-    if !is_confined(uri.path()) {
-        let message = "the path of the URL has dot segments, doubled slashes or escapes";
-        return Err(source.fault(
-            url.span(),
-            message,
-            "write it as the server knows it, e.g. /openai/v1",
-        ));
-    }
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-    if host.is_empty() {
-        return Err(fault("the URL has no host".to_owned()));
-    }
-    let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
-    if authority.contains('@') {
-        return Err(fault("the URL has a user: credentials have a key of their own".to_owned()));
-    }
-    // The host in brackets may hold colons; the parser returns no port if the number is out of
-    // range.
-    let behind_host = authority.rsplit(']').next().unwrap_or_default();
-    if behind_host.contains(':') && uri.port_u16().is_none() {
-        return Err(fault(format!("the port in {authority:?} is no port")));
-    }
-    check_host(source, url, &host)?;
-    if host.parse().is_ok_and(spillway_types::is_link_local) {
-        let message = "the address is link-local or a cloud's metadata service";
-        return Err(source.fault(url.span(), message, "name the machine of the model server"));
-    }
-    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-    Ok(Target { is_tls, host, port, base: BasePath::new(uri.path()) })
-}
-
-/// Checks that a host can be looked up. `given` is the setting that names it.
-///
-/// # Errors
-/// Returns an error for a name that no name server can be asked for.
-pub(crate) fn check_host(
-    source: &Source,
-    given: &Spanned<String>,
-    host: &str,
-) -> Result<(), ConfigError> {
-    spillway_resolver::check_name(host).map_err(|error| {
-        let remedy = "write the host's name or address: labels of at most 63 letters, digits, hyphens and \
-                      underscores, with single dots between them";
-        source.fault(given.span(), error.to_string(), remedy)
-    })
-}
-
-fn lower_tls(section: Option<ReplicaTlsSection>, source: &Source) -> Result<TlsSpec, ConfigError> {
-    let Some(section) = section else {
-        return Ok(TlsSpec { ca_pem: None, server_name: None, identity: None });
-    };
-    let identity = match (&section.certificate, &section.key) {
-        (None, None) => None,
-        (Some(certificate), Some(key)) => Some(lower_identity(certificate, key, source)?),
-        (Some(certificate), None) => {
-            let message = "the client certificate has no key";
-            return Err(source.fault(certificate.span(), message, "add key = \"client.key.pem\""));
-        }
-        (None, Some(key)) => {
-            let remedy = "add certificate = \"client.pem\"";
-            return Err(source.fault(key.span(), "the key has no client certificate", remedy));
-        }
-    };
-    let ca_pem = section.ca.map(|file| read_file(&file, source)).transpose()?;
-    Ok(TlsSpec { ca_pem, server_name: section.server_name, identity })
-}
-
-/// Reads the certificate that is shown to a replica, and its key.
-///
-/// # Errors
-/// Returns an error if a file can't be read, or if both do not belong together.
-fn lower_identity(
-    certificate: &Spanned<String>,
-    key: &Spanned<String>,
-    source: &Source,
-) -> Result<ClientIdentity, ConfigError> {
-    let identity = ClientIdentity {
-        certificate_pem: read_file(certificate, source)?,
-        key_pem: read_file(key, source)?,
-    };
-    identity.check().map_err(|error| {
-        let (at, remedy) = match error {
-            ReplicaTlsError::Key(_) => (key, "give a PEM file with one private key"),
-            ReplicaTlsError::Identity(_) => {
-                (key, "give the key that the certificate was made with")
-            }
-            _ => (certificate, "give a PEM file with the certificate first"),
-        };
-        source.fault(at.span(), error.to_string(), remedy)
-    })?;
-    Ok(identity)
-}
-
-fn lower_credential(
-    section: Spanned<CredentialSection>,
-    source: &Source,
-) -> Result<(HeaderName, HeaderValue), ConfigError> {
-    let span = section.span();
-    let fault = |message: String, remedy: &str| source.fault(span.clone(), message, remedy);
-    let section = section.into_inner();
-    let value = match (section.value, section.value_env, section.value_file) {
-        (Some(value), None, None) => value,
-        (None, Some(variable), None) => std::env::var(&variable).map_err(|_| {
-            fault(format!("the environment variable {variable} is not set"), "set it")
-        })?,
-        (None, None, Some(file)) => {
-            let read = source.read(&file);
-            read.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
-                .map_err(|error| fault(format!("can't read {file}: {error}"), "check the path"))?
-                .trim()
-                .to_owned()
-        }
-        _ => {
-            let remedy = "give exactly one of value, value_env and value_file";
-            return Err(fault("the credential has no value, or several".to_owned(), remedy));
-        }
-    };
-    // A file that is being replaced may be empty for a moment.
-    if value.is_empty() {
-        return Err(fault("the credential is empty".to_owned(), "give the API's key"));
-    }
-    let name: HeaderName = section.header.parse().map_err(|_| {
-        fault(format!("{:?} is not a header name", section.header), "e.g. authorization")
-    })?;
-    let mut value = HeaderValue::from_str(&format!("{}{value}", section.prefix))
-        .map_err(|_| fault("the value can't stand in a header".to_owned(), "check the secret"))?;
-    // Keeps it out of debug output and of HTTP/2's compression tables.
-    value.set_sensitive(true);
-    Ok((name, value))
-}
-
-/// Reads a file named in the config.
-///
-/// # Errors
-/// Returns an error if the file can't be read, with the line that names it.
-pub(crate) fn read_file(name: &Spanned<String>, source: &Source) -> Result<Vec<u8>, ConfigError> {
-    source.read(name.get_ref()).map_err(|error| {
-        let message = format!("can't read {}: {error}", name.get_ref());
-        source.fault(name.span(), message, "check the path and the file's rights")
-    })
-}
-
-/// Returns a missing text; the code that needs it reports it.
+/// Returns the name or URL of a discovery's template. Where it is required, the schema says so.
 fn no_text() -> Spanned<String> {
     Spanned::new(0..0, String::new())
 }
@@ -624,8 +350,4 @@ fn default_pool() -> String {
 
 fn default_idle_ms() -> u64 {
     4000
-}
-
-fn default_credential_header() -> String {
-    "authorization".to_owned()
 }

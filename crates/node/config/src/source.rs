@@ -8,6 +8,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use toml::Spanned;
+
 use crate::error::{ConfigError, Mark, Severity, Shown, SourcePosition};
 use crate::secrets::{is_secret, masked};
 
@@ -180,4 +182,15 @@ fn position(text: &str, at: usize) -> (usize, usize) {
     let line = before.matches('\n').count() + 1;
     let column = before.chars().rev().take_while(|character| *character != '\n').count() + 1;
     (line, column)
+}
+
+/// Reads a file named in the config.
+///
+/// # Errors
+/// Returns an error if the file can't be read, with the line that names it.
+pub(crate) fn read_file(name: &Spanned<String>, source: &Source) -> Result<Vec<u8>, ConfigError> {
+    source.read(name.get_ref()).map_err(|error| {
+        let message = format!("can't read {}: {error}", name.get_ref());
+        source.fault(name.span(), message, "check the path and the file's rights")
+    })
 }

@@ -20,10 +20,6 @@ settings! {
         /// language models. A request with its own limit waits no longer than that.
         #[schemars(extend("x-restart" = false))]
         queue_ms: u32 = 600_000,
-        /// Share of healthy replicas of a model, in percent, below which the least urgent requests are
-        /// shed first; 0 disables this.
-        #[schemars(range(max = 100), extend("x-restart" = false))]
-        degraded_below_percent: u16 = QueueSpec::default().degraded_below_permille / 10,
         /// Maximum share of a model's slots, in percent, that a tenant above its fair share leaves to
         /// other active tenants; 0 disables this.
         #[schemars(range(max = 100), extend("x-restart" = false))]
@@ -63,7 +59,6 @@ impl SpillSection {
                 wait_ms_max: self.queue_ms.into(),
                 ..WaitLimits::default()
             },
-            degraded_below_permille: self.degraded_below_percent * 10,
             tenant_room_permille: self.tenant_room_percent * 10,
             ..QueueSpec::default()
         }

@@ -1,7 +1,6 @@
 //! `[[split]]`: one name for clients, several models behind it.
 
 use std::collections::BTreeSet;
-use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,8 @@ use crate::source::Source;
 const ARMS_MAX: usize = 32;
 /// Maximum length of an arm's name.
 const ARM_NAME_MAX: usize = 64;
+/// Time for which clients keep the cookie of a split: an experiment of a few weeks ends before.
+const STICKY_MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// `[[split]]`: one name for clients, several models behind it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -33,13 +34,10 @@ pub(crate) struct SplitSection {
     #[serde(default = "default_by")]
     #[schemars(with = "String")]
     pub(crate) by: Spanned<String>,
-    /// Name of a cookie that keeps a client on the arm that was chosen for it.
+    /// Name of a cookie that keeps a client on the arm that was chosen for it, for 30 days.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) sticky_cookie: Option<Spanned<String>>,
-    /// Time for which clients keep the cookie; 30 days by default.
-    #[serde(default = "default_sticky_max_age_s")]
-    pub(crate) sticky_max_age_s: NonZero<u32>,
     /// Models that share the requests.
     #[schemars(with = "Vec<ArmSection>")]
     pub(crate) arms: Spanned<Vec<ArmSection>>,
@@ -142,8 +140,7 @@ impl SplitSection {
             let remedy = "remove sticky_cookie, or give it another name";
             return Err(source.fault(cookie.span(), message, remedy));
         }
-        let max_age = Duration::from_secs(self.sticky_max_age_s.get().into());
-        Ok(Some(Arc::new(StickyCookie { name, max_age })))
+        Ok(Some(Arc::new(StickyCookie { name, max_age: STICKY_MAX_AGE })))
     }
 }
 
@@ -214,9 +211,4 @@ pub(crate) fn check_cookie_name(
 
 fn default_by() -> Spanned<String> {
     Spanned::new(0..0, "random".to_owned())
-}
-
-fn default_sticky_max_age_s() -> NonZero<u32> {
-    const THIRTY_DAYS_S: NonZero<u32> = NonZero::new(30 * 24 * 3600).unwrap();
-    THIRTY_DAYS_S
 }

@@ -9,8 +9,8 @@ use spillway_types::settings;
 use toml::Spanned;
 
 use crate::error::ConfigError;
-use crate::replica_section::{check_host, read_file};
-use crate::source::Source;
+use crate::replica_url::check_host;
+use crate::source::{Source, read_file};
 
 /// Path that OTLP over HTTP has for traces, if the endpoint names none.
 const TRACES_PATH: &str = "/v1/traces";

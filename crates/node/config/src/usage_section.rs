@@ -107,7 +107,11 @@ fn lower_prices(source: &Source, sections: &[PriceSection]) -> Result<PriceList,
 }
 
 impl PriceSection {
-    fn lower(&self, source: &Source) -> Result<Price, ConfigError> {
+    /// Checks the amounts.
+    ///
+    /// # Errors
+    /// Returns an error for the first that is no exact amount.
+    pub(crate) fn lower(&self, source: &Source) -> Result<Price, ConfigError> {
         let amount = |price: &Spanned<f64>| millionths(source, price, "price");
         let prompt = amount(&self.prompt_per_million)?;
         let cached = self.cached_per_million.as_ref().map(amount);

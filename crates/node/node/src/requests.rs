@@ -185,6 +185,7 @@ mod tests {
             model: Some("tiny".into()),
             operation: Some("chat"),
             arm: Some(Arc::new(SplitArm { split: "chat".into(), arm: "canary".into() })),
+            arm_reason: Some("hashed"),
             fallback_for: Some("huge".into()),
             tenant: Some("acme".into()),
             key: Some("k1".into()),
@@ -236,7 +237,7 @@ mod tests {
         let expected = concat!(
             r#"[{"number":1,"ended_ms":100000,"id":"abc","trace_id":"00000000000000000000000000000007","#,
             r#""node":"n1","key":"k1","tenant":"acme","route":"llm","model":"tiny","fallback_for":"huge","#,
-            r#""arm":"chat/canary","region":"eu","replica":"gpu-a","tries":[{"region":"us","replica":null,"#,
+            r#""arm":"chat/canary","arm_reason":"hashed","region":"eu","replica":"gpu-a","tries":[{"region":"us","replica":null,"#,
             r#""code":"region_lost","status":null,"after_ms":1000.0},{"region":"eu","replica":"gpu-b","#,
             r#""code":"replica_error","status":503,"after_ms":333.333}],"left_out":[{"region":"ap","#,
             r#""reason":"no_model"}],"residency":"only in the regions eu","reason":"soonest","#,
@@ -255,7 +256,7 @@ mod tests {
     fn a_line_has_null_for_facts_that_are_not_known() {
         let expected = concat!(
             r#"[{"number":1,"ended_ms":100000,"id":null,"trace_id":null,"node":"n1","key":null,"#,
-            r#""tenant":null,"route":null,"model":null,"fallback_for":null,"arm":null,"region":null,"#,
+            r#""tenant":null,"route":null,"model":null,"fallback_for":null,"arm":null,"arm_reason":null,"region":null,"#,
             r#""replica":null,"tries":[],"left_out":[],"residency":null,"reason":null,"shed":null,"#,
             r#""priority":null,"is_guest":false,"status":499,"grpc_status":null,"code":null,"#,
             r#""detail":null,"end":"cancelled_before_reply","duration_ms":0.0,"first_token_ms":null,"#,

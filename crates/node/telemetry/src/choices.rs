@@ -2,23 +2,20 @@
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::registry::Registry;
 use spillway_types::{ModelName, Outcome};
 
-use crate::catalog;
-use crate::register::{Labels, metric};
+use crate::catalog::requests;
+use crate::register::{Labels, metric, registered};
 
-/// Counters of fallbacks.
-#[derive(Debug)]
-pub(crate) struct ChoiceMetrics {
-    fallbacks: Family<Labels, Counter>,
+registered! {
+    /// Counters of fallbacks.
+    #[derive(Debug)]
+    pub(crate) struct ChoiceMetrics {
+        fallbacks: Family<Labels, Counter> = metric(requests::FALLBACKS),
+    }
 }
 
 impl ChoiceMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        Self { fallbacks: metric(registry, &catalog::requests::FALLBACKS) }
-    }
-
     pub(crate) fn record(&self, outcome: &Outcome) {
         let Some(model) = &outcome.fallback_for else { return };
         let served = outcome.model.as_ref().map(ModelName::to_string).unwrap_or_default();

@@ -15,9 +15,9 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 use spillway_types::{End, ModelName, Outcome, RouteName};
 
-use crate::catalog::{self, MetricSpec};
+use crate::catalog::{MetricSpec, caches, requests};
 use crate::prediction_error::PredictionError;
-use crate::register::{Labels, metric};
+use crate::register::{Labels, metric, registered};
 use crate::stream_gaps::StreamGaps;
 
 /// A histogram per label set.
@@ -42,37 +42,20 @@ const QUANTILES: [(&str, f64); 2] = [("0.5", 0.5), ("0.9", 0.9)];
 /// the last few thousand.
 const PREDICTIONS_MAX: u64 = 4_096;
 
-/// Metrics with the labels route and model.
-#[derive(Debug)]
-pub(crate) struct RouteModelFamilies {
-    requests: Family<Labels, Counter>,
-    first_token: TracedHistograms,
-    reply: TracedHistograms,
-    duration: TracedHistograms,
-    overhead: Histograms,
-    tokens: Family<Labels, Counter>,
-    prediction_error: Quantiles,
-    prediction_ratio: Quantiles,
-    cache_estimate: Family<Labels, Counter>,
-    gaps: Arc<StreamGaps>,
-}
-
-impl RouteModelFamilies {
-    pub(crate) fn new(registry: &mut Registry) -> Self {
-        let gaps = Arc::new(StreamGaps::default());
-        registry.register_collector(Box::new(Arc::clone(&gaps)));
-        Self {
-            requests: metric(registry, &catalog::requests::REQUESTS),
-            first_token: traced_seconds(registry, &catalog::requests::FIRST_TOKEN),
-            reply: traced_seconds(registry, &catalog::requests::REPLY),
-            duration: traced_seconds(registry, &catalog::requests::DURATION),
-            overhead: seconds(registry, &catalog::requests::OVERHEAD),
-            tokens: metric(registry, &catalog::requests::TOKENS),
-            prediction_error: metric(registry, &catalog::caches::PREDICTION_ERROR),
-            prediction_ratio: metric(registry, &catalog::caches::PREDICTION_ERROR_RATIO),
-            cache_estimate: metric(registry, &catalog::caches::CACHE_ESTIMATE),
-            gaps,
-        }
+registered! {
+    /// Metrics with the labels route and model.
+    #[derive(Debug)]
+    pub(crate) struct RouteModelFamilies {
+        requests: Family<Labels, Counter> = metric(requests::REQUESTS),
+        first_token: TracedHistograms = traced_seconds(requests::FIRST_TOKEN),
+        reply: TracedHistograms = traced_seconds(requests::REPLY),
+        duration: TracedHistograms = traced_seconds(requests::DURATION),
+        overhead: Histograms = seconds(requests::OVERHEAD),
+        tokens: Family<Labels, Counter> = metric(requests::TOKENS),
+        prediction_error: Quantiles = metric(caches::PREDICTION_ERROR),
+        prediction_ratio: Quantiles = metric(caches::PREDICTION_ERROR_RATIO),
+        cache_estimate: Family<Labels, Counter> = metric(caches::CACHE_ESTIMATE),
+        gaps: Arc<StreamGaps> = stream_gaps(),
     }
 }
 
@@ -259,4 +242,11 @@ fn traced_seconds(registry: &mut Registry, spec: &MetricSpec) -> TracedHistogram
     let family = TracedHistograms::new_with_constructor(|| HistogramWithExemplars::new(bounds()));
     registry.register(spec.name, spec.help(), family.clone());
     family
+}
+
+/// Registers the collector of gaps between tokens, which has its metric of the catalog itself.
+fn stream_gaps(registry: &mut Registry) -> Arc<StreamGaps> {
+    let gaps = Arc::new(StreamGaps::default());
+    registry.register_collector(Box::new(Arc::clone(&gaps)));
+    gaps
 }

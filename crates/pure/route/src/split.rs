@@ -1,7 +1,7 @@
 //! Traffic split (canary release, A/B test): the arm that a request belongs to.
 
 use highway::{HighwayHash, HighwayHasher};
-use spillway_types::{ArmName, ModelName};
+use spillway_types::{ArmName, ModelName, reasons};
 
 use crate::rendezvous::Rendezvous;
 
@@ -55,17 +55,21 @@ pub struct ArmChoice {
     pub reason: ArmReason,
 }
 
-/// Reason for the choice of an arm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArmReason {
-    /// The request named the arm.
-    Named,
-    /// The request's key belongs to the arm.
-    Hashed,
-    /// The arm was drawn for an earlier request of this client.
-    Remembered,
-    /// Chance drew the arm.
-    Drawn,
+reasons! {
+    /// Reason for the choice of an arm.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ArmReason {
+        /// The header or cookie of the split names the arm.
+        Named = "named";
+        /// The user, header or cookie of the request belongs to the arm, by its hash.
+        Hashed = "hashed";
+        /// The cookie of the split names the arm that an earlier request of the client got.
+        Remembered = "remembered";
+        /// The arm was drawn at random, in proportion to the weights.
+        Drawn = "drawn";
+        /// The replica that has the stored response serves the arm's model.
+        Stored = "stored";
+    }
 }
 
 /// Error for a split that can't be made.

@@ -26,6 +26,8 @@ pub struct Outcome {
     pub operation: Option<&'static str>,
     /// The arm of the split that the client asked for; `None` if the client asked for no split.
     pub arm: Option<Arc<SplitArm>>,
+    /// Reason for the choice of the arm, one of a fixed list.
+    pub arm_reason: Option<&'static str>,
     /// The model that could not serve, if [`Outcome::model`] served in its place.
     pub fallback_for: Option<ModelName>,
     /// The client's tenant; `None` if it has none.

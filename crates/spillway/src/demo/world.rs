@@ -321,6 +321,8 @@ impl DemoPlan<'_> {
         let mut config = Config::parse(&text, FilePath::new("demo.toml"), [])?;
         if let Some(cluster) = &mut config.cluster {
             cluster.paths = Some(Arc::clone(paths));
+            // All regions begin at once, so none has to begin slowly.
+            cluster.ramp = Duration::ZERO;
         }
         let region = self.region.name();
         // Boxed, since this future is far larger than the ones around it.
@@ -334,13 +336,13 @@ impl DemoPlan<'_> {
         let authority = AuthorityFiles::in_folder(folder);
         let files = NodeFiles::in_folder(folder, region.name(), &node_name(*region))
             .with_authority(&authority);
-        // All begin at once, so no slow start: neither for regions nor for replicas.
+        // All replicas begin at once, so no slow start.
         let mut text = format!(
             "[node]\nname = \"{}\"\nregion = \"{}\"\nworkers = 1\nexpose_routing = true\n\
              [[listener]]\naddress = \"{listen}\"\nauth = \"none\"\n[admin]\naddress = \"{admin}\"\n\
              [health]\nslow_start_ms = 0\n[[route]]\nname = \"llm\"\ncontinue_streams = true\n\
              [timeouts]\nidle_ms = {STALL_MS}\n[spill]\nenabled = {}\n\
-             [cluster]\nid = \"{CLUSTER}\"\naddress = \"{}\"\nramp_ms = 0\nca = {:?}\n\
+             [cluster]\nid = \"{CLUSTER}\"\naddress = \"{}\"\nca = {:?}\n\
              certificate = {:?}\nkey = {:?}\nprefix_key = {:?}\ndata = {:?}\n",
             node_name(*region),
             region.name(),

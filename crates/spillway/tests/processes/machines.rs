@@ -196,7 +196,7 @@ impl NodeConfig {
         let (name, region) = names(*node);
         let mut text = format!(
             "node.name = \"{name}\"\nnode.region = \"{region}\"\n[[listener]]\naddress = \"{}\"\n\
-             [cluster]\nid = {CLUSTER:?}\naddress = \"{}\"\nsilence_ms = 5000\nramp_ms = 500\n\
+             [cluster]\nid = {CLUSTER:?}\naddress = \"{}\"\nsilence_ms = 5000\n\
              ca = {:?}\ncertificate = {:?}\nkey = {:?}\nprefix_key = {prefix_key:?}\n{cluster_lines}",
             network.data(*node),
             network.link(*node),

@@ -39,7 +39,7 @@ run "own_lines_go_into_the_tables_of_the_module" {
           "us-east-1",
         ]
         [cluster]
-        ramp_ms = 20000
+        silence_ms = 2000
         [auth]
         mode = "none"
         [admin]
@@ -69,7 +69,7 @@ run "own_lines_go_into_the_tables_of_the_module" {
     error_message = "[auth] is the given one:\n${output.config}"
   }
   assert {
-    condition     = strcontains(output.config, "address = \"127.0.0.1:9900\"\nnames = [\n") && strcontains(output.config, "ramp_ms = 20000\n")
+    condition     = strcontains(output.config, "address = \"127.0.0.1:9900\"\nnames = [\n") && strcontains(output.config, "silence_ms = 2000\n")
     error_message = "[admin] and [cluster] are both ones together:\n${output.config}"
   }
   assert {

@@ -54,16 +54,8 @@ fn a_head_survives_whole() {
 
 #[test]
 fn every_word_survives() {
-    let reasons = [
-        RefusedReason::Busy,
-        RefusedReason::Reserved,
-        RefusedReason::Shedding,
-        RefusedReason::NoReplica,
-        RefusedReason::Draining,
-        RefusedReason::Hops,
-        RefusedReason::Deadline,
-    ];
-    let refusals = reasons.map(|reason| ForwardWord::Refused(Refused { reason, wait_ms: None }));
+    let refusals =
+        RefusedReason::ALL.map(|reason| ForwardWord::Refused(Refused { reason, wait_ms: None }));
     for word in refusals.into_iter().chain([ForwardWord::Accepted]) {
         assert_eq!(decode::<ForwardWord>(&encode(&word).unwrap()).unwrap(), word);
     }

@@ -3,6 +3,7 @@
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
+use spillway_types::reasons;
 
 use super::headers::{HEADERS_MAX, HeaderList, REPLY_FIELDS_BYTES_MAX};
 
@@ -30,27 +31,30 @@ pub struct Refused {
     pub wait_ms: Option<u32>,
 }
 
-/// Reason for which a node refuses a request from another node. Between nodes it is the position
-/// of its variant, so none may go: `Reserved`, `Shedding` and `NoReplica` are read, but never sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum RefusedReason {
-    /// The node's replicas are busy.
-    Busy,
-    /// The rest of its capacity is kept for its own clients.
-    Reserved,
-    /// The node sheds requests of its own clients too.
-    Shedding,
-    /// The node has no replica that could serve this request.
-    NoReplica,
-    /// The node is about to end.
-    Draining,
-    /// Too many nodes have passed the request on.
-    Hops,
-    /// The answer would come too late.
-    Deadline,
-    /// The request may not be served in this region. Used only for requests with a residency, which
-    /// nodes that don't know this reason never send.
-    Residency,
+reasons! {
+    /// Reason for which a node refuses a request from another node. Between nodes it is the position
+    /// of its variant, so none may be removed or moved. `Reserved`, `Shedding` and `NoReplica` are
+    /// only read: nodes of earlier releases may send them, this one does not. `Residency` is sent only
+    /// for requests with a residency, which nodes that don't know the reason never send.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum RefusedReason {
+        /// The node that was asked has no free slot at its replicas.
+        Busy = "busy";
+        /// The node that was asked reserves the rest of its capacity for its own clients.
+        Reserved = "reserved";
+        /// The node that was asked sheds requests of its own clients too.
+        Shedding = "shedding";
+        /// The node that was asked has no replica that could serve the request.
+        NoReplica = "no_replica";
+        /// The node that was asked is shutting down.
+        Draining = "draining";
+        /// Too many nodes have passed the request on.
+        Hops = "hops";
+        /// The reply would come after the request's deadline.
+        Deadline = "deadline";
+        /// The residency rules of the request do not allow the region that was asked.
+        Residency = "residency";
+    }
 }
 
 /// Status and headers of a reply.

@@ -253,7 +253,7 @@ impl Exchange {
     ) -> Result<(Dispatched, ResponseCookies), GatewayError> {
         record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
         if let Some(chosen) = &prepared.target.arm {
-            record.split(&chosen.arm);
+            record.split(chosen);
         }
         let gateway = &self.worker.gateway;
         let session = begin_session(&gateway.routing, prepared, &head.headers);

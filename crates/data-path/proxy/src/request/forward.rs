@@ -213,7 +213,7 @@ fn kind(failure: &RemoteError) -> RegionFailure {
         RemoteError::NotConnected => RegionFailure::NotConnected,
         RemoteError::Leaving => RegionFailure::Leaving,
         RemoteError::Refused { why: RefusedFor::Residency, .. } => RegionFailure::OutsideResidency,
-        RemoteError::Refused { why: RefusedFor::Load, wait } => {
+        RemoteError::Refused { why: RefusedFor::Load, wait, .. } => {
             RegionFailure::Refused { wait: *wait }
         }
         RemoteError::Refused { why: RefusedFor::Other, .. } => {

@@ -15,11 +15,11 @@ use spillway_route::{Attempt, ShedReason};
 use spillway_transport::coarse_clock;
 use spillway_types::{
     BlockHashes, Compared, End, EstimateReason, FailedTry, GapHistogram, Hedge, LeftOutRegion,
-    ModelName, Outcome, RegionName, ReplicaName, RouteName, Shed, SplitArm, TokenCounts,
-    TriedTarget,
+    ModelName, Outcome, RegionName, ReplicaName, RouteName, Shed, TokenCounts, TriedTarget,
 };
 use spillway_upstream::UploadProgress;
 use spillway_usage::{Ending, ReplyTokens, RequestTokens, TOKEN_BYTES, bill};
+use spillway_view::ChosenArm;
 
 use crate::request::charge::Charge;
 use crate::worker::Worker;
@@ -198,8 +198,11 @@ impl RequestRecord {
     }
 
     /// Notes the arm of the split.
-    pub(crate) fn split(&mut self, arm: &Arc<SplitArm>) {
-        self.edit(|outcome| outcome.arm = Some(Arc::clone(arm)));
+    pub(crate) fn split(&mut self, chosen: &ChosenArm) {
+        self.edit(|outcome| {
+            outcome.arm = Some(Arc::clone(&chosen.arm));
+            outcome.arm_reason = Some(chosen.reason.name());
+        });
     }
 
     /// Notes that another model serves the request, by this route, since the requested one cannot.

@@ -109,10 +109,11 @@ impl Remote for Links {
                     if let Some(wait_ms) = reply.headers().get(&NOT_SERVED) {
                         let wait_ms = wait_ms.to_str().ok().and_then(|text| text.parse().ok());
                         let wait = wait_ms.map(Duration::from_millis);
-                        // A node that refuses for load gives no reason.
+                        // A node that refuses for load sends no second header.
                         let is_other = reply.headers().contains_key(&NOT_ABLE);
-                        let why = if is_other { RefusedFor::Other } else { RefusedFor::Load };
-                        return Err(RemoteError::Refused { wait, why });
+                        let reason =
+                            if is_other { RefusedReason::NoReplica } else { RefusedReason::Busy };
+                        return Err(refusal(reason, wait));
                     }
                     let response = reply.map(|body| body.map_err(BoxError::from).boxed_unsync());
                     Ok(RemoteReply { node, response })
@@ -123,7 +124,7 @@ impl Remote for Links {
                         return Err(RemoteError::Leaving);
                     }
                     let wait = refused.wait_ms.map(|ms| Duration::from_millis(ms.into()));
-                    Err(RemoteError::Refused { wait, why: why(refused.reason) })
+                    Err(refusal(refused.reason, wait))
                 }
                 Err(error) => Err(failure(error)),
             }
@@ -141,8 +142,8 @@ fn note_leaving(leaving: &ArcSwap<BTreeMap<NodeName, Instant>>, node: NodeName) 
     });
 }
 
-fn why(reason: RefusedReason) -> RefusedFor {
-    match reason {
+fn refusal(reason: RefusedReason, wait: Option<Duration>) -> RemoteError {
+    let why = match reason {
         RefusedReason::Busy
         | RefusedReason::Reserved
         | RefusedReason::Shedding
@@ -152,14 +153,15 @@ fn why(reason: RefusedReason) -> RefusedFor {
         | RefusedReason::Deadline => RefusedFor::Load,
         RefusedReason::Residency => RefusedFor::Residency,
         RefusedReason::NoReplica => RefusedFor::Other,
-    }
+    };
+    RemoteError::Refused { text: reason.text(), wait, why }
 }
 
 fn failure(error: ForwardError) -> RemoteError {
     match (&error, error.stage()) {
         (ForwardError::NotConnected, _) => RemoteError::NotConnected,
         // The link has as many requests to that node as the node allows.
-        (ForwardError::Saturated, _) => RemoteError::Refused { wait: None, why: RefusedFor::Load },
+        (ForwardError::Saturated, _) => refusal(RefusedReason::Busy, None),
         (ForwardError::Deadline(_), _) => RemoteError::DeadlinePassed,
         (_, ForwardStage::NotSent) => RemoteError::Unsent(error.into()),
         (ForwardError::Lost(_), ForwardStage::Undecided | ForwardStage::Accepted) => {

@@ -80,11 +80,11 @@ fn what_was_found_stays_for_a_replica_that_stays() {
     (0..5).for_each(|_| kept.told(20.0, 4.0));
     let found = kept.limit();
     assert!(found < Some(16), "{found:?}");
-    kept.reload("metrics.period_ms = 5000");
+    kept.reload("metrics.path = \"/m\"");
     assert_eq!(kept.limit(), found, "only its care has changed");
-    kept.reload("metrics.period_ms = 5000\nconcurrency = \"unlimited\"");
+    kept.reload("metrics.path = \"/m\"\nconcurrency = \"unlimited\"");
     assert_eq!(kept.limit(), None, "live, with its connections");
-    kept.reload("metrics.period_ms = 5000");
+    kept.reload("metrics.path = \"/m\"");
     assert_eq!(kept.limit(), Some(64), "found anew");
     (0..5).for_each(|_| kept.told(20.0, 4.0));
     let found = kept.limit();

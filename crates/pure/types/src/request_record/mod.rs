@@ -52,6 +52,10 @@ request_facts! {
             => Span("spillway.fallback_for");
         /// Split and its arm, as `split/arm`.
         arm: Option<Arc<str>> = ended.arm() => Span("spillway.split.arm");
+        /// Reason for the choice of the arm, e.g. `hashed`.
+        #[serde(default)]
+        arm_reason: Option<Arc<str>> = ended.outcome.arm_reason.map(Into::into)
+            => Span("spillway.split.reason"), Values("arm");
         /// Region that served, or was tried last: another region if the request was forwarded; null
         /// if none was tried.
         region: Option<Arc<str>> = ended.region_tried();

@@ -235,7 +235,6 @@ big = ["small"]
 model = "canary"
 by = "header:X-User"
 sticky_cookie = "arm"
-sticky_max_age_s = 60
 arms = [
   { name = "old", model = "big", weight = 2 },
   { name = "new", model = "small", weight = 1 },
@@ -301,7 +300,7 @@ requests_per_min = 60
         assert_eq!(split["arms"][1]["weight_percent"], json!(33.3));
         assert_eq!(
             (&split["by"], &split["sticky_cookie"], &split["sticky_max_age_s"]),
-            (&json!("header:x-user"), &json!("arm"), &json!(60))
+            (&json!("header:x-user"), &json!("arm"), &json!(2_592_000))
         );
         let route = record(Resource::Routes, "chat");
         assert_eq!(

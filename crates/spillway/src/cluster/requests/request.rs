@@ -212,7 +212,9 @@ fn facts(entry: &Value) -> String {
     for name in ["model", "fallback_for", "arm", "route", "tenant", "key", "node", "trace_id", "id"]
     {
         if let Some(value) = entry[name].as_str() {
-            facts.push(format!("{} {value}", name.replace('_', " ")));
+            let reason = entry["arm_reason"].as_str().filter(|_| name == "arm");
+            let why = reason.map(|reason| format!(" ({})", worded(ReasonKind::Arm, reason)));
+            facts.push(format!("{} {value}{}", name.replace('_', " "), why.unwrap_or_default()));
         }
     }
     let ended_ms = entry["ended_ms"].as_u64().unwrap_or_default();

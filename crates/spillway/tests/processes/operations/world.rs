@@ -137,8 +137,8 @@ impl World {
         let config = self.file(&format!("n{node}.toml"));
         let text = fs::read_to_string(&config).unwrap();
         if !text.contains("join_token_file") {
-            let line = format!("ramp_ms = 500\njoin_token_file = {file:?}\n");
-            fs::write(&config, text.replace("ramp_ms = 500\n", &line)).unwrap();
+            let line = format!("silence_ms = 5000\njoin_token_file = {file:?}\n");
+            fs::write(&config, text.replace("silence_ms = 5000\n", &line)).unwrap();
         }
     }
 

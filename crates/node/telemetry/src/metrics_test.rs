@@ -1,12 +1,18 @@
+//! Tests of the metrics: outcomes in, text out.
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_types::{
-    EstimateReason, GapHistogram, Hedge, ModelName, Prediction, Reading, ReplicaName, RouteName,
-    Shed, Signals, SplitArm, TenantName, TokenCounts, TokenEstimate,
+    Admission, End, EstimateReason, GapHistogram, Hedge, ModelName, Outcome, Prediction, Reading,
+    ReplicaName, RouteName, Shed, SignFault, Signals, SplitArm, TenantName, TokenCounts,
+    TokenEstimate,
 };
+use spillway_usage::Money;
 
-use super::*;
+use super::Metrics;
+use crate::live::Live;
+use crate::replica_metrics::LiveReplica;
 
 fn outcome() -> Outcome {
     let mut gaps = GapHistogram::default();
