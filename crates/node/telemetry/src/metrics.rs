@@ -3,12 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
-use spillway_types::{AwayReason, End, Outcome, SignFault};
+use spillway_types::{Outcome, SignFault};
 use spillway_usage::{Money, UsageLine, UsageLines};
 
 use crate::arm_metrics::ArmMetrics;
@@ -20,17 +17,15 @@ use crate::dns_metrics::DnsMetrics;
 use crate::geo_metrics::GeoMetrics;
 use crate::knowledge_metrics::KnowledgeMetrics;
 use crate::limit_metrics::LimitMetrics;
-use crate::live::{Live, LiveHealth};
+use crate::live::Live;
+use crate::node_metrics::NodeMetrics;
 use crate::overflow_metrics::OverflowMetrics;
 use crate::region_metrics::RegionMetrics;
-use crate::register::{Labels, from_zero, metric, raise, raise_each, signed};
 use crate::replica_metrics::ReplicaMetrics;
+use crate::request_metrics::RequestMetrics;
 use crate::route_model_metrics::{RouteModelFamilies, RouteModels};
 use crate::shed_metrics::ShedMetrics;
 use crate::usage::UsageMetrics;
-
-/// States of a node's health.
-const HEALTH_STATES: [&str; 3] = ["healthy", "degraded", "unhealthy"];
 
 /// All metrics of one node.
 #[derive(Debug)]
@@ -41,24 +36,10 @@ pub struct Metrics {
     arms: ArmMetrics,
     choices: ChoiceMetrics,
     sheds: ShedMetrics,
+    requests: RequestMetrics,
     usage: Mutex<UsageLines>,
     tenants: UsageMetrics,
     overflow: OverflowMetrics,
-    retries: Family<Labels, Counter>,
-    cancels: Family<Labels, Counter>,
-    closed: Family<Labels, Counter>,
-    access: Family<Labels, Counter>,
-    retries_refused: Counter,
-    engines_died: Counter,
-    residency: Family<Labels, Counter>,
-    responses_not_kept: Family<Labels, Counter>,
-    home_news_dropped: Family<Labels, Counter>,
-    home_changes: Family<Labels, Counter>,
-    continuations: Family<Labels, Counter>,
-    outcomes_dropped: Counter,
-    lines_lost: Family<Labels, Counter>,
-    spans: Family<Labels, Counter>,
-    reloads: Family<Labels, Counter>,
     replicas: ReplicaMetrics,
     regions: RegionMetrics,
     dns: DnsMetrics,
@@ -66,22 +47,8 @@ pub struct Metrics {
     knowledge: KnowledgeMetrics,
     limits: LimitMetrics,
     certificates: CertificateMetrics,
-    waiting: Family<Labels, Gauge>,
-    guests: Gauge,
-    takes_clients: Gauge,
-    steered_away: Family<Labels, Gauge>,
-    guest_requests: Family<Labels, Counter>,
-    last_resort: Family<Labels, Gauge>,
     discoveries: DiscoveryMetrics,
-    facts_dropped: Counter,
-    client_connections: Gauge,
-    body_bytes: Gauge,
-    ahead_bytes: Gauge,
-    ahead_replies: Family<Labels, Counter>,
-    streams_closed: Family<Labels, Counter>,
-    memory: Family<Labels, Gauge>,
-    health: Family<Labels, Gauge>,
-    health_problems: Family<Labels, Gauge>,
+    node: NodeMetrics,
 }
 
 impl Metrics {
@@ -95,29 +62,11 @@ impl Metrics {
             arms: ArmMetrics::new(&mut r),
             choices: ChoiceMetrics::new(&mut r),
             sheds: ShedMetrics::new(&mut r),
+            requests: RequestMetrics::new(&mut r),
             usage: Mutex::default(),
             tenants: UsageMetrics::new(&mut r),
             overflow: OverflowMetrics::new(&mut r),
             places: Mutex::default(),
-            retries: metric(&mut r, &catalog::requests::RETRIES),
-            cancels: metric(&mut r, &catalog::requests::CANCELS),
-            closed: metric(&mut r, &catalog::node::CONNECTIONS_CLOSED),
-            access: metric(&mut r, &catalog::limits::ACCESS),
-            retries_refused: metric(&mut r, &catalog::requests::RETRIES_REFUSED),
-            engines_died: metric(&mut r, &catalog::requests::ENGINES_DIED),
-            residency: metric(&mut r, &catalog::requests::RESIDENCY_REFUSALS),
-            responses_not_kept: metric(&mut r, &catalog::requests::RESPONSES_NOT_KEPT),
-            home_news_dropped: metric(&mut r, &catalog::requests::HOME_NEWS_DROPPED),
-            home_changes: metric(&mut r, &catalog::requests::HOME_CHANGES),
-            continuations: metric(&mut r, &catalog::requests::CONTINUATIONS),
-            lines_lost: metric(&mut r, &catalog::node::LOG_LINES_LOST),
-            spans: metric(&mut r, &catalog::node::SPANS),
-            outcomes_dropped: metric(&mut r, &catalog::node::OUTCOMES_DROPPED),
-            reloads: from_zero(
-                metric(&mut r, &catalog::node::RELOADS),
-                "result",
-                ["applied", "refused"],
-            ),
             replicas: ReplicaMetrics::new(&mut r),
             regions: RegionMetrics::new(&mut r),
             dns: DnsMetrics::new(&mut r),
@@ -125,22 +74,8 @@ impl Metrics {
             knowledge: KnowledgeMetrics::new(&mut r),
             limits: LimitMetrics::new(&mut r),
             certificates: CertificateMetrics::new(&mut r),
-            waiting: metric(&mut r, &catalog::requests::WAITING),
-            takes_clients: metric(&mut r, &catalog::regions::TAKES_CLIENTS),
-            steered_away: metric(&mut r, &catalog::regions::STEERED_AWAY),
-            guests: metric(&mut r, &catalog::requests::GUESTS),
-            guest_requests: metric(&mut r, &catalog::requests::GUEST_REQUESTS),
-            last_resort: metric(&mut r, &catalog::replicas::LAST_RESORT),
             discoveries: DiscoveryMetrics::new(&mut r),
-            facts_dropped: metric(&mut r, &catalog::replicas::FACTS_DROPPED),
-            client_connections: metric(&mut r, &catalog::node::CLIENT_CONNECTIONS),
-            body_bytes: metric(&mut r, &catalog::node::BODY_BYTES),
-            ahead_bytes: metric(&mut r, &catalog::node::READ_AHEAD_BYTES),
-            ahead_replies: metric(&mut r, &catalog::node::READ_AHEAD_REPLIES),
-            streams_closed: metric(&mut r, &catalog::node::STREAMS_CLOSED),
-            memory: metric(&mut r, &catalog::node::MEMORY_BYTES),
-            health: metric(&mut r, &catalog::node::HEALTH),
-            health_problems: metric(&mut r, &catalog::node::HEALTH_PROBLEMS),
+            node: NodeMetrics::new(&mut r),
             registry: r,
         }
     }
@@ -155,13 +90,8 @@ impl Metrics {
         self.sheds.record(outcome);
         self.replicas.request(outcome);
         self.usage.lock().unwrap_or_else(PoisonError::into_inner).record(outcome, cost);
-        if outcome.is_guest {
-            let class = format!("{}xx", outcome.status / 100);
-            self.guest_requests.get_or_create(&vec![("status", class)]).inc();
-        }
         self.tenants.record(outcome);
-        self.record_retries(outcome);
-        self.record_cancel(outcome.end);
+        self.requests.record(outcome);
     }
 
     /// Counts a finished request for which an overflow replica was asked, with its cost for the
@@ -178,8 +108,7 @@ impl Metrics {
 
     /// Counts a reload of the config.
     pub fn record_reload(&self, applied: bool) {
-        let result = if applied { "applied" } else { "refused" };
-        self.reloads.get_or_create(&vec![("result", result.to_owned())]).inc();
+        self.node.record_reload(applied);
     }
 
     /// Counts one reading of location databases that may have changed.
@@ -214,36 +143,6 @@ impl Metrics {
         text
     }
 
-    fn record_retries(&self, outcome: &Outcome) {
-        for (cause, count) in [("unsent", outcome.retries_unsent), ("reset", outcome.retries_reset)]
-        {
-            if count > 0 {
-                let labels = vec![("cause", cause.to_owned())];
-                self.retries.get_or_create(&labels).inc_by(u64::from(count));
-            }
-        }
-    }
-
-    fn record_cancel(&self, end: End) {
-        let phase = match end {
-            End::CancelledBeforeReply => "before_reply",
-            End::CancelledInReply => "in_reply",
-            End::Complete | End::Answered | End::Cut | End::Stalled | End::DeadlinePassed => return,
-        };
-        self.cancels.get_or_create(&vec![("phase", phase.to_owned())]).inc();
-    }
-
-    fn show_health(&self, health: &LiveHealth) {
-        for state in HEALTH_STATES {
-            let is_so = health.state == state;
-            self.health.get_or_create(&vec![("state", state.to_owned())]).set(is_so.into());
-        }
-        for (kind, number) in &health.problems {
-            let labels = vec![("kind", (*kind).to_owned())];
-            self.health_problems.get_or_create(&labels).set(signed(*number));
-        }
-    }
-
     fn show(&self, live: &Live) {
         self.replicas.show(&live.replicas);
         self.regions.show(&live.cluster);
@@ -256,62 +155,9 @@ impl Metrics {
         self.tenants.show_budgets(&live.budgets);
         self.overflow.show(&live.overflow);
         self.places.lock().unwrap_or_else(PoisonError::into_inner).show(&self.families);
-        // Cleared first, so that models with no waiting request vanish.
-        self.waiting.clear();
-        for (model, count) in &live.waiting {
-            let labels = vec![("model", model.clone())];
-            self.waiting.get_or_create(&labels).set(i64::from(*count));
-        }
-        self.guests.set(i64::from(live.guests));
-        self.takes_clients.set(live.steering.takes_clients().into());
-        // All of them, so that reasons that do not hold show 0.
-        for reason in AwayReason::ALL {
-            let is_so = live.steering.reason() == Some(reason);
-            let labels = vec![("reason", reason.name().to_owned())];
-            self.steered_away.get_or_create(&labels).set(is_so.into());
-        }
-        // Cleared first, so that recovered routes and models vanish.
-        self.last_resort.clear();
-        for resort in &live.last_resorts {
-            let labels = vec![
-                ("route", resort.route.clone()),
-                ("model", resort.model.clone()),
-                ("admission", resort.admission.as_str().to_owned()),
-            ];
-            self.last_resort.get_or_create(&labels).set(1);
-        }
         self.discoveries.show(&live.discoveries);
-        raise(&self.facts_dropped, live.facts_dropped);
-        self.client_connections.set(signed(live.client_connections));
-        self.body_bytes.set(signed(live.body_bytes));
-        self.ahead_bytes.set(signed(live.ahead_bytes));
-        raise_each(&self.ahead_replies, "state", &live.ahead_replies);
-        raise_each(&self.streams_closed, "reason", &live.streams_closed);
-        for (kind, bytes) in &live.memory {
-            self.memory.get_or_create(&vec![("kind", (*kind).to_owned())]).set(signed(*bytes));
-        }
-        raise_each(&self.closed, "reason", &live.connections_closed);
-        for (tenant, result, total) in &live.access {
-            let labels = vec![("tenant", tenant.clone()), ("result", (*result).to_owned())];
-            raise(&self.access.get_or_create(&labels), *total);
-        }
-        self.show_health(&live.health);
-        raise(&self.outcomes_dropped, live.outcomes_dropped);
-        raise_each(&self.lines_lost, "log", &live.lines_lost);
-        raise_each(&self.spans, "result", &live.spans);
-        raise(&self.retries_refused, live.retries_refused);
-        raise(&self.engines_died, live.engines_died);
-        raise_each(&self.residency, "at", &live.residency);
-        raise_each(&self.responses_not_kept, "reason", &live.responses_not_kept);
-        raise_each(&self.home_news_dropped, "queue", &live.home_news_dropped);
-        for (kept, to, total) in &live.home_changes {
-            let labels = vec![("kept", (*kept).to_owned()), ("to", (*to).to_owned())];
-            raise(&self.home_changes.get_or_create(&labels), *total);
-        }
-        for (result, reason, total) in &live.continuations {
-            let labels = vec![("result", (*result).to_owned()), ("reason", (*reason).to_owned())];
-            raise(&self.continuations.get_or_create(&labels), *total);
-        }
+        self.requests.show(live);
+        self.node.show(live);
     }
 }
 
@@ -321,7 +167,7 @@ mod tests {
     use std::time::Duration;
 
     use spillway_types::{
-        Admission, EstimateReason, GapHistogram, Hedge, ModelName, Prediction, Reading,
+        Admission, End, EstimateReason, GapHistogram, Hedge, ModelName, Prediction, Reading,
         ReplicaName, RouteName, Shed, Signals, SplitArm, TenantName, TokenCounts, TokenEstimate,
     };
 
