@@ -22,6 +22,8 @@ pub(crate) enum Task {
     Verify,
     /// Applies what clippy and rustfmt can repair by themselves.
     Fix,
+    /// Writes the pages and the dashboard that the program makes of its own declarations.
+    Pages,
     /// Checks the rules of this project that no public tool knows.
     Tidy,
     /// Sets up what the tests need and runs them.
@@ -53,6 +55,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask verify         what must be clean before a change goes in
   cargo xtask fix            repair formatting and simple lints
+  cargo xtask pages          after a change of a setting, command, metric, reason or log field
   cargo xtask tidy --json    findings as JSON, one array
   cargo xtask test           everything: Rust tests, doctests, real clients, deployment
   cargo xtask test clients   only the real clients

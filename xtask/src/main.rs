@@ -1,4 +1,5 @@
-//! The project's own tasks: `cargo xtask verify | fix | tidy | test | fuzz | chaos | pgo | dist | book`.
+//! The project's own tasks: `cargo xtask verify | fix | pages | tidy | test | fuzz | chaos | pgo | dist |
+//! book`.
 //!
 //! Everything CI runs is here, so that a person can run the same thing with the same words.
 #![expect(
@@ -14,6 +15,7 @@ mod dist;
 mod fix;
 mod fuzz;
 mod metadata;
+mod pages;
 mod pgo;
 mod report;
 mod test;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match cli.task {
         Task::Verify => verify::run(&root(), cli.json),
         Task::Fix => fix::run(&root(), cli.json),
+        Task::Pages => pages::run(&root(), cli.json),
         Task::Tidy => tidy::run(&root(), cli.json),
         Task::Test { suite } => test::run(&root(), suite, cli.json),
         Task::Fuzz { target, seconds } => fuzz::run(&root(), target.as_deref(), seconds, cli.json),

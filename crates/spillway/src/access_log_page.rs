@@ -68,7 +68,7 @@ mod tests {
     fn the_page_of_the_access_log_is_what_the_code_says() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/access-log.md");
         let written = std::fs::read_to_string(file).unwrap_or_default();
-        let remedy = "run: cargo run -- reference access-log > docs/reference/access-log.md";
+        let remedy = "run: cargo xtask pages";
         assert!(written.trim_end() == access_log_reference().trim_end(), "{remedy}");
     }
 }

@@ -44,6 +44,7 @@ mod life;
 mod limits;
 mod load;
 mod loaded_models;
+mod log;
 mod metrics;
 mod missing_models;
 mod names;

@@ -1,17 +1,15 @@
 //! A changed config takes effect while the node runs; a bad one changes nothing.
 
-use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 
 use spillway_config::Config;
 use spillway_node::Node;
 use spillway_tests::{Client, OK, Page, Reply, Scripted, Setup, chat, eventually, get, spawn};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
-use tracing::subscriber::DefaultGuard;
 
 use crate::certificates::Certificates;
+use crate::log::Log;
 
 /// A config in a file, and how it is written.
 pub(crate) struct File {
@@ -140,34 +138,6 @@ async fn a_bad_file_leaves_the_old_config_in_use() {
     file.replace(&setup.set("aliases.other = \"tiny\"").text());
     eventually("it is applied", || reloads(&node, "applied") >= 1.0).await;
     assert_eq!(Client::once(node.addresses()[0], get("/v1/models/other")).await.status, 200);
-}
-
-/// Log of a node that runs on this thread.
-#[derive(Clone, Debug, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    /// From now on, until the guard is dropped.
-    fn begin(&self) -> DefaultGuard {
-        let log = self.clone();
-        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone());
-        tracing::subscriber::set_default(lines.finish())
-    }
-
-    fn count(&self, text: &str) -> usize {
-        let log = self.0.lock().expect("a log");
-        String::from_utf8_lossy(&log).matches(text).count()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("a log").write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 #[tokio::test]

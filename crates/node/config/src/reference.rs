@@ -244,7 +244,7 @@ mod tests {
         let path =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/settings.md");
         let written = std::fs::read_to_string(&path).unwrap_or_default();
-        let remedy = "run: cargo run -- config reference > docs/reference/settings.md";
+        let remedy = "run: cargo xtask pages";
         assert!(written == reference(), "docs/reference/settings.md has drifted; {remedy}");
     }
 

@@ -1,11 +1,11 @@
 //! A running node: starts all parts, and ends them again without losing a request.
 
 mod core;
+mod drain;
 mod joined;
 mod open;
 mod services;
 mod start_error;
-mod stop;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
@@ -20,11 +20,11 @@ use spillway_request::gateway::Gateway;
 use tokio_util::sync::CancellationToken;
 
 use self::core::NodeCore;
+pub use self::drain::Stopped;
 use self::joined::Joined;
 use self::open::Sockets;
 use self::services::{ConfigSource, Services};
 pub use self::start_error::StartError;
-pub use self::stop::Stopped;
 use crate::certificates::shown_identities;
 use crate::keeper::{Keeper, KeeperHandle};
 use crate::liveness::Liveness;

@@ -90,7 +90,7 @@ mod tests {
     fn the_page_of_metrics_is_what_the_code_says() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/reference/metrics.md");
         let written = std::fs::read_to_string(file).unwrap_or_default();
-        let remedy = "run: cargo run -- reference metrics > docs/reference/metrics.md";
+        let remedy = "run: cargo xtask pages";
         assert!(written.trim_end() == reference().trim_end(), "{remedy}");
     }
 }

@@ -159,7 +159,7 @@ mod tests {
         let file =
             concat!(env!("CARGO_MANIFEST_DIR"), "/../../../deploy/observability/dashboard.json");
         let written = std::fs::read_to_string(file).unwrap_or_default();
-        let remedy = "run: cargo run -- reference dashboard > deploy/observability/dashboard.json";
+        let remedy = "run: cargo xtask pages";
         assert!(serde_json::from_str::<Value>(&written).ok() == Some(dashboard()), "{remedy}");
     }
 }

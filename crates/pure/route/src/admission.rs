@@ -1,7 +1,6 @@
 //! Admission control of one queue: which requests wait or are refused, and when clients return.
 
 mod degraded;
-mod drain_meter;
 mod expected;
 mod fair_ahead;
 mod foresight;
@@ -9,11 +8,11 @@ mod hold_time;
 mod outage;
 mod promises;
 mod refusal;
+mod service_rate;
 
 use std::time::{Duration, Instant};
 
 pub use degraded::Degraded;
-pub use drain_meter::DrainMeter;
 pub use expected::{Turnover, expected_rate, guessed_rate};
 use fair_ahead::{Backlog, Backlogs};
 use foresight::Foresight;
@@ -21,6 +20,7 @@ pub use hold_time::HoldTime;
 pub use outage::Outage;
 pub use promises::{Promise, Promises};
 pub use refusal::Refusal;
+pub use service_rate::ServiceRate;
 
 use crate::queue::{QueueLoad, class};
 use crate::retry_after::promised_s;
@@ -46,7 +46,7 @@ pub const BUSY_AFTER_SHED: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Admission<T> {
     queue: WaitQueue<T>,
-    drain: DrainMeter,
+    service_rate: ServiceRate,
     /// Expected service rate, used until a rate was measured.
     foresight: Foresight,
     promises: Promises,
@@ -59,7 +59,7 @@ impl<T> Admission<T> {
     pub fn new(limits: WaitLimits) -> Self {
         Self {
             queue: WaitQueue::new(limits),
-            drain: DrainMeter::default(),
+            service_rate: ServiceRate::default(),
             foresight: Foresight::default(),
             promises: Promises::default(),
             outage: Outage::default(),
@@ -124,13 +124,13 @@ impl<T> Admission<T> {
     /// Returns the requests served per second while something waits; `None` if the rate is unknown.
     #[must_use]
     pub fn rate_per_s(&self, now: Instant) -> Option<f32> {
-        self.drain.rate_per_s(now)
+        self.service_rate.rate_per_s(now)
     }
 
     /// Returns true if the value can be dropped without loss: no queue, no promises, no known rate.
     #[must_use]
     pub fn is_idle(&self, now: Instant) -> bool {
-        let is_unknown = self.drain.rate_per_s(now).is_none() && self.outage.is_over(now);
+        let is_unknown = self.service_rate.rate_per_s(now).is_none() && self.outage.is_over(now);
         self.queue.is_empty() && self.promises.is_empty() && is_unknown
     }
 
@@ -160,7 +160,7 @@ impl<T> Admission<T> {
         let ahead = self.queue.position(ticket)? as f32;
         // The wait predicted at arrival holds, unless the queue has become much slower since.
         let told_s = entry.turn_by.map_or(0.0, |turn_by| seconds_until(turn_by, now));
-        let rate_per_s = self.drain.rate_per_s(now).filter(|&rate| rate > 0.0);
+        let rate_per_s = self.service_rate.rate_per_s(now).filter(|&rate| rate > 0.0);
         let wait_s = rate_per_s.map(|rate| told_s.max((ahead + 1.0) / rate * CERTAIN_SHARE));
         let wait_ms = wait_s.map(milliseconds);
         Some(Waiting { ahead: ahead as u32, wait_ms, all: self.count(), has_room: true })
@@ -197,7 +197,7 @@ impl<T> Admission<T> {
         now: Instant,
         rate_per_s: impl FnOnce(f32) -> Option<f32>,
     ) {
-        let is_unknown = self.drain.rate_per_s(now).is_none();
+        let is_unknown = self.service_rate.rate_per_s(now).is_none();
         self.foresight
             .expect(is_unknown.then(|| rate_per_s(self.foresight.tokens(asker))).flatten());
     }
@@ -249,7 +249,7 @@ impl<T> Admission<T> {
     /// waited, and for all others while something waits.
     pub fn began(&mut self, asker: &Asker, now: Instant) {
         self.outage.end();
-        self.drain.note(asker, now);
+        self.service_rate.note(asker, now);
     }
 
     /// Removes the request whose turn it is, as [`WaitQueue::pop_next`] does.
@@ -296,7 +296,7 @@ impl<T> Admission<T> {
             return (here, false);
         }
         // Promised clients may come late: some work must wait in the meantime.
-        let spare = self.drain.rate_per_s(now).map_or(0.0, |rate| rate * SPARE_S).max(1.0);
+        let spare = self.service_rate.rate_per_s(now).map_or(0.0, |rate| rate * SPARE_S).max(1.0);
         let all = self.served_before(asker, self.promises.show_share());
         match (all.all as usize) < self.queue.limits().count_max {
             true => (all, false),
@@ -309,7 +309,7 @@ impl<T> Admission<T> {
     /// the tenant's own backlog at the rate that other tenants leave. The backlog alone does not
     /// include requests still to come, and past rates alone do not include the backlog.
     fn wait_s(&self, asker: &Asker, before: Before, now: Instant) -> Option<f32> {
-        let Some(all) = self.drain.rate_per_s(now).filter(|&rate| rate > 0.0) else {
+        let Some(all) = self.service_rate.rate_per_s(now).filter(|&rate| rate > 0.0) else {
             return self.foresight.wait_s(before.all);
         };
         let is_other = |&(tenant, ..): &(u64, u16, QueueLoad, QueueLoad)| tenant != asker.tenant;
@@ -317,7 +317,7 @@ impl<T> Admission<T> {
         let others: u32 = lines.map(|(_, weight, ..)| u32::from(weight)).sum();
         let own = u32::from(asker.weight.max(1));
         let share = own as f32 / (own + others) as f32;
-        let left = self.drain.rate_for(asker, share, now).filter(|&rate| rate > 0.0)?;
+        let left = self.service_rate.rate_for(asker, share, now).filter(|&rate| rate > 0.0)?;
         Some(((before.all + 1.0) / all).max((before.own + 1.0) / left))
     }
 
@@ -327,7 +327,7 @@ impl<T> Admission<T> {
         let beyond = limits.promised_beyond() as f32 * EARLY_SHARE;
         let wait_s = limits.wait_ms_max as f32 / 1_000.0 * EARLY_SHARE;
         let wait_s = wait_s.min(EARLY_S_MAX);
-        self.drain.rate_per_s(now).map_or(0.0, |rate| (beyond / rate).min(wait_s))
+        self.service_rate.rate_per_s(now).map_or(0.0, |rate| (beyond / rate).min(wait_s))
     }
 
     fn count(&self) -> u32 {
@@ -364,7 +364,7 @@ impl<T> Admission<T> {
     }
 
     fn count_busy(&mut self, now: Instant, is_refused: bool) {
-        self.drain.set_busy(now, is_refused || !self.queue.is_empty());
+        self.service_rate.set_busy(now, is_refused || !self.queue.is_empty());
     }
 }
 

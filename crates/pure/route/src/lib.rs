@@ -48,8 +48,8 @@ mod tuning;
 mod work;
 
 pub use admission::{
-    Admission, BUSY_AFTER_SHED, Degraded, DrainMeter, HoldTime, Outage, Promise, Promises, Refusal,
-    Turnover, expected_rate, guessed_rate,
+    Admission, BUSY_AFTER_SHED, Degraded, HoldTime, Outage, Promise, Promises, Refusal,
+    ServiceRate, Turnover, expected_rate, guessed_rate,
 };
 pub use admitted::{Admitted, admitted};
 pub use attempt::{Attempt, Reason};

@@ -79,14 +79,18 @@ pub trait Loads {
 
     /// Returns the prompt tokens that the replica still has to read: those not expected in its
     /// cache, of requests whose reply has not begun, sent by this process and by others as of their
-    /// last report. 0 where they are not counted.
+    /// last report. The node counts them under policies that predict ([`Attempt::prediction`]), and
+    /// returns 0 under all others.
+    ///
+    /// [`Attempt::prediction`]: crate::Attempt::prediction
     fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {
         let _ = slot;
         0
     }
 
     /// Returns the prompt tokens of the requests that this process has in flight there: the context
-    /// that each decode step reads. 0 where they are not counted.
+    /// that each decode step reads. The node counts them under every policy, on routes that read
+    /// prompts.
     fn context_tokens(&self, slot: ReplicaSlot) -> u32 {
         let _ = slot;
         0

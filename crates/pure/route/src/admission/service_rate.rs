@@ -1,4 +1,4 @@
-//! Measured service rate of a queue (drain rate).
+//! Measured service rate of a queue: how fast it hands requests to replicas.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use crate::queue::{CLASSES, class};
 /// Waiting requests share the replicas with requests of more urgent classes and of other tenants,
 /// which go on coming. So requests that begin are counted by class and tenant.
 #[derive(Clone, Debug, Default)]
-pub struct DrainMeter {
-    state: DrainState,
+pub struct ServiceRate {
+    state: BusyState,
     /// Requests that began, and the busy seconds in which they began; both fade.
     begun: f64,
     busy_s: f64,
@@ -42,7 +42,7 @@ impl Default for Faded {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum DrainState {
+enum BusyState {
     /// Nothing has ever waited.
     // Unused => Busy
     #[default]
@@ -55,14 +55,14 @@ enum DrainState {
     Idle(Instant),
 }
 
-impl DrainMeter {
+impl ServiceRate {
     /// Notes that something waits from `now` on, or that nothing does. Call it whenever that
     /// changes; further calls in between do no harm.
     pub fn set_busy(&mut self, now: Instant, is_busy: bool) {
         self.count_time(now);
         self.state = match (is_busy, self.state) {
-            (true, _) => DrainState::Busy(now),
-            (false, DrainState::Busy(_)) => DrainState::Idle(now),
+            (true, _) => BusyState::Busy(now),
+            (false, BusyState::Busy(_)) => BusyState::Idle(now),
             (false, other) => other,
         };
     }
@@ -71,7 +71,7 @@ impl DrainMeter {
     pub fn note(&mut self, asker: &Asker, now: Instant) {
         self.count_time(now);
         // The last waiting request begins in the same moment in which nothing waits any more.
-        if !matches!(self.state, DrainState::Busy(_)) && self.state != DrainState::Idle(now) {
+        if !matches!(self.state, BusyState::Busy(_)) && self.state != BusyState::Idle(now) {
             return;
         }
         self.begun += 1.0;
@@ -89,12 +89,12 @@ impl DrainMeter {
     #[must_use]
     pub fn rate_per_s(&self, now: Instant) -> Option<f32> {
         let running_s = match self.state {
-            DrainState::Unused => return None,
-            DrainState::Busy(since) => now.saturating_duration_since(since).as_secs_f64(),
-            DrainState::Idle(since) if now.saturating_duration_since(since) > FORGET => {
+            BusyState::Unused => return None,
+            BusyState::Busy(since) => now.saturating_duration_since(since).as_secs_f64(),
+            BusyState::Idle(since) if now.saturating_duration_since(since) > FORGET => {
                 return None;
             }
-            DrainState::Idle(_) => 0.0,
+            BusyState::Idle(_) => 0.0,
         };
         let busy_s = self.busy_s + running_s;
         let is_enough = self.begun >= BEGUN_MIN && busy_s >= BUSY_MIN_S;
@@ -121,7 +121,7 @@ impl DrainMeter {
 
     /// Counts the time since the last call, and lets earlier counts fade.
     fn count_time(&mut self, now: Instant) {
-        let DrainState::Busy(since) = &mut self.state else { return };
+        let BusyState::Busy(since) = &mut self.state else { return };
         let passed_s = now.saturating_duration_since(*since).as_secs_f64();
         if passed_s <= 0.0 {
             return;
@@ -199,14 +199,14 @@ mod tests {
     }
 
     /// Returns a meter that saw a request begin every `gap_ms` while something waited.
-    fn served(gap_ms: u64, span_ms: u64) -> DrainMeter {
-        let mut meter = DrainMeter::default();
+    fn served(gap_ms: u64, span_ms: u64) -> ServiceRate {
+        let mut meter = ServiceRate::default();
         meter.set_busy(at(0), true);
         (1..=span_ms / gap_ms).for_each(|step| meter.note(&Asker::default(), at(step * gap_ms)));
         meter
     }
 
-    fn rate(meter: &DrainMeter, ms: u64) -> f32 {
+    fn rate(meter: &ServiceRate, ms: u64) -> f32 {
         meter.rate_per_s(at(ms)).unwrap()
     }
 
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn it_says_nothing_where_it_knows_nothing() {
-        assert_eq!(DrainMeter::default().rate_per_s(at(5)), None);
+        assert_eq!(ServiceRate::default().rate_per_s(at(5)), None);
         assert_eq!(served(1, 50).rate_per_s(at(50)), None, "too short");
         assert_eq!(served(1_000, 2_000).rate_per_s(at(2_000)), None, "too few");
         let mut meter = served(10, 2_000);
@@ -259,7 +259,7 @@ mod tests {
     }
     #[test]
     fn what_is_left_for_a_tenant_is_what_others_do_not_take_or_its_share() {
-        let mut meter = DrainMeter::default();
+        let mut meter = ServiceRate::default();
         meter.set_busy(at(0), true);
         let asker = |priority, tenant| Asker { priority, tenant, ..Asker::default() };
         // Of ten requests, three are of the first class; of the second, three of one tenant and
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn counts_of_tenants_are_bounded_and_fade_without_end() {
-        let mut meter = DrainMeter::default();
+        let mut meter = ServiceRate::default();
         meter.set_busy(at(0), true);
         for step in 0..5_000 {
             meter.note(&Asker { tenant: step, ..Asker::default() }, at(step));

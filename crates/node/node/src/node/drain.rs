@@ -1,4 +1,4 @@
-//! The end of a node, without losing a request.
+//! Drain of a node: its end, without losing a request.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
