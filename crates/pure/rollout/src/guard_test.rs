@@ -3,8 +3,12 @@ use std::time::Duration;
 use super::*;
 use crate::RequestFacts;
 
-const MARGINS: Margins =
-    Margins { failed: Some(0.01), first_token: Some(0.2), token_time: Some(0.2), tokens: Some(0.3) };
+const MARGINS: Margins = Margins {
+    failed: Some(0.01),
+    first_token: Some(0.2),
+    token_time: Some(0.2),
+    tokens: Some(0.3),
+};
 
 /// How an arm behaves.
 #[derive(Clone, Copy)]
