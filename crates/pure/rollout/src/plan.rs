@@ -219,6 +219,23 @@ impl RolloutPlan {
         }
     }
 
+    /// Returns the weights of a split's arms, in their order, from those that they have without a
+    /// rollout. The other arms share what the candidate leaves in proportion to their own weights;
+    /// the baseline takes all of it if they have none.
+    #[must_use]
+    pub fn weights(&self, progress: &RolloutProgress, arms: &[(&ArmName, u32)]) -> Vec<u32> {
+        let candidate = u32::from(self.candidate_permille(progress).min(WHOLE));
+        let rest = u32::from(WHOLE) - candidate;
+        let others = arms.iter().filter(|(name, _)| **name != self.candidate);
+        let sum: u32 = others.map(|(_, weight)| weight).sum();
+        let weight = |(name, weight): &(&ArmName, u32)| match sum {
+            _ if **name == self.candidate => candidate * sum.max(1),
+            0 => rest * u32::from(**name == self.baseline),
+            _ => rest * weight,
+        };
+        arms.iter().map(weight).collect()
+    }
+
     /// Returns true while the guard compares the arms.
     #[must_use]
     pub fn is_watched(&self, progress: &RolloutProgress) -> bool {

@@ -51,6 +51,20 @@ fn a_rollout_goes_from_step_to_step_until_it_is_complete() {
 }
 
 #[test]
+fn the_other_arms_share_what_the_candidate_leaves() {
+    let names: [ArmName; 3] = ["stable", "canary", "third"].map(Into::into);
+    let weights = |changes: &[RolloutChange], own: [u32; 3]| {
+        let own: Vec<_> = names.iter().zip(own).collect();
+        plan().weights(&after(changes).expect("it is possible"), &own)
+    };
+    assert_eq!(weights(&[Advance], [600, 300, 100]), [750 * 600, 250 * 700, 750 * 100]);
+    assert_eq!(weights(&[Advance], [0, 1_000, 0]), [750, 250, 0]);
+    assert_eq!(weights(&[Complete], [600, 300, 100]), [0, 1_000 * 700, 0]);
+    assert_eq!(weights(&[RollBack], [0, 1_000, 0]), [1_000, 0, 0]);
+    assert_eq!(weights(&[RollBack], [900, 100, 0]), [1_000 * 900, 0, 0]);
+}
+
+#[test]
 fn what_a_phase_does_not_allow_is_refused() {
     for changes in [
         &[Resume][..],

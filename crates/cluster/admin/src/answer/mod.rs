@@ -36,7 +36,7 @@ use crate::reply::Reply;
 
 pub(crate) use audit::AuditPage;
 pub(crate) use cluster::Cluster;
-pub(crate) use command::{RegionWeight, ReplicaWeight};
+pub(crate) use command::{RegionWeight, ReplicaWeight, RolloutOrder};
 pub(crate) use diff::DryRun;
 pub(crate) use explain::{ExplainOrder, Explanation, explain};
 pub(crate) use freshness::Freshness;
@@ -111,6 +111,7 @@ async fn carry_out(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, Api
         | Operation::SetRegionWeight
         | Operation::SetReplicaState(_)
         | Operation::SetReplicaWeight
+        | Operation::ChangeRollout(_)
         | Operation::RotatePrefixKey => {
             let (about, order) = command::command(cluster, call).await?;
             write::write(cluster, call, &about, order).await
