@@ -40,6 +40,8 @@ pub(crate) enum Operation {
     SetReplicaState(ReplicaState),
     SetReplicaWeight,
     ChangeRollout(RolloutChange),
+    Rollout,
+    RolloutGate,
     Status,
     Leader,
     TransferLeader,
@@ -196,6 +198,14 @@ fn actions() -> Vec<AdminEndpoint> {
             .about("Gives a replica work again."),
         operate("/v1/replicas/{region}/{replica}/weight", Operation::SetReplicaWeight)
             .about("Sets a replica's share of the work, or gives it its own back."),
+        AdminEndpoint::read("/v1/splits/{split}/rollout", Operation::Rollout, READ)
+            .about("Shows a split's rollout and the comparison of its arms, of all nodes."),
+        // POST is what deployment tools send: it writes nothing.
+        AdminEndpoint {
+            query: READ,
+            ..act("/v1/splits/{split}/gate", Operation::RolloutGate, AdminRole::Read)
+        }
+        .about("Says by its status if a split's rollout may go on: 200, or 409."),
         rollout("promote", RolloutChange::Advance)
             .about("Gives the candidate of a split's rollout the share of the next step."),
         rollout("complete", RolloutChange::Complete)

@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 
 use crate::all_nodes::AllReplicas;
 use crate::answer::{
-    AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, LimitItem,
-    Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, RequestsAnswer, RolloutOrder,
-    RoutesAnswer, StatusAnswer, SteeringAnswer, TransferOrder, TrieAnswer, TrustAnswer,
-    WorldAnswer, Written,
+    AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, GateAnswer, LeaderAnswer,
+    LimitItem, Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, RequestsAnswer,
+    RolloutAnswer, RolloutOrder, RoutesAnswer, StatusAnswer, SteeringAnswer, TransferOrder,
+    TrieAnswer, TrustAnswer, WorldAnswer, Written,
 };
 use crate::endpoint::{AdminEndpoint, ENDPOINTS, Operation};
 use crate::error::ErrorAnswer;
@@ -230,6 +230,8 @@ fn response(endpoint: &AdminEndpoint, generator: &mut SchemaGenerator) -> (&'sta
         Operation::Routes => generator.subschema_for::<RoutesAnswer>(),
         Operation::Usage => generator.subschema_for::<ClusterUsage>(),
         Operation::Requests => generator.subschema_for::<RequestsAnswer>(),
+        Operation::Rollout => generator.subschema_for::<RolloutAnswer>(),
+        Operation::RolloutGate => generator.subschema_for::<GateAnswer>(),
         Operation::Reasons => generator.subschema_for::<ReasonsAnswer>(),
         Operation::Trie => generator.subschema_for::<TrieAnswer>(),
         Operation::OpenApi => Schema::from(Map::from_iter([("type".to_owned(), "object".into())])),

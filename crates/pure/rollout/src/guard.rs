@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use spillway_types::reasons;
 
 use crate::evidence::{self, Share};
 use crate::figures::ArmFigures;
@@ -36,18 +37,19 @@ pub struct Margins {
     pub tokens: Option<f64>,
 }
 
-/// Property by which arms are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Measure {
-    /// Share of failed requests.
-    Failed,
-    /// Time to the first token.
-    FirstToken,
-    /// Time per token.
-    TokenTime,
-    /// Tokens of a reply.
-    Tokens,
+reasons! {
+    /// Property by which arms are compared.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    pub enum Measure {
+        /// Share of failed requests.
+        Failed = "failed";
+        /// Time to the first token, at the 90th percentile.
+        FirstToken = "first_token";
+        /// Time per token, at the 90th percentile.
+        TokenTime = "token_time";
+        /// Tokens of a reply, at the median.
+        Tokens = "tokens";
+    }
 }
 
 /// Comparison of the two arms by one measure.

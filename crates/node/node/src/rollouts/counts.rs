@@ -45,13 +45,29 @@ pub(crate) struct CountedArms {
 
 /// Question for a node's figures.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct FiguresQuestion {}
+pub(crate) struct FiguresQuestion {}
 
 /// Figures of a node, by split. A newer node may add fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NodeFigures {
     pub(super) run: u64,
     pub(super) splits: BTreeMap<ModelName, CountedArms>,
+}
+
+impl NodeFigures {
+    /// Adds the figures of a rollout's arms, if they are of this epoch: of the baseline, then of the
+    /// candidate.
+    pub(crate) fn add_to(
+        &self,
+        split: &ModelName,
+        epoch: u32,
+        (baseline, candidate): (&mut ArmFigures, &mut ArmFigures),
+    ) {
+        if let Some(counted) = self.splits.get(split).filter(|it| it.epoch == epoch) {
+            baseline.merge(&counted.baseline);
+            candidate.merge(&counted.candidate);
+        }
+    }
 }
 
 impl RolloutCounts {
@@ -85,7 +101,7 @@ impl RolloutCounts {
     }
 
     /// Returns the figures up to now.
-    pub(super) fn figures(&self) -> NodeFigures {
+    pub(crate) fn figures(&self) -> NodeFigures {
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let splits = watched.iter().map(|(split, it)| (split.clone(), it.counted.clone()));
         NodeFigures { run: self.run, splits: splits.collect() }

@@ -116,11 +116,8 @@ impl RolloutGuard {
     /// Returns the figures of all nodes together.
     fn sum(&self, split: &ModelName, epoch: u32) -> CountedArms {
         let mut sum = CountedArms { epoch, ..CountedArms::default() };
-        for counted in self.heard.values().filter_map(|figures| figures.splits.get(split)) {
-            if counted.epoch == epoch {
-                sum.baseline.merge(&counted.baseline);
-                sum.candidate.merge(&counted.candidate);
-            }
+        for figures in self.heard.values() {
+            figures.add_to(split, epoch, (&mut sum.baseline, &mut sum.candidate));
         }
         sum
     }

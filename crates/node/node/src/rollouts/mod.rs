@@ -4,5 +4,5 @@
 mod counts;
 mod guard;
 
-pub(crate) use counts::{PATH, RolloutCounts, reply};
+pub(crate) use counts::{FiguresQuestion, NodeFigures, PATH, RolloutCounts, reply};
 pub(crate) use guard::RolloutGuard;
