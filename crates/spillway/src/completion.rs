@@ -11,7 +11,7 @@ use crate::cli::Cli;
 use crate::cluster::{OWN_REPLICAS, TARGETS};
 
 /// Commands whose argument is a name, with the kind of names that `spillway names` lists for it.
-const NAMED: [(&[&str], &str, &str); 12] = [
+const NAMED: [(&[&str], &str, &str); 18] = [
     (&["drain"], "target", TARGETS),
     (&["undrain"], "target", TARGETS),
     (&["weight"], "target", TARGETS),
@@ -21,6 +21,12 @@ const NAMED: [(&[&str], &str, &str); 12] = [
     (&["keys", "revoke"], "key", "keys"),
     (&["limits", "set"], "name", "limits"),
     (&["splits", "set"], "name", "splits"),
+    (&["splits", "rollout"], "name", "splits"),
+    (&["splits", "promote"], "name", "splits"),
+    (&["splits", "pause"], "name", "splits"),
+    (&["splits", "resume"], "name", "splits"),
+    (&["splits", "roll-back"], "name", "splits"),
+    (&["splits", "restart"], "name", "splits"),
     (&["nodes", "operators"], "name", "nodes"),
     (&["nodes", "readmit"], "name", "removed-nodes"),
     (&["nodes", "trust-disk"], "name", "nodes"),

@@ -12,6 +12,7 @@ mod limits;
 mod orders;
 mod partition;
 mod residency;
+mod rollouts;
 mod routes;
 mod splits;
 mod thief;

@@ -14,7 +14,10 @@ fn halves(by: Option<SplitBy>, sticky: Option<StickyArm>) -> Item {
         version: None,
         weight_permille: 500,
     };
-    Item::Split("mixed".into(), Split { arms: vec![arm("old"), arm("new")], by, sticky })
+    Item::Split(
+        "mixed".into(),
+        Split { arms: vec![arm("old"), arm("new")], by, sticky, rollout: None },
+    )
 }
 
 /// Waits until every node has the version of the split that `node` has.

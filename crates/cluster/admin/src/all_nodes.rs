@@ -6,7 +6,8 @@ use std::pin::Pin;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_types::RequestEntry;
+use spillway_rollout::ArmFigures;
+use spillway_types::{ModelName, RequestEntry};
 
 use crate::overview::{ReplicaOverview, RequestHistoryOverview};
 use crate::requests::RequestFilter;
@@ -24,6 +25,20 @@ pub trait AllNodes: Debug + Send + Sync {
     /// Returns the requests that ended last and pass the filter, newest first, at most `limit`. The
     /// filter's `after` is not looked at: numbers are those of one node.
     fn requests(&self, filter: RequestFilter, limit: usize) -> Asking<'_, RequestsOfNodes>;
+
+    /// Returns the figures of both arms of a split's rollout in this epoch.
+    fn arms(&self, split: ModelName, epoch: u32) -> Asking<'_, ArmsOfNodes>;
+}
+
+/// Figures of both arms of a rollout, of all nodes together.
+#[derive(Clone, Debug, Default)]
+pub struct ArmsOfNodes {
+    /// Nodes that were asked.
+    pub nodes: Vec<AskedNode>,
+    /// Figures of the baseline.
+    pub baseline: ArmFigures,
+    /// Figures of the candidate.
+    pub candidate: ArmFigures,
 }
 
 /// An answer of several nodes that is being made.

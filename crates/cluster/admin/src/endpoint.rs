@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 
 use http::Method;
 use spillway_cluster_state::{RegionState, ReplicaState};
+use spillway_rollout::RolloutChange;
 
 use crate::config::AdminRole;
 use crate::resource::Resource;
@@ -38,6 +39,9 @@ pub(crate) enum Operation {
     SetRegionWeight,
     SetReplicaState(ReplicaState),
     SetReplicaWeight,
+    ChangeRollout(RolloutChange),
+    Rollout,
+    RolloutGate,
     Status,
     Leader,
     TransferLeader,
@@ -176,6 +180,9 @@ fn actions() -> Vec<AdminEndpoint> {
     let create = |path: &str, operation| AdminEndpoint { query: PUT, ..admin(path, operation) };
     let region = Operation::SetRegionState;
     let replica = Operation::SetReplicaState;
+    let rollout = |verb: &str, change| {
+        operate(&format!("/v1/splits/{{split}}/{verb}"), Operation::ChangeRollout(change))
+    };
     vec![
         operate("/v1/regions/{region}/drain", region(RegionState::Draining))
             .about("Lets a region take no new work from elsewhere."),
@@ -191,6 +198,25 @@ fn actions() -> Vec<AdminEndpoint> {
             .about("Gives a replica work again."),
         operate("/v1/replicas/{region}/{replica}/weight", Operation::SetReplicaWeight)
             .about("Sets a replica's share of the work, or gives it its own back."),
+        AdminEndpoint::read("/v1/splits/{split}/rollout", Operation::Rollout, READ)
+            .about("Shows a split's rollout and the comparison of its arms, of all nodes."),
+        // POST is what deployment tools send: it writes nothing.
+        AdminEndpoint {
+            query: READ,
+            ..act("/v1/splits/{split}/gate", Operation::RolloutGate, AdminRole::Read)
+        }
+        .about("Says by its status if a split's rollout may go on: 200, or 409."),
+        rollout("promote", RolloutChange::Advance)
+            .about("Gives the candidate of a split's rollout the share of the next step."),
+        rollout("complete", RolloutChange::Complete)
+            .about("Gives the candidate of a split's rollout the share of the last step."),
+        rollout("pause", RolloutChange::Pause)
+            .about("Keeps a split's rollout at its present step. The guard still watches."),
+        rollout("resume", RolloutChange::Resume).about("Lets a paused rollout go on."),
+        rollout("roll-back", RolloutChange::RollBack)
+            .about("Takes all traffic from the candidate of a split's rollout."),
+        rollout("restart", RolloutChange::Restart)
+            .about("Begins a split's rollout again with its first step."),
         operate("/v1/trie/rotate", Operation::RotatePrefixKey).about(
             "Switches to the next key for hashing prompts; knowledge of caches is learned again.",
         ),

@@ -42,7 +42,9 @@ mod token_file;
 mod usage;
 
 pub use admin::Admin;
-pub use all_nodes::{AllNodes, AllReplicas, Asking, HistoryScope, RegionReplica, RequestsOfNodes};
+pub use all_nodes::{
+    AllNodes, AllReplicas, ArmsOfNodes, Asking, HistoryScope, RegionReplica, RequestsOfNodes,
+};
 pub use answer::{Health, HealthReport, Problem, ProblemKind, Urgency, health_report};
 pub use config::{AdminConfig, AdminRole, ConfigToken};
 pub use console::console;

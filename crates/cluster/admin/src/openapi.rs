@@ -8,16 +8,18 @@ use serde_json::{Map, Value, json};
 
 use crate::all_nodes::AllReplicas;
 use crate::answer::{
-    AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, LimitItem,
-    Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, RequestsAnswer, RoutesAnswer,
-    StatusAnswer, SteeringAnswer, TransferOrder, TrieAnswer, TrustAnswer, WorldAnswer, Written,
+    AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, GateAnswer, LeaderAnswer,
+    LimitItem, Limits, Lost, Many, NodeAnswer, One, RegionWeight, ReplicaWeight, RequestsAnswer,
+    RolloutAnswer, RolloutOrder, RoutesAnswer, StatusAnswer, SteeringAnswer, TransferOrder,
+    TrieAnswer, TrustAnswer, WorldAnswer, Written,
 };
 use crate::endpoint::{AdminEndpoint, ENDPOINTS, Operation};
 use crate::error::ErrorAnswer;
 use crate::forms::{
     Item, JoinTokenRecord, KeyInfo, KeyRecord, ModelRecord, NewJoinToken, NewKey, NodeInfo,
     NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, ReplicaInfo, ReplicaRecord,
-    RevokedRecord, RouteRecord, Secret, SettingInfo, SettingRecord, SplitRecord, TenantRecord,
+    RevokedRecord, RouteRecord, Secret, SettingInfo, SettingRecord, SplitInfo, SplitRecord,
+    TenantRecord,
 };
 use crate::live::{LiveBegin, LiveEnd, LiveSnapshot};
 use crate::overview::RequestHistoryOverview;
@@ -193,6 +195,7 @@ fn request(operation: Operation, generator: &mut SchemaGenerator) -> Option<Sche
         Operation::CreateJoinToken => generator.subschema_for::<NewJoinToken>(),
         Operation::SetRegionWeight => generator.subschema_for::<RegionWeight>(),
         Operation::SetReplicaWeight => generator.subschema_for::<ReplicaWeight>(),
+        Operation::ChangeRollout(_) => generator.subschema_for::<RolloutOrder>(),
         Operation::TransferLeader => generator.subschema_for::<TransferOrder>(),
         Operation::Explain => generator.subschema_for::<ExplainOrder>(),
         _ => return None,
@@ -227,6 +230,8 @@ fn response(endpoint: &AdminEndpoint, generator: &mut SchemaGenerator) -> (&'sta
         Operation::Routes => generator.subschema_for::<RoutesAnswer>(),
         Operation::Usage => generator.subschema_for::<ClusterUsage>(),
         Operation::Requests => generator.subschema_for::<RequestsAnswer>(),
+        Operation::Rollout => generator.subschema_for::<RolloutAnswer>(),
+        Operation::RolloutGate => generator.subschema_for::<GateAnswer>(),
         Operation::Reasons => generator.subschema_for::<ReasonsAnswer>(),
         Operation::Trie => generator.subschema_for::<TrieAnswer>(),
         Operation::OpenApi => Schema::from(Map::from_iter([("type".to_owned(), "object".into())])),
@@ -292,7 +297,7 @@ fn record(resource: Resource, amount: Amount, generator: &mut SchemaGenerator) -
         Resource::Replicas => of::<Item<ReplicaRecord, ReplicaInfo>>(amount, generator),
         Resource::Models => of::<Item<ModelRecord>>(amount, generator),
         Resource::Routes => of::<Item<RouteRecord>>(amount, generator),
-        Resource::Splits => of::<Item<SplitRecord>>(amount, generator),
+        Resource::Splits => of::<Item<SplitRecord, SplitInfo>>(amount, generator),
         Resource::Limits => match amount {
             Amount::One => generator.subschema_for::<One<LimitItem>>(),
             Amount::Many => generator.subschema_for::<Limits<LimitItem>>(),

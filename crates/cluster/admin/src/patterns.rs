@@ -101,7 +101,7 @@ mod tests {
         let cookie = |cookie: &str| cookie.to_owned();
         let sticky =
             sticky.map(cookie).map(|cookie| StickyArm { cookie, max_age_s: STICKY_MAX_AGE_S });
-        Item::Split("s".into(), Split { arms, by, sticky })
+        Item::Split("s".into(), Split { arms, by, sticky, rollout: None })
     }
 
     const TEXTS: [&str; 35] = [

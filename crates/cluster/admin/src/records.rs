@@ -11,8 +11,8 @@ use spillway_rate_limit::Scope;
 use crate::forms::{
     HealthInfo, Item, JoinTokenRecord, KeyInfo, KeyRecord, LeaseInfo, LimitInfo, LimitRecord,
     ModelRecord, NodeInfo, NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, ReplicaInfo,
-    ReplicaRecord, RevokedRecord, RouteRecord, SettingRecord, SplitRecord, TenantRecord,
-    TokenOriginInfo, setting_infos,
+    ReplicaRecord, RevokedRecord, RolloutInfo, RouteRecord, SettingRecord, SplitInfo, SplitRecord,
+    TenantRecord, TokenOriginInfo, setting_infos,
 };
 use crate::resource::Resource;
 
@@ -114,7 +114,10 @@ pub(crate) fn shown(key: &RecordKey, record: &Record) -> Value {
         (_, Record::Health(row)) => plain::<_, HealthInfo>(key, row),
         (_, Record::Model(row)) => plain::<_, ModelRecord>(key, row),
         (_, Record::Route(row)) => plain::<_, RouteRecord>(key, row),
-        (_, Record::Split(row)) => plain::<_, SplitRecord>(key, row),
+        (_, Record::Split(row)) => {
+            let rollout = row.value().rollout.as_ref().map(RolloutInfo::from);
+            of(name_of(key).1, row, SplitRecord::from(row.value()), SplitInfo { rollout })
+        }
         (_, Record::Limit(row)) => plain::<_, LimitRecord>(key, row),
         (_, Record::Tenant(row)) => plain::<_, TenantRecord>(key, row),
         (_, Record::Key(row)) => {

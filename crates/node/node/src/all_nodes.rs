@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 use http::{Response, Uri};
 use serde::{Deserialize, Serialize};
 use spillway_admin::{
-    AllNodes, AllReplicas, Asking, FilterField, HistoryScope, Overview, RegionReplica,
+    AllNodes, AllReplicas, ArmsOfNodes, Asking, FilterField, HistoryScope, Overview, RegionReplica,
     ReplicaOverview, RequestFilter, RequestHistoryOverview, Requests, RequestsOfNodes,
 };
 use spillway_health::{CountedRequests, HistoryBin, sum_bins};
 use spillway_link::{BoxBody, PeerStatus};
-use spillway_types::RequestEntry;
+use spillway_types::{ModelName, RequestEntry};
 use tokio::sync::Mutex;
 
 use crate::health_watch::history_overview;
 use crate::local_node::LocalNode;
 use crate::overview::{OverviewSource, replica_overviews};
 use crate::questions::{Answered, ask_each, json_reply, question};
+use crate::rollouts::{self, FiguresQuestion, NodeFigures};
 
 /// Paths of the questions. No client reaches them: only nodes forward requests.
 pub(crate) const HISTORY_PATH: &str = "/.spillway/history";
@@ -162,6 +163,25 @@ impl AllNodes for OverviewSource {
             requests.sort_by_key(|it| std::cmp::Reverse(it.ended_ms));
             requests.truncate(limit);
             RequestsOfNodes { nodes, requests }
+        })
+    }
+
+    fn arms(&self, split: ModelName, epoch: u32) -> Asking<'_, ArmsOfNodes> {
+        Box::pin(async move {
+            self.local.outcomes.collect();
+            let own = self.local.outcomes.rollouts.figures();
+            let asked = self.ask((rollouts::PATH, &FiguresQuestion {}), |_| true);
+            let answers: Vec<Answered<NodeFigures>> = asked.await;
+            let mut arms =
+                ArmsOfNodes { nodes: vec![self.local.asked()], ..ArmsOfNodes::default() };
+            own.add_to(&split, epoch, (&mut arms.baseline, &mut arms.candidate));
+            for answer in answers {
+                let (figures, node) = answer.into_parts();
+                arms.nodes.push(node);
+                let figures = figures.unwrap_or_default();
+                figures.add_to(&split, epoch, (&mut arms.baseline, &mut arms.candidate));
+            }
+            arms
         })
     }
 }

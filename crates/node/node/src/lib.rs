@@ -29,6 +29,7 @@ mod preflight;
 mod questions;
 mod reload;
 mod requests;
+mod rollouts;
 mod room;
 mod route_fields;
 mod scrape;

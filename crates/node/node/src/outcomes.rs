@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::health_watch::NodeHealth;
 use crate::requests::RequestLog;
+use crate::rollouts::RolloutCounts;
 use crate::usage::Usage;
 
 /// Period of emptying the queues: rarely enough to cost nothing, often enough that a queue of
@@ -33,6 +34,8 @@ pub(crate) struct Outcomes {
     pub(crate) usage: Arc<Usage>,
     /// Health of the node.
     pub(crate) health: Arc<NodeHealth>,
+    /// Figures of the arms of rollouts.
+    pub(crate) rollouts: Arc<RolloutCounts>,
 }
 
 impl Outcomes {
@@ -51,6 +54,7 @@ impl Outcomes {
     pub(crate) fn collect(&self) {
         let now = (Instant::now(), SystemTime::now());
         let mut counting = self.health.counting(now.0);
+        let mut arms = self.rollouts.counting();
         for worker in &self.workers {
             worker.drain_outcomes(|mut outcome| {
                 if self.traces.add(&outcome, now)
@@ -59,6 +63,7 @@ impl Outcomes {
                     trace.is_sampled = true;
                 }
                 counting.add(&outcome);
+                arms.add(&outcome);
                 let cost = self.usage.record(&outcome, now.1);
                 self.metrics.record(&outcome, cost.client);
                 if let Some(cost) = cost.overflow {
@@ -67,7 +72,7 @@ impl Outcomes {
                 self.requests.add(outcome, now);
             });
         }
-        drop(counting);
+        drop((counting, arms));
         self.usage.judge(now.1);
     }
 

@@ -12,7 +12,7 @@ use crate::agreed::WatchedControlPlane;
 use crate::cluster::{AnswerPeers, NodeFacts, node_facts};
 use crate::local_node::LocalNode;
 use crate::questions::json_reply;
-use crate::{all_nodes, usage, usage_of_nodes};
+use crate::{all_nodes, rollouts, usage, usage_of_nodes};
 
 /// Facts about this node, its history, replicas, requests, usage and spending, for other nodes.
 #[derive(Debug)]
@@ -51,6 +51,11 @@ impl AnswerPeers for PeerAnswers {
     fn answer(&self, uri: &Uri) -> Option<Serving> {
         match uri.path() {
             node_facts::PATH => Some(Box::pin(ready(Ok(json_reply(Some(&self.node_facts())))))),
+            rollouts::PATH => {
+                self.local.outcomes.collect();
+                let reply = rollouts::reply(&self.local.outcomes.rollouts);
+                Some(Box::pin(ready(Ok(reply))))
+            }
             usage::SPENDING_PATH => {
                 let reply = usage::spending_reply(uri, &self.local.outcomes.usage);
                 Some(Box::pin(ready(Ok(reply))))

@@ -22,7 +22,9 @@ const TOKEN: &str = "swj_t_01010101010101010101010101010101010101010101010101010
 
 /// Commands of all kinds about nodes, regions and replicas of the kept snapshots. Every state that
 /// a snapshot gives must survive them.
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 27] = [
+    include_str!("../golden/put_split_with_rollout.v1.hex"),
+    include_str!("../golden/change_rollout.v1.hex"),
     include_str!("../golden/replica_weight.v1.hex"),
     include_str!("../golden/put_split_by_header.v1.hex"),
     include_str!("../golden/replica_state.v1.hex"),

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 
 use spillway_codec::{Wire, golden};
 use spillway_rate_limit::{Overdue, Run, Scope, ShareLine, Statement, Units};
+use spillway_rollout::{
+    AgreedMargins, Rollout, RolloutChange, RolloutPlan, RolloutProgress, RolloutStep,
+};
 use spillway_types::SplitBy;
 
 use crate::items_test::key;
@@ -84,6 +87,11 @@ fn commands_of(wire: u16) -> Vec<(&'static str, Command)> {
             let what = "drain replica r of node a1".to_owned();
             Command::RecordOrder { what, refused: None }
         }),
+        ("change_rollout", {
+            let (split, why) = ("v".into(), "failed requests 5 % against 1 %".to_owned());
+            let change = RolloutChange::RollBack;
+            Command::ChangeRollout { split, change, number: Some(300), why, expect }
+        }),
         ("readmit_node", remove(RecordKey::RemovedNode("c1".into()))),
     ]
 }
@@ -132,7 +140,23 @@ pub(crate) fn keyed_split() -> Split {
         arms: vec![arm("x", 900), arm("y", 100)],
         by: Some(SplitBy::Header("x-user".to_owned())),
         sticky: Some(StickyArm { cookie: "arm".to_owned(), max_age_s: STICKY_MAX_AGE_S }),
+        rollout: None,
     }
+}
+
+/// Returns a split whose arm `y` is rolled out.
+pub(crate) fn rolled_out_split() -> Split {
+    let step = |candidate_permille, hold_s| RolloutStep { candidate_permille, hold_s };
+    let plan = RolloutPlan {
+        baseline: "x".into(),
+        candidate: "y".into(),
+        steps: vec![step(10, 300), step(1_000, 70_000)],
+        requests_min: 500,
+        margins: AgreedMargins { failed: Some(10), first_token: Some(300), ..Default::default() },
+        false_alarms_permille: 10,
+    };
+    let rollout = Some(Rollout { plan, progress: RolloutProgress::default() });
+    Split { sticky: None, rollout, ..keyed_split() }
 }
 
 /// Returns one of each item, with a name.
@@ -162,6 +186,7 @@ pub(crate) fn items() -> Vec<(&'static str, Item)> {
         ("put_route", Item::Route("r".into(), Route::default())),
         ("put_split", Item::Split("s".into(), Split { arms: vec![arm], ..Split::default() })),
         ("put_split_by_header", Item::Split("u".into(), keyed_split())),
+        ("put_split_with_rollout", Item::Split("v".into(), rolled_out_split())),
         ("put_limit", Item::Limit(LimitScope::Model("m".into()), limit)),
         ("put_limit_by_minute", {
             let limit = Limit { requests_per_min: Some(60), ..Limit::default() };
@@ -231,7 +256,12 @@ fn newer_fields_need_the_version_that_has_them() {
         let is_newer = name.ends_with("_with_terms")
             || name.ends_with("_with_settings")
             || ["put_priced_model", "put_split_by_header"].contains(&name);
-        assert_eq!(item.since(), if is_newer { 2 } else { 1 }, "{name}");
+        let since = match name {
+            "put_split_with_rollout" => 3,
+            _ if is_newer => 2,
+            _ => 1,
+        };
+        assert_eq!(item.since(), since, "{name}");
     }
 }
 

@@ -88,6 +88,8 @@ mod request_test;
 #[cfg(test)]
 mod residency_test;
 #[cfg(test)]
+mod rollouts_test;
+#[cfg(test)]
 mod room_test;
 #[cfg(test)]
 mod shares_test;

@@ -3,16 +3,18 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 use spillway_rate_limit::{Overdue, Run, Scope, ShareLine, Statement, Units};
+use spillway_rollout::RolloutChange;
 
-use crate::golden_test::{commands, items};
+use crate::golden_test::{commands, items, rolled_out_split};
 use crate::items_test::key;
 use crate::test_world::{
-    CLUSTER, START_MS, join_by, node_spec, register, remove, renew, replica_id, report, token_terms,
+    CLUSTER, START_MS, join_by, node_spec, put, register, remove, renew, replica_id, report,
+    token_terms,
 };
 use crate::{
     Actor, Belief, ClusterId, Command, DiskId, Entry, Expect, HotBlock, HotDelta, Item, KEY_EPOCH,
     LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, NodeSpec, Proposer, RecordKey, Region,
-    RegionState, ReplicaState, RequestId, ResidencyRule, Route, State, Tenant,
+    RegionState, ReplicaState, RequestId, ResidencyRule, Route, Split, State, Tenant,
 };
 
 const NODES: [&str; 5] = ["a1", "a2", "a3", "b1", "c1"];
@@ -101,8 +103,28 @@ fn command() -> impl Strategy<Value = Command> {
         2 => (record_key(), expect()).prop_map(|(key, expect)| Command::Remove { key, expect }),
         2 => (select(&["x", "x", "y"]), expect())
             .prop_map(|(id, expect)| Command::RevokeKey { key: id.into(), expect }),
+        1 => rollout_command(),
         1 => select(commands()).prop_map(|(_, command)| command),
         1 => select(items()).prop_map(|(_, item)| Command::Put { item, expect: Expect::Any }),
+    ]
+}
+
+/// Makes writes of one split and changes of its rollout, in equal parts.
+fn rollout_command() -> impl Strategy<Value = Command> {
+    let change = (select(RolloutChange::ALL.to_vec()), prop::option::of(0_u32..3), expect());
+    prop_oneof![
+        any::<bool>().prop_map(|has_rollout| {
+            let split = rolled_out_split();
+            let rollout = split.rollout.clone().filter(|_| has_rollout);
+            put(Item::Split("v".into(), Split { rollout, ..split }))
+        }),
+        change.prop_map(|(change, number, expect)| Command::ChangeRollout {
+            split: "v".into(),
+            change,
+            number,
+            why: String::new(),
+            expect,
+        }),
     ]
 }
 

@@ -9,11 +9,13 @@
 /// Wire version of this program. Each new command, kind of record, setting or rule raises it.
 ///
 /// Version 2 has terms of tenants, prices of models, settings of routes, what arms of splits are
-/// chosen by, and orders to one node.
-pub const WIRE: u16 = 2;
+/// chosen by, and orders to one node. Version 3 has rollouts of splits.
+pub const WIRE: u16 = 3;
 
 /// First wire version whose splits choose arms by themselves, see [`crate::Split::chooses_arms`].
 pub(crate) const WIRE_SPLIT_BY: u16 = 2;
+/// First wire version whose splits have rollouts, and with [`crate::Command::ChangeRollout`].
+pub(crate) const WIRE_ROLLOUT: u16 = 3;
 /// First wire version with [`crate::Command::RecordOrder`].
 pub(crate) const RECORD_ORDER: u16 = 2;
 /// First wire version for whose nodes [`crate::Model::EVERY`] is more than a name. Older nodes take

@@ -47,7 +47,7 @@ pub(crate) enum ClusterCommand {
     Nodes(NodesArgs),
     /// Sets limits: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
     Limits(LimitsArgs),
-    /// Sets the arms of splits.
+    /// Sets the arms of splits, and steers their rollouts.
     Splits(SplitsArgs),
     /// Shows the usage of clients and its cost, over all nodes.
     #[command(after_help = "Example: spillway usage --by tenant\n\

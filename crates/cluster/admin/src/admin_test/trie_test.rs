@@ -6,17 +6,18 @@ use http::Method;
 use serde_json::{Value, json};
 use spillway_cluster_state::{Actor, Command, HotBlock, HotDelta, Outcome};
 use spillway_control_plane::ControlPlane;
-use spillway_types::{AwayReason, RequestEntry, Steering};
+use spillway_rollout::{ArmFigures, RequestFacts};
+use spillway_types::{AwayReason, ModelName, RequestEntry, Steering};
 use spillway_usage::{Money, UsageQuery, UsageTable, Used};
 
 use super::client::Client;
 use super::world::{World, listen};
 use crate::{
-    Admin, AdminConfig, AllNodes, AllReplicas, AskedNode, Asking, ClusterUsage, Explain,
-    ExplainError, ExplainRequest, Explaining, HistoryPointOverview, HistoryScope, ListenerOverview,
-    Listing, Looking, NodeOverview, Overview, RegionOverview, RegionReplica, ReplicaOverview,
-    ReplicaTally, RequestFilter, RequestHistoryOverview, Requests, RequestsOfNodes, RouteOverview,
-    Steered, SteeredRegion, Summing, parse_token_file,
+    Admin, AdminConfig, AllNodes, AllReplicas, ArmsOfNodes, AskedNode, Asking, ClusterUsage,
+    Explain, ExplainError, ExplainRequest, Explaining, HistoryPointOverview, HistoryScope,
+    ListenerOverview, Listing, Looking, NodeOverview, Overview, RegionOverview, RegionReplica,
+    ReplicaOverview, ReplicaTally, RequestFilter, RequestHistoryOverview, Requests,
+    RequestsOfNodes, RouteOverview, Steered, SteeredRegion, Summing, parse_token_file,
 };
 
 /// Test double that repeats the question. Real answers are made by a node's data path.
@@ -119,6 +120,17 @@ impl AllNodes for Teller {
     fn requests(&self, filter: RequestFilter, limit: usize) -> Asking<'_, RequestsOfNodes> {
         let requests = self.recent(&filter, limit);
         Box::pin(std::future::ready(RequestsOfNodes { nodes: Vec::new(), requests }))
+    }
+
+    fn arms(&self, _: ModelName, _: u32) -> Asking<'_, ArmsOfNodes> {
+        let (mut baseline, mut candidate) = (ArmFigures::default(), ArmFigures::default());
+        for number in 0..400 {
+            baseline.record(RequestFacts::default());
+            let has_failed = number % 2 == 0;
+            candidate.record(RequestFacts { has_failed, ..RequestFacts::default() });
+        }
+        let nodes = vec![AskedNode::default()];
+        Box::pin(std::future::ready(ArmsOfNodes { nodes, baseline, candidate }))
     }
 }
 

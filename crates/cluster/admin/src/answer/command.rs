@@ -39,6 +39,14 @@ pub(crate) struct ReplicaWeight {
     pub(crate) weight: Option<u32>,
 }
 
+/// Change of a split's rollout.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RolloutOrder {
+    /// Reason for the change, for the record and the audit trail.
+    pub(crate) why: String,
+}
+
 /// Returns the record that a request is about, and the command that it asks for.
 pub(super) async fn command(
     cluster: &Cluster<'_>,
@@ -68,6 +76,10 @@ pub(super) async fn command(
         (Operation::SetReplicaWeight, RecordKey::Replica(id)) => {
             let ReplicaWeight { weight } = call.json()?;
             Command::SetReplicaWeight { id, weight, expect }
+        }
+        (Operation::ChangeRollout(change), RecordKey::Split(split)) => {
+            let RolloutOrder { why } = call.json_or_default()?;
+            Command::ChangeRollout { split, change, number: None, why, expect }
         }
         (Operation::RotatePrefixKey, RecordKey::Setting(_)) => Command::RotatePrefixKey { expect },
         (operation, key) => {
@@ -106,6 +118,7 @@ pub(super) fn resource_of(call: &AdminCall) -> Option<Resource> {
         Operation::SetRegionState(_) | Operation::SetRegionWeight => Resource::Regions,
         Operation::SetReplicaState(_) | Operation::SetReplicaWeight => Resource::Replicas,
         Operation::RevokeKey => Resource::Keys,
+        Operation::ChangeRollout(_) => Resource::Splits,
         _ => return None,
     })
 }

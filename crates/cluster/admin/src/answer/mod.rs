@@ -19,6 +19,7 @@ mod problems;
 mod put;
 mod read;
 mod requests;
+mod rollout;
 mod status;
 mod steering;
 mod trie;
@@ -36,7 +37,7 @@ use crate::reply::Reply;
 
 pub(crate) use audit::AuditPage;
 pub(crate) use cluster::Cluster;
-pub(crate) use command::{RegionWeight, ReplicaWeight};
+pub(crate) use command::{RegionWeight, ReplicaWeight, RolloutOrder};
 pub(crate) use diff::DryRun;
 pub(crate) use explain::{ExplainOrder, Explanation, explain};
 pub(crate) use freshness::Freshness;
@@ -48,6 +49,7 @@ pub(crate) use overview::{
 pub use problem::{Problem, ProblemKind, Urgency};
 pub(crate) use read::{Many, One};
 pub(crate) use requests::{RequestsAnswer, requests};
+pub(crate) use rollout::{GateAnswer, RolloutAnswer};
 pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
 pub(crate) use steering::{SteeringAnswer, steering};
 pub(crate) use trie::TrieAnswer;
@@ -101,6 +103,8 @@ async fn carry_out(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, Api
         Operation::Watch => watch::watch(cluster, call).await,
         Operation::Backup => backup::backup(cluster).await,
         Operation::Trie => trie::trie(cluster, call).await,
+        Operation::Rollout => rollout::rollout(cluster, call).await,
+        Operation::RolloutGate => rollout::gate(cluster, call).await,
         Operation::CreateKey => create::key(cluster, call).await,
         Operation::CreateJoinToken => create::join_token(cluster, call).await,
         Operation::Put(_) | Operation::Patch(_) => put::put(cluster, call).await,
@@ -111,6 +115,7 @@ async fn carry_out(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, Api
         | Operation::SetRegionWeight
         | Operation::SetReplicaState(_)
         | Operation::SetReplicaWeight
+        | Operation::ChangeRollout(_)
         | Operation::RotatePrefixKey => {
             let (about, order) = command::command(cluster, call).await?;
             write::write(cluster, call, &about, order).await

@@ -8,6 +8,7 @@ mod amount;
 mod items;
 mod members;
 mod replica;
+mod rollout;
 mod shares;
 mod tokens;
 mod traffic;
@@ -26,6 +27,7 @@ pub(crate) use members::{
     NodeInfo, NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, RevokedRecord,
 };
 pub(crate) use replica::{HealthInfo, LeaseInfo, ReplicaInfo, ReplicaRecord};
+pub(crate) use rollout::{RolloutInfo, SplitInfo};
 pub(crate) use shares::LimitInfo;
 pub(crate) use tokens::{
     JoinTokenRecord, KnownSecret, NewJoinToken, NewKey, Secret, TokenOriginInfo,

@@ -12,6 +12,7 @@ use spillway_cluster_state::{
 use spillway_rate_limit::{LimitKind, LimitTerms, RequestWindow};
 use spillway_types::{NoCountry, Percent, UnknownSplitByError};
 
+use super::rollout::RolloutRecord;
 use super::{Amount, named, residency_names, residency_rule, texts};
 use crate::patterns::{COUNTRY, MODEL, NAME, NAME_OR_NONE, PATH, SPLIT_BY, TOKEN};
 
@@ -86,6 +87,9 @@ pub(crate) struct SplitRecord {
     /// Time for which clients keep that cookie; 30 days by default.
     #[serde(default)]
     pub(crate) sticky_max_age_s: Option<NonZero<u32>>,
+    /// Rollout of one of the arms, whose steps decide the shares instead of the weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rollout: Option<RolloutRecord>,
 }
 
 /// An arm of a split.
@@ -211,6 +215,7 @@ impl From<&Split> for SplitRecord {
             by: split.by.as_ref().map(ToString::to_string),
             sticky_cookie: sticky.map(|sticky| sticky.cookie.clone()),
             sticky_max_age_s: sticky.map(|sticky| sticky.max_age_s),
+            rollout: split.rollout.as_ref().map(|rollout| RolloutRecord::from(&rollout.plan)),
         }
     }
 }
@@ -228,7 +233,8 @@ impl TryFrom<SplitRecord> for Split {
             version: arm.version.map(Into::into),
             weight_permille: arm.weight_percent.permille(),
         });
-        Ok(Self { arms: arms.collect(), by, sticky })
+        let rollout = record.rollout.map(Into::into);
+        Ok(Self { arms: arms.collect(), by, sticky, rollout })
     }
 }
 

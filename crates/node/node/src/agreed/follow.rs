@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spillway_cluster_state::State;
 use spillway_config::ClusterConfig;
@@ -15,6 +15,7 @@ use crate::agreed::peer_report::{connected, peer_reports};
 use crate::agreed::{ClusterMember, RegionFacts, SharedRegionFacts};
 use crate::fold::AgreedWorld;
 use crate::keeper::KeeperHandle;
+use crate::rollouts::RolloutCounts;
 
 /// Period of checking whether reports of other nodes still count: nodes fall silent, or this node
 /// loses the cluster, without a new entry in the log.
@@ -32,6 +33,7 @@ pub(super) struct Follower {
     link: Arc<Link>,
     region_facts: Arc<SharedRegionFacts>,
     keeper: KeeperHandle,
+    rollouts: Arc<RolloutCounts>,
     /// The own region's country by the config.
     country: Option<Country>,
     /// The state that was applied last.
@@ -54,6 +56,7 @@ impl Follower {
             link: Arc::clone(link),
             region_facts: Arc::clone(&member.region_facts),
             keeper: member.keeper.clone(),
+            rollouts: Arc::clone(&member.rollouts),
             country,
             seen: Arc::new(State::new()),
             peer_reports: BTreeMap::new(),
@@ -81,6 +84,8 @@ impl Follower {
             self.take_regions(state);
             if changes_requests(state, &self.seen) {
                 self.keeper.take_agreed(AgreedWorld::of(state, &self.me.1)).await;
+                // After the shares have changed here.
+                self.rollouts.watch(state, Instant::now());
             }
             self.seen = Arc::clone(state);
         }

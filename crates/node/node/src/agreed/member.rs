@@ -8,7 +8,9 @@ use spillway_types::{NodeName, RegionName};
 
 use crate::agreed::region_facts::{RegionFacts, SharedRegionFacts};
 use crate::keeper::KeeperHandle;
+use crate::local_node::LocalNode;
 use crate::node_tasks::NodeTasks;
+use crate::rollouts::RolloutCounts;
 
 /// This node as a member of its cluster: its name, its region, and its own part in both.
 #[derive(Clone, Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct ClusterMember {
     /// Resolver of other nodes' host names.
     pub(crate) resolver: Resolver,
     pub(crate) tasks: NodeTasks,
+    /// Figures of the arms of rollouts.
+    pub(crate) rollouts: Arc<RolloutCounts>,
 }
 
 impl ClusterMember {
@@ -30,7 +34,7 @@ impl ClusterMember {
     pub(crate) fn new(
         (name, region): (NodeName, RegionName),
         config: ClusterConfig,
-        keeper: &KeeperHandle,
+        local: &LocalNode,
         resolver: &Resolver,
         tasks: &NodeTasks,
     ) -> Self {
@@ -40,9 +44,10 @@ impl ClusterMember {
             region,
             config,
             region_facts: Arc::new(SharedRegionFacts::from_pointee(region_facts)),
-            keeper: keeper.clone(),
+            keeper: local.keeper.clone(),
             resolver: resolver.clone(),
             tasks: tasks.clone(),
+            rollouts: Arc::clone(&local.outcomes.rollouts),
         }
     }
 }

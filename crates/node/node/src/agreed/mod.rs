@@ -35,6 +35,7 @@ pub(crate) use crate::agreed::member::ClusterMember;
 pub(crate) use crate::agreed::region_facts::{RegionFacts, SharedRegionFacts};
 pub(crate) use crate::agreed::watched::WatchedControlPlane;
 use crate::node_tasks::NodeTasks;
+use crate::rollouts::RolloutGuard;
 
 /// Handle of this node's control plane and of the tasks that follow it.
 #[derive(Debug)]
@@ -64,6 +65,7 @@ impl Agreed {
         let follower = follow::Follower::new(member, link, country, Arc::clone(&control_plane));
         let proposed_to = Arc::clone(&control_plane);
         let speaker = speak::Speaker::new(member, link, routing, proposed_to);
+        let guard = RolloutGuard::new(&member.name, &control_plane, link, &member.rollouts);
         let tasks = MemberTasks::new(&member.tasks);
         tasks.spawn("age of the agreed state", aging);
         tasks.spawn("log of leaders", telling);
@@ -77,6 +79,7 @@ impl Agreed {
                 tasks.spawn("peers", peers.run()),
                 tasks.spawn("agreed state", follower.run()),
                 tasks.spawn("proposals", speaker.run()),
+                tasks.spawn("rollouts", guard.run()),
             ],
         };
         let NodeTasks { tracker, stop, watch } = member.tasks.clone();
@@ -165,7 +168,7 @@ struct Removed {
     /// Stops all tasks that this node runs as a member.
     part: CancellationToken,
     /// Those of them that change the link and the terms of regions.
-    doing: [JoinHandle<()>; 3],
+    doing: [JoinHandle<()>; 4],
 }
 
 impl Removed {

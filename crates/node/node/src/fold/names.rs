@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_cluster_state::{Model, Split, StickyArm};
+use spillway_rollout::Rollout;
 use spillway_route::{ArmWeight, Split as Draw};
 use spillway_types::{ModelName, SplitArm};
 use spillway_view::{ArmSpec, NameSpec, SplitSpec, StickyCookie};
@@ -135,11 +136,16 @@ fn lower_split(
             version: arm.version.clone(),
         })
     };
-    let weights = split
+    let weights: Vec<ArmWeight> = split
         .arms
         .iter()
-        .map(|arm| ArmWeight { name: arm.name.clone(), weight: arm.weight_permille.into() });
-    let draw = Draw::new(name, weights.collect()).map_err(|error| error.to_string())?;
+        .map(|arm| ArmWeight { name: arm.name.clone(), weight: arm.weight_permille.into() })
+        .collect();
+    let weights = match &split.rollout {
+        Some(rollout) => rolled_out(rollout, weights),
+        None => weights,
+    };
+    let draw = Draw::new(name, weights).map_err(|error| error.to_string())?;
     let (by, sticky) = match configured {
         Some(known) if !split.chooses_arms() => (known.by.clone(), known.sticky.clone()),
         _ => (split.by.clone().unwrap_or_default(), split.sticky.as_ref().map(cookie)),
@@ -151,6 +157,13 @@ fn lower_split(
         split: Arc::new(draw),
         arms: split.arms.iter().map(arm).collect::<Result<_, _>>()?,
     })
+}
+
+/// Returns the arms with the weights that a rollout gives them.
+fn rolled_out(rollout: &Rollout, arms: Vec<ArmWeight>) -> Vec<ArmWeight> {
+    let own: Vec<_> = arms.iter().map(|arm| (&arm.name, arm.weight)).collect();
+    let weights = rollout.plan.weights(&rollout.progress, &own);
+    arms.into_iter().zip(weights).map(|(arm, weight)| ArmWeight { weight, ..arm }).collect()
 }
 
 fn cookie(sticky: &StickyArm) -> Arc<StickyCookie> {

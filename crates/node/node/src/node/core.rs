@@ -26,6 +26,7 @@ use crate::health_watch::NodeHealth;
 use crate::node_tasks::NodeTasks;
 use crate::outcomes::Outcomes;
 use crate::requests::RequestLog;
+use crate::rollouts::RolloutCounts;
 use crate::usage::{Budgets, Usage};
 
 /// Data path of a node, what counts its outcomes, and who may use it. It knows no other node.
@@ -134,6 +135,7 @@ fn count_outcomes(
         traces: Traces::new(origin, resolver.clone()),
         usage: Arc::new(usage),
         health: Arc::new(NodeHealth::new(Instant::now())),
+        rollouts: Arc::new(RolloutCounts::new()),
     }
 }
 

@@ -53,7 +53,7 @@ impl Joined {
         };
         let (prefix_key, data) = (prefix_key(&config)?, config.data.clone());
         let me = (local.name.as_str().into(), local.region().into());
-        let member = ClusterMember::new(me, config, &local.keeper, &core.resolver, &core.tasks);
+        let member = ClusterMember::new(me, config, local, &core.resolver, &core.tasks);
         let answers = Arc::new(PeerAnswers::new(local.clone()));
         let service =
             PeerService { worker: Arc::clone(worker), answers: Arc::clone(&answers) as _ };

@@ -62,6 +62,10 @@ impl fmt::Display for Command {
                 write!(f, "{} operators' orders from node {node}", verb(*is_operator))
             }
             Self::RecordOrder { what, .. } => f.write_str(what),
+            Self::ChangeRollout { split, change, why, .. } => {
+                write!(f, "{} rollout of split {split}", change.name().replace('_', " "))?;
+                if why.is_empty() { Ok(()) } else { write!(f, ": {why}") }
+            }
             Self::DeclareCountry { region, country } => {
                 write!(f, "declare that region {region} is in {country}")
             }

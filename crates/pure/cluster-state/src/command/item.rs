@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, RegionName, RouteName};
 
-use crate::wire::WIRE_SPLIT_BY;
+use crate::wire::{WIRE_ROLLOUT, WIRE_SPLIT_BY};
 use crate::{
     CertificateSerial, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region, RevokedCertificate,
     Route, SettingRule, Split, Tenant, TenantName, TokenId, TokenTerms,
@@ -47,6 +47,7 @@ impl Item {
             Self::Model(_, model) => model.since(),
             Self::Route(_, route) => route.since(),
             Self::Tenant(_, tenant) => tenant.since(),
+            Self::Split(_, split) if split.rollout.is_some() => WIRE_ROLLOUT,
             Self::Split(_, split) if split.chooses_arms() => WIRE_SPLIT_BY,
             item => item.key().since(),
         }

@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use spillway_prefix::HotDelta;
 use spillway_rate_limit::Statement;
-use spillway_types::{Country, NodeName, RegionName};
+use spillway_rollout::RolloutChange;
+use spillway_types::{Country, ModelName, NodeName, RegionName};
 
-use crate::wire::RECORD_ORDER;
+use crate::wire::{RECORD_ORDER, WIRE_ROLLOUT};
 use crate::{
     ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState,
     TokenSignature,
@@ -209,6 +210,20 @@ pub enum Command {
         /// Reason for which the node refused it; `None` if it was carried out.
         refused: Option<String>,
     },
+    /// Changes the rollout of a split: by an operator, or by a node whose guard decided.
+    ChangeRollout {
+        /// The split.
+        split: ModelName,
+        /// The change.
+        change: RolloutChange,
+        /// Number of changes before this one, so that a decision of the guard is carried out once
+        /// and over the progress that it was made for. Operators need none.
+        number: Option<u32>,
+        /// Reason for the change, with the figures behind it.
+        why: String,
+        /// Condition on the split's record.
+        expect: Expect,
+    },
 }
 
 /// Condition on a record, checked before a command is carried out.
@@ -251,6 +266,7 @@ impl Command {
             | Self::SetNodeOperators { .. }
             | Self::JoinNode { .. } => 1,
             Self::RecordOrder { .. } => RECORD_ORDER,
+            Self::ChangeRollout { .. } => WIRE_ROLLOUT,
             Self::Put { item, .. } => item.since(),
             Self::Remove { key, .. } => key.since(),
         }

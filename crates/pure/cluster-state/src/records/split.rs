@@ -6,6 +6,7 @@ use std::num::NonZero;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use spillway_rollout::Rollout;
 use spillway_types::{ArmName, ModelName, ModelVersion, SplitBy};
 
 /// Time for which clients keep a split's cookie by default: 30 days.
@@ -13,7 +14,8 @@ pub const STICKY_MAX_AGE_S: NonZero<u32> = NonZero::new(30 * 24 * 3600).unwrap()
 
 /// A name whose requests are divided among models.
 ///
-/// A split without `by` and `sticky` has the bytes of wire version 1, which knew neither.
+/// A split without `by` and `sticky` has the bytes of wire version 1, which knew neither, and one
+/// without a rollout those of version 2.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Arms of the split. Their weights make 1,000 together.
@@ -23,6 +25,8 @@ pub struct Split {
     pub by: Option<SplitBy>,
     /// Cookie by which clients keep an arm that chance drew.
     pub sticky: Option<StickyArm>,
+    /// Rollout of one of the arms, whose steps decide the shares instead of the weights.
+    pub rollout: Option<Rollout>,
 }
 
 /// A cookie that remembers a client's arm.
@@ -55,28 +59,33 @@ impl Split {
     }
 }
 
-/// Fields on the wire. Wire version 1 has the first one alone.
-const FIELDS: &[&str] = &["arms", "by", "sticky"];
+/// Fields on the wire. Wire version 1 has the first one alone, version 2 the first three.
+const FIELDS: &[&str] = &["arms", "by", "sticky", "rollout"];
 
-/// Stands behind the arms of a split whose other fields follow. No command of wire version 1 has an
-/// arm of such a weight, so that the log of an older cluster is read as it was written.
-fn mark() -> Arm {
+/// Stands behind the arms of a split whose other fields follow, and tells by its weight which ones do. No command of wire version 1 has an arm of such a weight, so that the
+/// log of an older cluster is read as it was written.
+fn mark(has_rollout: bool) -> Arm {
     let (name, model) = (ArmName::from(""), ModelName::from(""));
-    Arm { name, model, version: None, weight_permille: u16::MAX }
+    Arm { name, model, version: None, weight_permille: u16::MAX - u16::from(has_rollout) }
 }
 
 impl Serialize for Split {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if !self.chooses_arms() {
+        let has_rollout = self.rollout.is_some();
+        if !self.chooses_arms() && !has_rollout {
             let mut fields = serializer.serialize_struct("Split", 1)?;
             fields.serialize_field(FIELDS[0], &self.arms)?;
             return fields.end();
         }
-        let arms: Vec<Arm> = self.arms.iter().cloned().chain([mark()]).collect();
-        let mut fields = serializer.serialize_struct("Split", FIELDS.len())?;
+        let arms: Vec<Arm> = self.arms.iter().cloned().chain([mark(has_rollout)]).collect();
+        let length = FIELDS.len() - usize::from(!has_rollout);
+        let mut fields = serializer.serialize_struct("Split", length)?;
         fields.serialize_field(FIELDS[0], &arms)?;
         fields.serialize_field(FIELDS[1], &self.by)?;
         fields.serialize_field(FIELDS[2], &self.sticky)?;
+        if let Some(rollout) = &self.rollout {
+            fields.serialize_field(FIELDS[3], rollout)?;
+        }
         fields.end()
     }
 }
@@ -95,13 +104,15 @@ impl<'de> Deserialize<'de> for Split {
             fn visit_seq<A: SeqAccess<'de>>(self, mut fields: A) -> Result<Split, A::Error> {
                 let short = || A::Error::custom("a split ends early");
                 let mut arms: Vec<Arm> = fields.next_element()?.ok_or_else(short)?;
-                if arms.last() != Some(&mark()) {
+                let has_rollout = arms.last() == Some(&mark(true));
+                if !has_rollout && arms.last() != Some(&mark(false)) {
                     return Ok(Split { arms, ..Split::default() });
                 }
                 arms.pop();
                 let by = fields.next_element()?.ok_or_else(short)?;
                 let sticky = fields.next_element()?.ok_or_else(short)?;
-                Ok(Split { arms, by, sticky })
+                let rollout = has_rollout.then(|| fields.next_element()?.ok_or_else(short));
+                Ok(Split { arms, by, sticky, rollout: rollout.transpose()? })
             }
         }
 

@@ -8,7 +8,7 @@ use crate::limits::{
     ARMS_MAX, FALLBACKS_MAX, MODELS_EACH_MAX, PERMILLE, REGIONS_MAX, SETTINGS_BYTES_MAX,
 };
 use crate::records::{REQUESTS_ANY, REQUESTS_MAX, lookup};
-use crate::rules::{check, members, regions, tokens};
+use crate::rules::{check, members, regions, rollouts, tokens};
 use crate::state::{Done, Turn};
 use crate::wire::WIRE_EVERY_MODEL;
 use crate::{
@@ -34,7 +34,7 @@ pub(super) fn put(turn: &mut Turn<'_>, item: &Item, expect: Expect) -> Result<Do
         Item::Split(name, split) => {
             turn.expect::<Split>(name, expect)?;
             check_split(turn, name, split)?;
-            turn.put(name.clone(), split.clone())?;
+            turn.put(name.clone(), rollouts::begun(turn, name, split))?;
         }
         Item::Limit(scope, limit) => {
             turn.expect::<Limit>(scope, expect)?;
@@ -146,6 +146,7 @@ fn check_split(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), C
         arm.version.as_ref().map_or(Ok(()), |it| check::name(it.as_str(), "version"))?;
     }
     check_arm_keys(turn, name, split)?;
+    rollouts::check_plan(split)?;
     let mut names = BTreeSet::new();
     if let Some(again) = split.arms.iter().find(|arm| !names.insert(&arm.name)) {
         let cause = format!("a second arm is called {:?}", again.name.as_str());

@@ -11,6 +11,7 @@ mod orders;
 mod regions;
 mod remove;
 mod replicas;
+mod rollouts;
 pub(crate) mod room;
 mod shares;
 pub(crate) mod tokens;
@@ -86,5 +87,8 @@ fn carry_out_command(turn: &mut Turn<'_>) -> Result<Done, ApplyError> {
             members::set_operators(turn, *node, *is_operator, *expect)
         }
         Command::RecordOrder { what, refused } => orders::record(turn, what, refused.as_deref()),
+        Command::ChangeRollout { split, change, number, why, expect } => {
+            rollouts::change(turn, split, *change, (*number, why), *expect)
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Splits: `spillway splits set`, and the list with how the arms do at the node that is asked.
+//! Splits: `spillway splits`, and the list with how the arms do at the node that is asked.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,54 @@ enum SplitsCommand {
         #[command(flatten)]
         change: ChangeArgs,
     },
+    /// Shows the rollout of a split: its steps, and how the candidate compares with the baseline.
+    #[command(after_help = "Example: spillway splits rollout chat")]
+    Rollout {
+        /// Name of the split.
+        name: String,
+    },
+    /// Gives the candidate of a rollout the share of the next step.
+    #[command(after_help = "Example: spillway splits promote chat\n\
+        Example: spillway splits promote chat --full --why \"checked by hand\"")]
+    Promote {
+        #[command(flatten)]
+        order: RolloutArgs,
+        /// Gives it the share of the last step at once, and ends the rollout.
+        #[arg(long)]
+        full: bool,
+    },
+    /// Keeps a rollout at its present step. The guard can still roll it back.
+    #[command(after_help = "Example: spillway splits pause chat")]
+    Pause(RolloutArgs),
+    /// Lets a paused rollout go on.
+    #[command(after_help = "Example: spillway splits resume chat")]
+    Resume(RolloutArgs),
+    /// Takes all traffic from the candidate of a rollout.
+    #[command(after_help = "Example: spillway splits roll-back chat --why \"wrong answers\"")]
+    RollBack(RolloutArgs),
+    /// Begins a rollout again with its first step.
+    #[command(after_help = "Example: spillway splits restart chat")]
+    Restart(RolloutArgs),
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct RolloutArgs {
+    /// Name of the split.
+    name: String,
+    /// Reason for the change, for the audit trail.
+    #[arg(long, default_value = "")]
+    why: String,
+    #[command(flatten)]
+    change: ChangeArgs,
+}
+
+/// Columns of a comparison of arms.
+const FINDINGS: &[Column] = &[
+    ("measure", "/measure"),
+    ("candidate", "/candidate"),
+    ("baseline", "/baseline"),
+    ("evidence %", "/evidence_percent"),
+];
 
 fn arm(text: &str) -> Result<Value, String> {
     let form = "write NAME=MODEL:PERCENT";
@@ -73,18 +120,60 @@ fn arm(text: &str) -> Result<Value, String> {
     Ok(json!({ "name": name, "model": model, "weight_percent": share }))
 }
 
-/// Sets the arms of a split.
+/// Carries out an order about splits.
 ///
 /// # Errors
 /// Returns an error if the node can't be reached or refuses.
 pub(crate) async fn run(args: &SplitsArgs) -> Result<()> {
-    let SplitsCommand::Set { name, arms, by, create, change: how } = &args.command;
-    let path = path_of(Resource::Splits, name)?;
     let client = AdminClient::new(&args.connect)?;
-    let mut fields = Map::from_iter([("arms".to_owned(), Value::from(arms.clone()))]);
-    fields.extend(by.iter().map(|by| ("by".to_owned(), by.as_str().into())));
-    let record = Value::Object(fields);
-    change(&client, Method::PATCH, &path, Some(&record), &how.creating(*create)).await
+    let (verb, order) = match &args.command {
+        SplitsCommand::Set { name, arms, by, create, change: how } => {
+            let path = path_of(Resource::Splits, name)?;
+            let mut fields = Map::from_iter([("arms".to_owned(), Value::from(arms.clone()))]);
+            fields.extend(by.iter().map(|by| ("by".to_owned(), by.as_str().into())));
+            let record = Value::Object(fields);
+            let how = how.creating(*create);
+            return change(&client, Method::PATCH, &path, Some(&record), &how).await;
+        }
+        SplitsCommand::Rollout { name } => return show_rollout(&client, name).await,
+        SplitsCommand::Promote { order, full: false } => ("promote", order),
+        SplitsCommand::Promote { order, full: true } => ("complete", order),
+        SplitsCommand::Pause(order) => ("pause", order),
+        SplitsCommand::Resume(order) => ("resume", order),
+        SplitsCommand::RollBack(order) => ("roll-back", order),
+        SplitsCommand::Restart(order) => ("restart", order),
+    };
+    let path = format!("{}/{verb}", path_of(Resource::Splits, &order.name)?);
+    let why = json!({ "why": order.why });
+    change(&client, Method::POST, &path, Some(&why), &order.change).await
+}
+
+async fn show_rollout(client: &AdminClient, name: &str) -> Result<()> {
+    let path = format!("{}/rollout", path_of(Resource::Splits, name)?);
+    let answer = client.read(&path).await?;
+    let text = |pointer: &str| match answer.pointer(pointer) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => String::new(),
+    };
+    let why = text("/why");
+    let mut shown = format!(
+        "{}: step {} of {}, {} has {} %, judged {}\n{} requests against {} of {}\n",
+        text("/phase").replace('_', " "),
+        text("/step"),
+        text("/steps"),
+        text("/candidate"),
+        text("/candidate_percent"),
+        text("/judgement"),
+        text("/candidate_requests"),
+        text("/baseline_requests"),
+        text("/baseline"),
+    );
+    if !why.is_empty() {
+        shown = format!("{shown}last change: {why}\n");
+    }
+    shown = format!("{shown}\n{}", text::table(FINDINGS, &answer["findings"]));
+    show(client, &answer, &shown)
 }
 
 /// Lists splits, and below them the arms of all splits that had requests, those of the node's config
