@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use spillway_cluster_state::State;
 use spillway_link::BoxBody;
 use spillway_rollout::{ArmFigures, RequestFacts, Rollout};
+use spillway_route::ArmReason;
 use spillway_types::{ArmName, ModelName, Outcome};
 
 use crate::questions::json_reply;
@@ -121,6 +122,11 @@ impl Counting<'_> {
         let Some(watched) = self.watched.get_mut(&arm.split) else { return };
         // A guest is counted by the node that its client asked.
         if outcome.is_guest || outcome.started.is_none_or(|started| started < watched.since) {
+            return;
+        }
+        // Who asks for an arm by name is a tester: the arms compare only by requests that chance or
+        // a hash divides between them.
+        if outcome.arm_reason == Some(ArmReason::Named.name()) {
             return;
         }
         if arm.arm == watched.baseline {
