@@ -83,7 +83,8 @@ impl Page {
 impl Sample {
     fn read(line: &str) -> Self {
         let end = line.find(['{', ' ']).expect("a name");
-        let (name, mut rest) = line.split_at(end);
+        let (name, rest) = line.split_at(end);
+        let mut rest = rest.strip_prefix("{}").unwrap_or(rest);
         let mut labels = Vec::new();
         while let Some(label) = rest.strip_prefix(['{', ',']) {
             let (label, value) = label.split_once("=\"").expect("a label with a value");

@@ -8,12 +8,11 @@ use spillway_route::{
 };
 use spillway_types::{Inquiry, ModelLoad, ModelName, RegionName, ReplicaSlot, Signals, Speed};
 
+use super::{RESTING, TestRegion, TestReplica, TestSight};
 use crate::{
     Claim, Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight,
     ResidencyDenial, Room, RoomLoads, RouteRules, SlotSight, TenantKey, TenantSight,
 };
-
-use super::{RESTING, TestRegion, TestReplica, TestSight};
 
 impl RequestSight for TestSight {
     fn inquiry(&self) -> &Inquiry {

@@ -2,9 +2,8 @@
 
 use std::time::Instant;
 
-use crate::{Connection, Ending, Event, Journey, Step};
-
 use super::{START, TestSight};
+use crate::{Connection, Ending, Event, Journey, Step};
 
 /// A request, its surroundings, its driver's budgets, and the time.
 #[derive(Debug)]
