@@ -336,7 +336,8 @@ mod tests {
     #[test]
     fn who_reads_changes_nothing() {
         for endpoint in ENDPOINTS.iter() {
-            let reads = endpoint.method == Method::GET || endpoint.operation == Operation::Explain;
+            let asks = matches!(endpoint.operation, Operation::Explain | Operation::RolloutGate);
+            let reads = endpoint.method == Method::GET || asks;
             let is_backup = endpoint.operation == Operation::Backup;
             assert_eq!(endpoint.role == AdminRole::Read, reads && !is_backup, "{endpoint:?}");
         }

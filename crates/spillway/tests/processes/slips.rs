@@ -49,5 +49,6 @@ fn each_slip_is_told_as_it_is_on_file() {
             wrong.push(format!("{}:\n{told}", file.display()));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let remedy = "if that is what it should say, run again with SPILLWAY_SLIPS_WRITE=1";
+    assert!(wrong.is_empty(), "{}\n{remedy}", wrong.join("\n"));
 }

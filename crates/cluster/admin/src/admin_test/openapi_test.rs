@@ -77,7 +77,8 @@ struct Tour {
 impl Tour {
     async fn go(&mut self, method: Method, path: &str, body: Value) -> Value {
         let id = operation(&method, path).expect(path)["operationId"].as_str().unwrap();
-        let is_order = method != Method::GET && id != "post_explain";
+        let asks = ["post_explain", "post_splits_split_gate"].contains(&id);
+        let is_order = method != Method::GET && !asks;
         self.visited.insert(id.to_owned());
         let done = self.client.send(method, path, &body).await.done();
         let changes_nothing = path.contains("dry_run") || done["outcome"] == "unchanged";
@@ -124,6 +125,7 @@ impl Tour {
         let arms = [arm("x", 90.0), arm("y", 10.0)];
         let split = json!({ "arms": arms, "by": "header:x-user", "sticky_cookie": "arm" });
         self.put("/v1/splits/canary", split).await;
+        self.roll_out(&arms).await;
         self.put("/v1/tenants/acme", json!({ "title": "Acme" })).await;
         let limit = json!({ "requests_per_s": 10, "floors_percent": { "eu": 20 } });
         self.put("/v1/limits/tenant:acme", limit).await;
@@ -145,6 +147,28 @@ impl Tour {
     }
 
     /// Lets a node join, gives it the right of operators, and removes it.
+    /// Rolls the arm `y` of a split out, by hand.
+    async fn roll_out(&mut self, arms: &[Value]) {
+        let steps = [json!({ "percent": 1, "hold_s": 60 }), json!({ "percent": 50 })];
+        let rollout = json!({ "candidate": "y", "baseline": "x", "steps": steps });
+        self.put("/v1/splits/rolled", json!({ "arms": arms, "rollout": rollout })).await;
+        for (verb, phase) in [
+            ("pause", "paused"),
+            ("resume", "running"),
+            ("promote", "running"),
+            ("restart", "running"),
+            ("complete", "completed"),
+        ] {
+            self.post(&format!("/v1/splits/rolled/{verb}"), json!({ "why": "a test" })).await;
+            assert_eq!(self.get("/v1/splits/rolled/rollout").await["phase"], phase);
+        }
+        assert_eq!(self.post("/v1/splits/rolled/gate", Value::Null).await["may_go_on"], true);
+        self.post("/v1/splits/rolled/roll-back", Value::Null).await;
+        let shown = self.get("/v1/splits/rolled").await;
+        assert_eq!(shown["info"]["rollout"]["candidate_percent"], 0);
+        assert_eq!(self.client.post("/v1/splits/rolled/gate", &Value::Null).await.status, 409);
+    }
+
     async fn remove_a_node(&mut self, world: &World) {
         let control_plane = &world.node(0).control_plane;
         let node = NodeSpec {

@@ -11,11 +11,12 @@ use super::world::{NODES, World, said};
 use crate::caller::{call, status as status_of};
 use crate::machines::admin;
 
-/// Models of each record that fills a disk, with names of [`NAME_BYTES`]: some dozen such records are
-/// more than the free pages that a log may have.
-const MODELS: usize = 100;
-/// Bytes of a model's name.
-const NAME_BYTES: usize = 200;
+/// Regions of each record that fills a disk: as many as a tenant may name.
+const TENANT_REGIONS: usize = 64;
+/// Bytes of a region's name.
+const NAME_BYTES: usize = 60;
+/// Such records of 4 KB that are more than the free pages of a log that has just begun.
+const RECORDS_MAX: usize = 400;
 
 /// Starts a node whose files can't grow beyond `bytes`, which acts like a full disk until
 /// [`make_room`]. A write that does not fit gets an error instead of a signal.
@@ -40,10 +41,10 @@ fn make_room(node: &Child) {
     assert!(done.success(), "{done}");
 }
 
-/// Returns a route whose record takes 20 KB.
-fn large_route() -> String {
-    let models = (0..MODELS).map(|number| format!("\"{number:0NAME_BYTES$}\""));
-    format!("{{\"models\": [{}]}}", models.collect::<Vec<_>>().join(", "))
+/// Returns a tenant whose record takes 4 KB.
+fn large_tenant() -> String {
+    let regions = (0..TENANT_REGIONS).map(|number| format!("\"r{number:0NAME_BYTES$}\""));
+    format!("{{\"regions\": [{}]}}", regions.collect::<Vec<_>>().join(", "))
 }
 
 fn bytes_of(file: &Path) -> u64 {
@@ -60,11 +61,11 @@ async fn a_node_with_a_full_disk_serves_and_follows_again_by_itself_when_there_i
     let child = start_with_room(&world, 2, room);
     world.machines.nodes[2] = Some(child);
     world.has_members(2, NODES);
-    let record = large_route();
+    let record = large_tenant();
     let mut written = 0;
     while !status(&World::order(2, &["status"])).starts_with("LOG STOPPED: ") {
-        assert!(written < 100, "its disk is never full:\n{}", world.machines.log(2));
-        World::text(0, &["apply", "route", &format!("r{written}"), &record]);
+        assert!(written < RECORDS_MAX, "its disk is never full:\n{}", world.machines.log(2));
+        World::text(0, &["apply", "tenant", &format!("t{written}"), &record]);
         written += 1;
     }
     let log = world.machines.log(2);
@@ -99,14 +100,18 @@ async fn of_two_nodes_with_full_disks_both_follow_again_by_themselves_when_there
         world.machines.nodes[node] = Some(child);
         world.has_members(node, NODES);
     }
-    let record = large_route();
+    let record = large_tenant();
     let has_stopped = |node| world.machines.log(node).contains("the replicated log has stopped");
     let mut written = Vec::new();
     while !has_stopped(1) || !has_stopped(2) {
-        assert!(written.len() < 100, "the disks are never full:\n{}", world.machines.log(2));
-        let name = format!("r{}", written.len());
+        assert!(
+            written.len() < RECORDS_MAX,
+            "the disks are never full:\n{}",
+            world.machines.log(2)
+        );
+        let name = format!("t{}", written.len());
         // Fails while neither of the two follows.
-        if World::order(0, &["apply", "route", &name, &record]).status.success() {
+        if World::order(0, &["apply", "tenant", &name, &record]).status.success() {
             written.push(name);
         }
     }
@@ -122,7 +127,7 @@ async fn of_two_nodes_with_full_disks_both_follow_again_by_themselves_when_there
     for node in 0..NODES {
         world.has_tenant(node, "after");
         for name in &written {
-            world.has_record(node, "route", name);
+            world.has_tenant(node, name);
         }
         let is_well = || status(&World::order(node, &["status"])).starts_with("healthy: ");
         world.until("its health", node, is_well);

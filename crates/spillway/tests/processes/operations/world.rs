@@ -93,12 +93,8 @@ impl World {
 
     /// Waits until node `at` knows the tenant.
     pub(crate) fn has_tenant(&self, at: usize, name: &str) {
-        self.has_record(at, "tenant", name);
-    }
-
-    pub(crate) fn has_record(&self, at: usize, kind: &str, name: &str) {
-        let words = ["get", kind, name];
-        self.until(&format!("{kind} {name}"), at, || Self::order(at, &words).status.success());
+        let words = ["get", "tenant", name];
+        self.until("the tenant", at, || Self::order(at, &words).status.success());
     }
 
     pub(crate) fn until(&self, what: &str, at: usize, condition: impl Fn() -> bool) {
