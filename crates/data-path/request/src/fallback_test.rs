@@ -117,8 +117,9 @@ fn the_route_of_the_stand_in_decides_from_then_on() {
         },
     ];
     let around = Around::new(served);
-    let body = r#"{"model":"a","stream":true,"user":"ann","messages":[]}"#;
-    let mut prepared = around.prepared(Asked::post(CHAT, body));
+    let messages = json!([{"role": "user", "content": "x"}]);
+    let body = json!({"model": "a", "stream": true, "user": "ann", "messages": messages});
+    let mut prepared = around.prepared(Asked::post(CHAT, body.to_string()));
     assert!(prepared.usage.is_some_and(|usage| usage.is_followed) && prepared.is_followed());
     assert_eq!(prepared.inquiry.affinity, None);
     assert!(fall_back(&around, &mut prepared, CHAT));

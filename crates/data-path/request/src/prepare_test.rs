@@ -277,7 +277,6 @@ fn a_v2_path_names_its_model_and_an_alias_is_replaced_there() {
         ("/v2/models/a", "a", "/v2/models/a"),
         ("/v2/models/a/", "a", "/v2/models/a"),
         ("/v2/models/%61/infer", "a", "/v2/models/%61/infer"),
-        ("/v2/models/meta%2Fb/infer", "meta/b", "/v2/models/meta%2Fb/infer"),
         ("/v2/models/best/infer?x=1", "meta/b", "/v2/models/meta%2Fb/infer?x=1"),
         ("/v2/models/best/ready", "meta/b", "/v2/models/meta%2Fb/ready"),
     ] {
@@ -287,7 +286,10 @@ fn a_v2_path_names_its_model_and_an_alias_is_replaced_there() {
         assert_eq!(prepared.flavour, Flavour::KServeV2);
     }
     assert_eq!(around.refused(Asked::post("/v2/models/c/infer", "{}")), ErrorKind::ModelNotFound);
-    assert_eq!(around.refused(Asked::post("/v2/models/%FF/infer", "{}")), ErrorKind::BadRequest);
+    // Servers may split a name at an encoded slash, and read what is no text in any way.
+    for path in ["/v2/models/meta%2Fb/infer", "/v2/models/%FF/infer", "/v2/models/a//infer"] {
+        assert_eq!(around.refused(Asked::post(path, "{}")), ErrorKind::RouteNotFound, "{path}");
+    }
     let delete = Asked::new("DELETE", "/v2/models/a", "");
     assert_eq!(around.refused(delete), ErrorKind::MethodNotAllowed);
 }
@@ -337,8 +339,11 @@ fn a_stream_is_continued_where_the_route_says_so_and_the_body_allows_it() {
     served.routes[0].continuation = Some(ContinuationSpec::default());
     let around = Around::new(served);
     let continuing = |path: &str, extra: Value| {
-        let mut body = json!({"model": "a", "stream": true, "prompt": "x"});
-        body["messages"] = json!([{"role": "user", "content": "x"}]);
+        let mut body = json!({"model": "a", "stream": true});
+        match path {
+            CHAT => body["messages"] = json!([{"role": "user", "content": "x"}]),
+            _ => body["prompt"] = json!("x"),
+        }
         body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         let prepared = around.prepared(post(path, &body));
         (prepared.continuing.is_some(), prepared.is_followed())
@@ -364,7 +369,7 @@ fn a_reply_in_one_piece_is_expected_where_text_is_generated() {
     assert_eq!(whole(CHAT, false, Some(u32::MAX)), Some(usual), "the bound is not what is usual");
     assert_eq!(whole(CHAT, true, Some(8)), None);
     assert_eq!(whole("/v1/embeddings", false, None), None);
-    assert_eq!(whole("/v1/messages/count_tokens", false, None), None);
+    assert_eq!(whole("/v1/responses/input_tokens", false, None), None);
 }
 
 #[test]
