@@ -15,7 +15,7 @@ const DEPENDENCY_TABLES: [&str; 3] = ["dependencies", "dev-dependencies", "build
 /// code that every build compiles, whose licence and advisories must be checked, and that an
 /// attacker may reach. A commit that adds packages raises the number and gives the reason; one that
 /// removes some lowers it.
-const LOCKED_MAX: usize = 486;
+const LOCKED_MAX: usize = 487;
 
 /// Checks the root manifest, the manifests of all crates, and the number of packages.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
