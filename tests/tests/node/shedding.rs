@@ -55,8 +55,7 @@ pub(crate) fn check_shed(reply: &Reply, (status, code): (u16, &str), reason: &st
 
 pub(crate) fn one_place(gate: &Gate) -> Setup {
     // A busy machine may answer no check in time.
-    let setup = Setup::new().set("health.check = \"off\"");
-    setup.replica_with("a", &gate.url(), "connections_max = 1")
+    Setup::new().replica_with("a", &gate.url(), "connections_max = 1\nhealth.check = \"off\"")
 }
 
 /// A node that has learned how slow its only replica is, and a prompt that it reads for a while.
