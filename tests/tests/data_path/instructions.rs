@@ -52,7 +52,7 @@ const STAGES: [Stage; 10] = [
     },
     Stage {
         name: "request",
-        function: "spillway_proxy::request::serve::Exchange::run::{{closure}}",
+        function: "spillway_proxy::request::exchange::Exchange::run::{{closure}}",
         is_timed: true,
     },
     Stage {
@@ -67,7 +67,7 @@ const STAGES: [Stage; 10] = [
     },
     Stage {
         name: "replica asked",
-        function: "spillway_proxy::request::serve::Exchange::ask::{{closure}}",
+        function: "spillway_proxy::request::exchange::Exchange::ask::{{closure}}",
         is_timed: true,
     },
     Stage {
@@ -77,7 +77,7 @@ const STAGES: [Stage; 10] = [
     },
     Stage {
         name: "reply made",
-        function: "spillway_proxy::request::serve::Exchange::deliver",
+        function: "spillway_proxy::request::deliver::<impl spillway_proxy::request::exchange::Exchange>::deliver",
         is_timed: false,
     },
     Stage {

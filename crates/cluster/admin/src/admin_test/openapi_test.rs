@@ -165,7 +165,7 @@ impl Tour {
         assert_eq!(self.post("/v1/splits/rolled/gate", Value::Null).await["may_go_on"], true);
         self.post("/v1/splits/rolled/roll-back", Value::Null).await;
         let shown = self.get("/v1/splits/rolled").await;
-        assert_eq!(shown["info"]["rollout"]["candidate_percent"], 0);
+        assert_eq!(shown["item"]["info"]["rollout"]["candidate_percent"], 0);
         assert_eq!(self.client.post("/v1/splits/rolled/gate", &Value::Null).await.status, 409);
     }
 
