@@ -19,7 +19,7 @@ pub struct Target {
     /// Required version of the model.
     pub pin: Option<Pin>,
     /// Arm, if the client asked for a split.
-    pub arm: Option<ChosenArm>,
+    pub arm: Option<Box<ChosenArm>>,
     /// Fallback models, if the requested one cannot be served.
     pub fallback: Option<Fallback>,
     /// Node of another region that alone can serve the request.

@@ -56,7 +56,7 @@ pub struct Resolved {
     /// Version, if the name gives one.
     pub version: Option<ModelVersion>,
     /// Arm of the split that was drawn, if the name is split.
-    pub arm: Option<ChosenArm>,
+    pub arm: Option<Box<ChosenArm>>,
 }
 
 /// Reasons why a name cannot be resolved.
@@ -169,7 +169,7 @@ impl Names {
                 };
                 let (arm, chosen) = split.choose(sources, &mut dice());
                 let (model, version) = (arm.model.clone(), arm.version.clone());
-                Ok(Resolved { model, version, arm: Some(chosen) })
+                Ok(Resolved { model, version, arm: Some(Box::new(chosen)) })
             }
         }
     }

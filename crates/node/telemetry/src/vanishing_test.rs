@@ -195,7 +195,7 @@ fn what_is_over_is_no_longer_shown() {
         ("spillway_overflow_budget_used", &["hosted", "day"], |live| live.overflow.clear()),
         ("spillway_hot_blocks", &["us"], |live| live.hot = None),
         ("spillway_geo_database_built_timestamp_seconds", &["place"], |live| {
-            live.geo.databases.clear()
+            live.geo.databases.clear();
         }),
         ("spillway_listener_certificate_expires_seconds", &["admin"], |live| {
             live.certificates.listeners.clear();
