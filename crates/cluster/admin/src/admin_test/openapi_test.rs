@@ -162,7 +162,7 @@ impl Tour {
             self.post(&format!("/v1/splits/rolled/{verb}"), json!({ "why": "a test" })).await;
             assert_eq!(self.get("/v1/splits/rolled/rollout").await["phase"], phase);
         }
-        assert_eq!(self.post("/v1/splits/rolled/gate", Value::Null).await["may_go_on"], true);
+        assert_eq!(self.post("/v1/splits/rolled/gate", Value::Null).await["judgement"], "over");
         self.post("/v1/splits/rolled/roll-back", Value::Null).await;
         let shown = self.get("/v1/splits/rolled").await;
         assert_eq!(shown["item"]["info"]["rollout"]["candidate_percent"], 0);

@@ -55,12 +55,9 @@ pub(crate) struct FindingAnswer {
     pub(crate) evidence_percent: f64,
 }
 
-/// Answer to a deployment tool that asks if it may go on, in the form of Flagger's webhooks: the
-/// status says yes or no.
+/// Answer to a deployment tool whose rollout may go on.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct GateAnswer {
-    /// True if the rollout may go on.
-    pub(crate) may_go_on: bool,
     /// State of the rollout.
     pub(crate) phase: String,
     /// Result of the comparison, as in the rollout.
@@ -74,15 +71,25 @@ pub(super) async fn rollout(cluster: &Cluster<'_>, call: &AdminCall) -> Result<R
     Ok(json(StatusCode::OK, &report(cluster, call).await?))
 }
 
-/// Says if a rollout may go on: 200 while the guard has no doubt, and 409 otherwise. The body of the
+/// Says if a rollout may go on, in the form of Flagger's webhooks: by the status. The body of the
 /// request is not looked at.
+///
+/// # Errors
+/// Returns 409 while the guard is in doubt or finds the candidate worse, and after a rollback.
 pub(super) async fn gate(cluster: &Cluster<'_>, call: &AdminCall) -> Result<Reply, ApiError> {
-    let RolloutAnswer { progress, judgement, .. } = report(cluster, call).await?;
-    let is_taken_back = progress.phase == RolloutPhase::RolledBack.name();
-    let may_go_on = !is_taken_back && matches!(&*judgement, GOOD | OVER);
-    let status = if may_go_on { StatusCode::OK } else { StatusCode::CONFLICT };
+    let RolloutAnswer { split, progress, judgement, .. } = report(cluster, call).await?;
     let RolloutInfo { phase, why, .. } = progress;
-    Ok(json(status, &GateAnswer { may_go_on, phase, judgement, why }))
+    let conflict = |cause: String| {
+        let remedy = format!("look at `spillway splits rollout {split}`");
+        ApiError::new(StatusCode::CONFLICT, "rollout_held", cause, remedy)
+    };
+    if phase == RolloutPhase::RolledBack.name() {
+        return Err(conflict(format!("the rollout of {split} is rolled back: {why}")));
+    }
+    if !matches!(&*judgement, GOOD | OVER) {
+        return Err(conflict(format!("the candidate of {split} is judged {judgement}")));
+    }
+    Ok(json(StatusCode::OK, &GateAnswer { phase, judgement, why }))
 }
 
 const GOOD: &str = "good";
