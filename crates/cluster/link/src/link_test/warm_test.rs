@@ -13,7 +13,7 @@ use super::pressure_test::ChannelBody;
 use super::relay::Relay;
 use super::world::{PATIENCE, TestNode, World, meet, pattern, until};
 use crate::delayed::{Path, Paths};
-use crate::{ForwardAnswer, ForwardBody, ForwardHead, Kind, PeerRoom};
+use crate::{ForwardAnswer, ForwardBody, ForwardHead, Kind, PeerConfig, PeerRoom};
 
 fn head() -> ForwardHead {
     ForwardHead::new(Method::POST, "/".parse().unwrap())
@@ -35,14 +35,11 @@ async fn echo_once(from: &TestNode, to: &TestNode) {
 #[tokio::test]
 async fn of_two_nodes_that_start_together_only_one_dials() {
     let world = World::new();
-    let start = |region, node| {
-        let mut config = world.config(region, node);
-        // The higher name lets the other node dial for two of these: no busy machine takes as long.
-        config.transport.rtt_default_ms = 10_000;
-        TestNode::start(config)
-    };
-    let (a, b) = (start("eu", "a"), start("us", "b"));
-    meet(&a, &b);
+    let (a, b) = (world.start("eu", "a"), world.start("us", "b"));
+    // The higher name lets the other node dial for two of these: no busy machine takes as long.
+    let far = |node: &TestNode| PeerConfig { rtt_ms: Some(10_000), ..node.as_peer() };
+    a.link.set_peers(vec![far(&b)]);
+    b.link.set_peers(vec![far(&a)]);
     a.connected(&b).await;
     b.connected(&a).await;
     let (a_peer, b_peer) = (&a.link.peers()[0], &b.link.peers()[0]);
