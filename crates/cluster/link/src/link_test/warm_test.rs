@@ -100,7 +100,7 @@ async fn a_request_on_the_double_that_loses_finishes() {
     let (a, b) = (start("eu", "a", 1), start("us", "b", 2));
     let raw_peer = |node: &TestNode| {
         // No node answers at that address, so that node never makes a connection by dialling.
-        crate::PeerConfig { address: "127.0.0.1:9".to_owned(), ..node.as_peer() }
+        PeerConfig { address: "127.0.0.1:9".to_owned(), ..node.as_peer() }
     };
     a.link.set_peers(vec![raw_peer(&b)]);
     b.link.set_peers(vec![a.as_peer()]);

@@ -124,9 +124,10 @@ impl Counting<'_> {
         if outcome.is_guest || outcome.started.is_none_or(|started| started < watched.since) {
             return;
         }
-        // Who asks for an arm by name is a tester: the arms compare only by requests that chance or
-        // a hash divides between them.
-        if outcome.arm_reason == Some(ArmReason::Named.name()) {
+        // Arms are compared by the requests that chance or a hash divides between them: a tester names
+        // the arm, and a stored response binds its follow-ups to one.
+        let assigned = [ArmReason::Named.name(), ArmReason::Stored.name()];
+        if outcome.arm_reason.is_some_and(|reason| assigned.contains(&reason)) {
             return;
         }
         if arm.arm == watched.baseline {
@@ -147,4 +148,48 @@ pub(super) fn watched_rollouts(state: &State) -> impl Iterator<Item = (&ModelNam
 /// Returns this node's reply to another node's question.
 pub(crate) fn reply(counts: &RolloutCounts) -> Response<BoxBody> {
     json_reply(Some(&counts.figures()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use spillway_types::SplitArm;
+
+    use super::*;
+
+    #[test]
+    fn requests_that_chance_divides_between_the_arms_are_counted_once() {
+        let counts = RolloutCounts::new();
+        let since = Instant::now();
+        let (baseline, candidate) = (ArmName::from("old"), ArmName::from("new"));
+        let watched = Watched { baseline, candidate, since, counted: CountedArms::default() };
+        counts.watched.lock().unwrap().insert("chat".into(), watched);
+        let ended = |split: &str, arm: &str, reason: ArmReason| Outcome {
+            arm: Some(Arc::new(SplitArm { split: split.into(), arm: arm.into() })),
+            arm_reason: Some(reason.name()),
+            started: Some(since + Duration::from_secs(1)),
+            ..Outcome::begun()
+        };
+        let mut counting = counts.counting();
+        for reason in [ArmReason::Drawn, ArmReason::Hashed, ArmReason::Remembered] {
+            counting.add(&ended("chat", "new", reason));
+        }
+        counting.add(&ended("chat", "old", ArmReason::Drawn));
+        for left_out in [
+            ended("chat", "new", ArmReason::Named),
+            ended("chat", "new", ArmReason::Stored),
+            ended("chat", "third", ArmReason::Drawn),
+            ended("other", "new", ArmReason::Drawn),
+            Outcome { is_guest: true, ..ended("chat", "new", ArmReason::Drawn) },
+            Outcome { started: None, ..ended("chat", "new", ArmReason::Drawn) },
+            Outcome { arm: None, ..ended("chat", "new", ArmReason::Drawn) },
+        ] {
+            counting.add(&left_out);
+        }
+        drop(counting);
+        let counted = &counts.figures().splits["chat"];
+        assert_eq!((counted.candidate.requests, counted.baseline.requests), (3, 1));
+    }
 }
